@@ -57,7 +57,7 @@ pub struct VersionName {
     pub distrusted: u32,
 }
 
-/// How sure a [`VersionName`] is.
+/// How sure a [`VersionName`] is to name one content only (a strong validator of RFC 9110 8.8.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionCertainty {
     /// Whatever is written from now on has another name.

@@ -21,7 +21,7 @@ use crate::name::{RelPath, RelPathBuf};
 use crate::object::{By, Identity, identity_of};
 use crate::volume::{Resolved, Volume};
 
-/// What a number leads to, as it was at one look: nobody is promised anything of it.
+/// Result of a look-up by number or path, with the caller's rights, at one moment. No callback comes with it.
 pub struct FoundWithRights {
     /// What it is, with its attributes.
     pub resolved: Resolved,
@@ -112,7 +112,7 @@ pub(crate) fn rights_there(
     }
 }
 
-/// A file, and where it is.
+/// A file and the directory that it is in.
 #[derive(Debug)]
 pub struct FileWithParent {
     /// The file.
@@ -232,7 +232,8 @@ impl Volume {
         })
     }
 
-    /// As [`Volume::find`], with the promise to tell `client` before it changes, if that is before `until`: as [`Volume::lookup_with_callback`].
+    /// As [`Volume::find`], and gives `client` a callback on the object until `until`, as
+    /// [`Volume::lookup_with_callback`] does.
     ///
     /// # Errors
     /// As [`Volume::find`] and [`Volume::lookup_with_callback`].
@@ -261,8 +262,7 @@ impl Volume {
         })
     }
 
-    /// As [`Volume::find_with_callback`] if all is at hand and nothing changes: never waits. For what a client gets along with what it
-    /// asked for; where it is `None`, it gets that without a promise or not at all.
+    /// As [`Volume::find_with_callback`] where nothing has to be waited for, else `None`.
     pub fn try_find_with_callback(
         &self,
         caller: &Caller,

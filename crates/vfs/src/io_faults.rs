@@ -29,7 +29,7 @@ impl fmt::Display for FaultPlace {
     }
 }
 
-/// Tells of a look-up or listing that the file system failed.
+/// Logs that the file system failed a look-up or listing.
 pub(crate) fn log(volume: &Rc<Path>, path: RelPath<'_>, what: &str, error: &Error) {
     if let Error::Io(error) = error {
         let place = FaultPlace::new(volume, path);

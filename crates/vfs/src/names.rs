@@ -21,7 +21,7 @@ pub struct Names {
     pub history: History,
 }
 
-/// A name, and what it leads to.
+/// A name and what it leads to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NumberedName {
     /// The name.

@@ -1,6 +1,6 @@
-//! Files that `linerate put` brings: they are called by a name that nobody else gives ([`transfer::is_staged`]) until they are whole. One
-//! that nobody has open and nobody has changed for ten minutes goes, as its client was killed; one of before the server's start goes at
-//! once, as no client goes on with it.
+//! Partial uploads: files of `linerate put`, under names that no other program gives ([`transfer::is_staged`]) until
+//! they are whole. One that no client has open and that did not change for ten minutes is removed; one from before
+//! the server's start at once.
 
 use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
@@ -15,7 +15,7 @@ use crate::name::{Name, RelPath, RelPathBuf};
 use crate::object::SharedVolume;
 use crate::volume::{Resolved, Volume, WeakVolume};
 
-/// Those that a volume is known to hold.
+/// The partial uploads that a volume is known to hold.
 #[derive(Debug)]
 pub(crate) struct PartialUploads {
     known: Mutex<KnownUploads>,
@@ -30,7 +30,7 @@ struct KnownUploads {
     is_looked_after: bool,
 }
 
-/// What is to be done with one.
+/// What is to be done with a partial upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UploadFate {
     /// Somebody may go on with it.

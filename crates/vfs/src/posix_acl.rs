@@ -13,7 +13,7 @@ pub(crate) const HANDED_DOWN: &CStr = c"system.posix_acl_default";
 /// A longer one is taken for one that denies: the file systems keep less.
 pub(crate) const BYTES_MAX: usize = 64 << 10;
 
-/// What mode bits the list of something leaves to its group and to others: three bits each, as in a mode.
+/// Mode bits that a POSIX access list leaves to the group and to others: three bits each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct AclMask(u8);
 

@@ -16,7 +16,7 @@ use crate::descriptor::Own;
 use crate::maker::{self, Maker};
 use crate::posix_acl::{self, AclMask};
 
-/// Where rights lie, as one volume has it and this process finds it.
+/// Where a volume stores access lists and descriptors, and whether this process can read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RightsStorage {
     /// As the volume's mark says. Without a mark either kind counts.
@@ -27,7 +27,7 @@ pub(crate) struct RightsStorage {
     is_sealed: bool,
 }
 
-/// What counts for one file or directory alone.
+/// Access list or descriptor of one file or directory alone.
 #[derive(Default)]
 pub(crate) struct OwnRights {
     /// The descriptor that it has of its own.

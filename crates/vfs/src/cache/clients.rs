@@ -1,4 +1,4 @@
-//! A lane and its clients that cache: promises given to them here, and what they are told before it changes.
+//! A lane and its clients that cache: callbacks given to them here, and their breaks.
 
 use std::pin::pin;
 use std::rc::{Rc, Weak};
@@ -19,8 +19,8 @@ use crate::error::Error;
 use crate::object::Object;
 
 impl Cache {
-    /// Has clients that cache told by this service, for as long as it lives, when what they were promised is broken: those whose
-    /// home is this lane, and those whose home has ended.
+    /// Adds the notifier of a service, for as long as it lives: it sends callback breaks to clients whose home is
+    /// this lane, or whose home has ended.
     ///
     /// # Panics
     /// For a cache that does not [share](Cache::sharing).
@@ -38,7 +38,7 @@ impl Cache {
         peer.objects.client(holder, peer.member())
     }
 
-    /// Makes this lane the client's home: its connection back is here now.
+    /// Makes this lane the client's home: its connection for callbacks is here now.
     ///
     /// # Panics
     /// As [`Cache::add_callback_notifier`].
@@ -46,8 +46,8 @@ impl Cache {
         client.set_home(self.peer().expect("only what lanes share is promised").member());
     }
 
-    /// To be waited for before a request of a client is answered: what it has missed so far it hears now. Where it has missed
-    /// nothing this costs a look.
+    /// Delivers the client's pending breaks, to be awaited before its request is answered. Where none is pending this
+    /// costs one load.
     ///
     /// # Errors
     /// [`Error::Busy`] when it cannot be told; its request is not to be answered then.
@@ -111,7 +111,8 @@ impl CoherencePeer {
         given
     }
 
-    /// Has this lane's clients told what is about to change; `until` is dropped when they have heard.
+    /// Breaks the callbacks of this lane's clients that an invalidation concerns; `until` is dropped when they have
+    /// acknowledged.
     pub(super) fn notify_clients(self: &Rc<Self>, broken: &Invalidation, until: impl FnOnce() -> Ack) {
         let pending_breaks = self.callbacks.begin_breaks(broken, time::now());
         if !pending_breaks.is_empty() {
@@ -120,7 +121,7 @@ impl CoherencePeer {
         }
     }
 
-    /// Has clients told, all at once, and waits for each for as long as there is patience.
+    /// Sends pending breaks, all at once, and waits for each client for as long as its patience lasts.
     fn notify_all(self: &Rc<Self>, pending_breaks: Vec<PendingBreak>, until: Option<Ack>) {
         let acks = Acks::default();
         for one in &pending_breaks {
@@ -155,7 +156,7 @@ impl CoherencePeer {
         .detach();
     }
 
-    /// Waits until none of these is on its way any more, or their client is known not to be there.
+    /// Waits until none of these replies is in flight, or their client is known to be gone.
     async fn delivered_or_gone(&self, client: &Arc<Client>, in_flight: &[Rc<InFlightReplies>]) {
         let mut over = pin!(all_delivered(in_flight));
         let soon = self.objects.options().callbacks.overtake_max / 10;
@@ -186,7 +187,7 @@ impl CoherencePeer {
         notify_next(&self.objects, &self.ringer, client, next);
     }
 
-    /// Has the clients told that this lane is to tell.
+    /// Notifies the clients in this lane's queue.
     pub(super) fn notify_queued_clients(&self) {
         while let Some(client) = self.objects.queues().next_client(self.member()) {
             let notifier = notifier_of(&self.notifiers.borrow(), client.holder());
@@ -200,7 +201,7 @@ impl CoherencePeer {
         }
     }
 
-    /// Sees to it that promises that are over are forgotten.
+    /// Starts the task that removes expired callbacks, unless it runs.
     fn start_sweep(self: &Rc<Self>) {
         let mut sweeper = self.sweeper.borrow_mut();
         if sweeper.as_ref().is_none_or(Task::is_finished) {
@@ -236,7 +237,7 @@ impl CoherencePeer {
         .detach();
     }
 
-    /// Answers other lanes that void what clients were promised, once no reply is on its way from here.
+    /// Acknowledges voided callbacks to other lanes, once no reply to the client is in flight from here.
     pub(super) fn ack_voided_clients(&self) {
         while let Some((client, ack)) = self.objects.queues().next_voided(self.member()) {
             let in_flight = self.callbacks.in_flight_to(&client);
@@ -276,14 +277,14 @@ impl CoherencePeer {
     }
 }
 
-/// Waits until none of these is on its way any more.
+/// Waits until none of these replies is in flight.
 async fn all_delivered(in_flight: &[Rc<InFlightReplies>]) {
     for one in in_flight {
         one.delivered().await;
     }
 }
 
-/// Keeps back that all is void.
+/// Holds back the break that voids all callbacks of a client.
 struct VoidHold {
     peer: Rc<CoherencePeer>,
     client: Arc<Client>,

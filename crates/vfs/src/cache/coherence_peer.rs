@@ -1,5 +1,5 @@
-//! What ties a lane's cache to those of other lanes: the objects they share, the lane's promises, and its desk, where others
-//! leave what it has to forget before they change it.
+//! Part of a lane's cache that keeps it coherent with other lanes: shared objects, callback table, invalidation
+//! queue.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::CString;
@@ -20,7 +20,7 @@ use crate::grant::{BreaksToSend, LeaseBreak, home_of};
 use crate::name::RESERVED;
 use crate::object::{Object, Objects};
 
-/// One lane's part in the [`Objects`] of its process.
+/// One lane as a peer in the coherence protocol of the process's [`Objects`].
 pub(crate) struct CoherencePeer {
     pub(crate) objects: Objects,
     pub(crate) callbacks: Rc<CallbackTable>,
@@ -36,25 +36,25 @@ pub(crate) struct CoherencePeer {
     staged_names_made: Cell<u64>,
 }
 
-/// Who has promised his clients something of objects, on one lane: a service that lets them cache.
+/// Receives invalidations on one lane for a service that lets its clients cache.
 pub trait InvalidationListener {
-    /// Something is about to change. Tells those clients who rely on it, all but who is spared; the change waits until what
-    /// this returns has ended, so it has a bound of its own. `None` where nobody relies on it.
+    /// Notifies clients of the service that cache the object, all but the spared holder. The change waits until the
+    /// returned future has ended, so that has a bound of its own. `None` where no client caches it.
     fn invalidate(&self, broken: &Invalidation) -> Option<ClientNotification>;
 
-    /// Whether it [tells](InvalidationListener::invalidate) anybody of changes: asked as it is added. A lane that has one which does is asked before every
-    /// change of what it looks into, whatever it remembers.
+    /// Whether the listener ever notifies clients ([`InvalidationListener::invalidate`]); it is asked once, as it is
+    /// added. A lane that has such a listener receives every invalidation of what it shares, whatever its snoop
+    /// filter says.
     fn has_clients(&self) -> bool {
         true
     }
 
-    /// A holder of a lease or an oplock, by a connection on this lane, has something to give back: the word goes into the queue
-    /// of what is sent to him before this returns. Of who is not its client a service knows nothing. By default it has none
-    /// who hold any.
+    /// Sends a lease or oplock break to a holder whose connection is on this lane: it is queued before this returns.
+    /// A service ignores holders that are not its clients. By default it has none.
     fn break_lease(&self, _asked: &LeaseBreak) {}
 }
 
-/// Clients being told.
+/// Future that ends when the clients of a service were notified.
 pub type ClientNotification = Pin<Box<dyn Future<Output = ()>>>;
 
 impl CoherencePeer {
@@ -98,7 +98,7 @@ impl CoherencePeer {
         CString::new(name).expect("it holds no zero byte")
     }
 
-    /// Whether a name is one that another process gave to a file aside.
+    /// Whether a name is the staged name of a file of another process.
     pub(crate) fn is_foreign_staged_name(&self, name: &[u8]) -> bool {
         staging_process(name).is_some_and(|mark| mark != self.objects.mark())
     }
@@ -117,7 +117,7 @@ impl CoherencePeer {
         self.objects.queues().snoop_filter(self.me)
     }
 
-    /// Counts the lane in, which is going to look at this name and to remember what it finds.
+    /// Counts the lane in for a name that it is about to look at and to cache.
     pub(super) fn count_in(&self, directory: &Arc<Object>, name: &[u8]) -> PresenceToken {
         self.snoop_filter().count_in(self.objects.queues().slot(directory, name))
     }
@@ -147,8 +147,8 @@ impl Drop for CoherencePeer {
 }
 
 impl Inner {
-    /// Has everybody forget what is about to change, on this lane and all others, and their clients told. Who calls holds
-    /// the permits of these objects.
+    /// Invalidates these objects on every lane and breaks their clients' callbacks. The caller holds their change
+    /// locks.
     pub(super) async fn invalidate_everywhere(self: &Rc<Self>, all: &[Invalidation]) {
         let peer = self.peer.get().expect("changes are made on volumes that share");
         let acks = Acks::default();
@@ -171,7 +171,7 @@ impl Inner {
         }
     }
 
-    /// Tells holders of leases on their lanes.
+    /// Sends lease breaks to their holders' lanes.
     pub(super) fn send_breaks(&self, mut told: BreaksToSend) {
         told.unlock();
         let Some(peer) = self.peer.get() else { return };
@@ -187,7 +187,7 @@ impl Inner {
         }
     }
 
-    /// Answers one question of another lane.
+    /// Handles one invalidation of another lane.
     fn handle_request(self: &Rc<Self>, request: InvalidateRequest) {
         let peer = self.peer.get().expect("lanes that share are asked");
         self.counters.invalidations_acked.increment();
@@ -227,7 +227,7 @@ impl Inner {
     }
 }
 
-/// The mark of the process that gave a file aside its name; `None` for a name of another kind.
+/// The mark of the process that gave a file this staged name; `None` for a name of another kind.
 pub(crate) fn staging_process(name: &[u8]) -> Option<u64> {
     let rest = std::str::from_utf8(name.strip_prefix(RESERVED)?).ok()?;
     let mut parts = rest.split('-');
@@ -239,7 +239,7 @@ pub(crate) fn staging_process(name: &[u8]) -> Option<u64> {
     u64::from_str_radix(mark, 16).ok()
 }
 
-/// Has clients told, all at once, while the lane goes on; `until` is dropped when they have been.
+/// Runs a notification while the lane goes on; `until` is dropped when it has ended.
 fn spawn_notification<T: 'static>(notification: ClientNotification, until: T) {
     lane::spawn(async move {
         notification.await;
@@ -248,7 +248,7 @@ fn spawn_notification<T: 'static>(notification: ClientNotification, until: T) {
     .detach();
 }
 
-/// Answers other lanes for as long as the cache lives.
+/// Serves the invalidation queue of the lane for as long as the cache lives.
 pub(super) async fn serve_requests(inner: Weak<Inner>, objects: Objects, me: Member) -> Ended {
     let Ok(mut bell) = objects.queues().bell(me) else { return Ended::Unexpectedly };
     loop {

@@ -18,7 +18,7 @@ use crate::name::{Name, RelPathBuf};
 use crate::object::{DueEvent, EventMask, FileLook, NoticedEvent, Object, SharedVolume, Watch, WatchAlive};
 use crate::volume::{Volume, WeakVolume};
 
-/// Of one lane.
+/// Kernel events of one lane in directories that clients watch.
 #[derive(Default)]
 pub(super) struct ExternalEvents {
     /// Volumes in which this lane, as it is numbered there, has noticed what is not told yet.
@@ -51,7 +51,7 @@ impl Cache {
 }
 
 impl Inner {
-    /// An entry of a directory has changed, by whomever.
+    /// Queues a kernel event of an entry, whether this server or another program caused it.
     pub(super) fn note_external_event(
         self: &Rc<Self>,
         watched: &WatchedDir,

@@ -1,4 +1,4 @@
-//! What the kernel's watches tell of, and what is forgotten for it.
+//! Events of the kernel's watches, and what the cache forgets for them.
 
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
@@ -112,7 +112,7 @@ impl Inner {
     }
 }
 
-/// Hears of changes for as long as the cache lives.
+/// Reads events for as long as the cache lives.
 async fn read_events(inner: Weak<Inner>) -> Ended {
     loop {
         let events = lane::fs::watch_events().await;

@@ -11,7 +11,7 @@ use lane::time;
 
 use super::watches::WatchedDir;
 
-/// Those of one lane.
+/// Watches that one lane keeps for its clients' callbacks.
 pub(super) struct PinnedWatches {
     max: usize,
     /// By when they may be forgotten, and where they lie in memory.
@@ -23,7 +23,8 @@ impl PinnedWatches {
         Self { max, kept: RefCell::default() }
     }
 
-    /// Keeps a directory watched until then; says whether another had to go for it, the one whose promises end first.
+    /// Pins a directory's watch until then. Returns whether another was unpinned for it: the one whose callbacks end
+    /// first.
     pub(super) fn keep(&self, watched: &Rc<WatchedDir>, until: Instant) -> bool {
         let known = watched.pinned_until();
         if known.is_some_and(|known| until <= known) {

@@ -1,5 +1,5 @@
-//! What notification tells of changes made behind the server's back is looked at, where clients rely on something: at once where they were
-//! promised to be told, and a little later, so that what the server does itself is looked at once, where they have leases or oplocks.
+//! Revalidation after notification of external changes, where clients cache something: at once where they hold
+//! callbacks; where they hold leases or oplocks a little later, so that the server's own changes are looked at once.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::rc::{Rc, Weak};
@@ -19,7 +19,7 @@ use crate::name::Name;
 use crate::object::Object;
 use crate::volume::{Volume, WeakVolume};
 
-/// Names to look at, and who does.
+/// Names to revalidate, and the tasks that do it.
 #[derive(Default)]
 pub(super) struct PendingRevalidation {
     waiting: VecDeque<NameToRevalidate>,
@@ -32,7 +32,7 @@ pub(super) struct PendingRevalidation {
     volumes: Vec<WeakVolume>,
 }
 
-/// What clients have open that is to be looked at.
+/// What clients have open that is to be revalidated.
 #[derive(Default)]
 struct OpensToRevalidate {
     names: HashSet<Key>,
@@ -40,7 +40,7 @@ struct OpensToRevalidate {
     directories: HashMap<*const Object, (Key, Arc<Object>)>,
 }
 
-/// A name to look at, and if it is a directory's, which ones in it.
+/// A name to revalidate, and if it is a directory's, which names in it.
 struct NameToRevalidate {
     key: Key,
     names: NotifiedNames,
@@ -56,7 +56,7 @@ impl Inner {
         pending_revalidation.volumes.push(volume);
     }
 
-    /// An entry of a directory has changed, by whomever.
+    /// Revalidates an entry of a directory that this server or another program has changed.
     pub(super) fn revalidate(self: &Rc<Self>, watched: &WatchedDir, name: &[u8], what: EntryChange) {
         // Nobody relies on a name of the server's own, and what is found by one would be recorded by it.
         let is_reserved = Name::parse(name).is_ok_and(Name::is_reserved);
@@ -76,14 +76,14 @@ impl Inner {
         }
     }
 
-    /// What has this name may have changed, by whomever and by whichever name.
+    /// Revalidates what has this name.
     pub(super) fn revalidate_name(self: &Rc<Self>, key: Key) {
         if self.has_client_callbacks() {
             self.revalidate_each([(key, None)]);
         }
     }
 
-    /// What clients have open by this name may be as another program has left it.
+    /// Revalidates what clients have open by this name.
     pub(super) fn revalidate_open(self: &Rc<Self>, key: Option<Key>) {
         let mut pending_revalidation = self.pending_revalidation.borrow_mut();
         if pending_revalidation.open.has_room() {
@@ -92,7 +92,7 @@ impl Inner {
         self.start_looking_at_open(&mut pending_revalidation);
     }
 
-    /// As [`Inner::revalidate_open`], of all that is open by names in these directories.
+    /// As [`Inner::revalidate_open`], for all that is open by names in these directories.
     pub(super) fn revalidate_all_open_in<'w>(
         self: &Rc<Self>,
         watched: impl IntoIterator<Item = &'w WatchedDir>,
@@ -115,7 +115,7 @@ impl Inner {
         }
     }
 
-    /// A directory itself has other attributes, by whomever they were changed.
+    /// Revalidates a directory whose own attributes were changed.
     pub(super) fn revalidate_directory(self: &Rc<Self>, watched: &WatchedDir) {
         if self.is_cached_in(watched) {
             self.revalidate_each([(watched.key().to_key(), None)]);
@@ -144,7 +144,7 @@ impl Inner {
         }
     }
 
-    /// Changes were lost, or are too many to look at: no client of this lane is to rely on anything it knows.
+    /// Events were lost, or are too many: no client of this lane may rely on anything it has cached.
     pub(super) fn revalidate_all(&self) {
         self.pending_revalidation.borrow_mut().forget_names();
         if let Some(peer) = self.peer.get() {

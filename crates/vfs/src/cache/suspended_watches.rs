@@ -21,7 +21,7 @@ use crate::name::RelPath;
 use crate::names::changes_between;
 use crate::volume::Volume;
 
-/// How often this server has changed a directory lately, on whatever lane: its version says so.
+/// How often this server has changed a directory lately, on whatever lane, by its version.
 pub(super) struct ChangeRate {
     since: Cell<Instant>,
     /// What the version was then.
@@ -43,7 +43,7 @@ impl ChangeRate {
         !self.is_suspended.get() && self.is_much(version)
     }
 
-    /// Whether the watch rests.
+    /// Whether the watch is suspended.
     pub(super) fn is_suspended(&self) -> bool {
         self.is_suspended.get()
     }
@@ -95,7 +95,7 @@ impl Watches {
 }
 
 impl WatchedDir {
-    /// Whether its rest is over.
+    /// Whether the suspension of the watch is over.
     fn is_resumable(&self, now: Instant) -> bool {
         self.version().is_some_and(|version| self.change_rate().is_over(now, version))
     }
@@ -104,7 +104,7 @@ impl WatchedDir {
 /// Directories whose rests are over, and those whose are not.
 type Suspensions = (Vec<Rc<WatchedDir>>, Vec<Rc<WatchedDir>>);
 
-/// Directories whose watches rest, and who ends that.
+/// Directories whose watches are suspended, and the task that resumes them.
 #[derive(Default)]
 pub(super) struct SuspendedWatches {
     directories: Vec<Weak<WatchedDir>>,
@@ -144,7 +144,7 @@ impl Inner {
     }
 }
 
-/// Ends rests, until nobody rests.
+/// Resumes suspended watches until none is left.
 async fn resume_suspended(inner: Weak<Inner>) {
     loop {
         time::sleep(PERIOD).await;

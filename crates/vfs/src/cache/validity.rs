@@ -1,4 +1,4 @@
-//! From where something was seen, and whether what was seen from there still holds.
+//! Validity of what a lane has learnt from the file system.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use super::watches::WatchedDir;
 use crate::callback::PresenceToken;
 use crate::object::Object;
 
-/// When and under whose watch something was learnt from the file system. Taken before the look, so that a
+/// When and under which watch something was learnt from the file system. It is taken before the look, so that a
 /// change during the look counts as one after it.
 #[derive(Clone)]
 pub(crate) struct Validity {
@@ -38,12 +38,12 @@ impl Validity {
         Self { at, watched, changes, renames, depends_on: None, is_doubtful, blocking_change: None, presence }
     }
 
-    /// A point of view without a watch: what is seen from it is good for the time to live only.
+    /// A validity without a watch: what is learnt under it is valid for the time to live only.
     pub(crate) fn unwatched() -> Self {
         Self::blocked_by(None)
     }
 
-    /// The same, because there can be no promise before this is over.
+    /// As [`Validity::unwatched`], because no watch can vouch before `blocking_change` is over.
     pub(super) fn blocked_by(blocking_change: Option<Arc<Object>>) -> Self {
         Self {
             at: time::now(),
@@ -85,7 +85,7 @@ impl Validity {
         self.is_current() && self.age() < ttl && self.links_hold()
     }
 
-    /// Whether no name came or went where the links on its way and their far ends were seen.
+    /// Whether no name came or went where the symbolic links on the way and their targets were seen.
     fn links_hold(&self) -> bool {
         self.depends_on.as_ref().is_none_or(|all| all.iter().all(Self::names_hold))
     }
@@ -103,7 +103,7 @@ impl Validity {
         (self.presence.is_some() || !self.is_coherent()) && self.holds_for_all(ttl)
     }
 
-    /// For looking at the name that was counted in before.
+    /// For the look at a name for which the lane was counted in before.
     pub(crate) fn with_presence(self, presence: Option<PresenceToken>) -> Self {
         Self { presence, ..self }
     }
@@ -140,7 +140,7 @@ impl Validity {
         }
     }
 
-    /// Whether it rests on promises: what is seen from it shows the changes that this server makes.
+    /// Whether the lane is a sharer of the directory: what is seen shows the changes that this server makes.
     pub(crate) fn is_coherent(&self) -> bool {
         self.object().is_some()
     }

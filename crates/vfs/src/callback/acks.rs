@@ -1,4 +1,4 @@
-//! Waits until all who were asked have answered, whatever became of them.
+//! Acknowledgements of invalidations: the change waits until every receiver has dropped its [`Ack`].
 
 use std::pin::Pin;
 use std::sync::{Arc, Mutex};
@@ -6,13 +6,13 @@ use std::task::{Context, Poll, Waker};
 
 use super::OrphanedCallbacks;
 
-/// Waits for the answers of all.
+/// Future that completes when every [`Ack`] issued from it is dropped.
 #[derive(Default)]
 pub(crate) struct Acks {
     shared: Arc<Mutex<Outstanding>>,
 }
 
-/// What one is asked for; dropping it is the answer. A clone is one more to wait for.
+/// Acknowledgement owed by a receiver of an invalidation. Dropping it acknowledges; a clone is one more to wait for.
 pub(crate) struct Ack {
     to: To,
 }
@@ -33,7 +33,7 @@ struct Outstanding {
 }
 
 impl Acks {
-    /// One more to wait for.
+    /// Issues one more acknowledgement to wait for.
     pub(crate) fn issue(&self) -> Ack {
         self.shared.lock().expect("nobody panics while holding it").count += 1;
         Ack { to: To::Waiter(Arc::clone(&self.shared)) }
@@ -41,7 +41,7 @@ impl Acks {
 }
 
 impl Ack {
-    /// For what a lane that has ended is mourned until.
+    /// Acknowledgement owed on behalf of a lane that has ended, until its orphaned callbacks are broken.
     pub(crate) fn orphaned(orphaned: &Arc<OrphanedCallbacks>) -> Self {
         Self { to: To::EndedLane { _orphaned: Arc::clone(orphaned) } }
     }

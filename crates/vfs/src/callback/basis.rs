@@ -1,4 +1,4 @@
-//! What a promised look stands on, whatever was looked at.
+//! What a look under a callback depends on, for files and for symbolic links.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::cache::{CoherencePeer, WatchedDir};
 use crate::object::{LookMark, Object};
 use crate::volume::Volume;
 
-/// The promise of an object and the mark from before it was looked at, and the directory that rights rest on.
+/// The callback on an object, the mark from before the look, and the directory from which the caller's rights come.
 pub(super) struct CallbackBasis {
     pub(super) volume: Volume,
     pub(super) mark: LookMark,

@@ -1,4 +1,4 @@
-//! Clients that cache: one record of each for all lanes of the process, with what it has yet to be told.
+//! Clients that cache: one record of each for all lanes of the process, with its pending callback breaks.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -11,8 +11,8 @@ use smallvec::SmallVec;
 use super::{Ack, Acks, Holder};
 use crate::object::{Object, SharedVolume};
 
-/// A client that relies on what it was told until it is told otherwise, as all lanes know it: an AFS host, the holder of a
-/// lease key. Its service keeps it for as long as it knows the client; promises given to it keep it too.
+/// A client that caches under callbacks: an AFS host, or the holder of a lease key. All lanes share the record. The
+/// service keeps it for as long as it knows the client; callbacks keep it too.
 pub struct Client {
     holder: Holder,
     /// Promises of an earlier epoch are void.
@@ -27,7 +27,7 @@ pub struct Client {
     state: Mutex<ClientState>,
 }
 
-/// What a client is told: that it can rely on this no longer.
+/// What a callback break covers.
 #[derive(Clone, Debug)]
 pub enum Notice {
     /// What it knows of an object.
@@ -101,7 +101,7 @@ impl Client {
         self.holder
     }
 
-    /// Whether there is something that it must be told before it is served.
+    /// Whether callback breaks are pending that the client must receive before its next request is served.
     pub fn has_pending_breaks(&self) -> bool {
         self.has_pending_breaks.load(Ordering::SeqCst)
     }
@@ -111,7 +111,7 @@ impl Client {
         self.lock().is_down
     }
 
-    /// It has said that it relies on nothing any more: promises of all lanes are void, and nobody waits for it.
+    /// The client has given up all callbacks: those of all lanes become void, and no change waits for it.
     pub fn give_up_all_callbacks(&self) {
         let mut state = self.lock();
         // Before the epoch, so that a promise of the next one is noted.
@@ -123,8 +123,8 @@ impl Client {
         drop((queue, in_progress));
     }
 
-    /// Whether it may rely on something, or has something to hear: it was promised something since it last said that it relies on
-    /// nothing ([`Client::give_up_all_callbacks`]).
+    /// Whether the client may hold callbacks, or has breaks pending, since it last gave up all of them
+    /// ([`Client::give_up_all_callbacks`]).
     pub fn has_callbacks(&self) -> bool {
         let state = self.lock();
         self.promised.load(Ordering::SeqCst)
@@ -150,7 +150,7 @@ impl Client {
         self.epoch.load(Ordering::SeqCst)
     }
 
-    /// The epoch of a promise that is given to it now.
+    /// The epoch of a callback that is given to the client now.
     pub(crate) fn issue_callback(&self) -> u32 {
         let epoch = self.epoch();
         if !self.promised.load(Ordering::SeqCst) {
@@ -209,7 +209,7 @@ impl Client {
         state.next()
     }
 
-    /// Whether it has yet to hear that all is void.
+    /// Whether the break that voids all callbacks is still pending.
     pub(crate) fn has_void_pending(&self) -> bool {
         self.lock().undelivered().any(|queued| matches!(queued.notice, Notice::All))
     }
@@ -230,7 +230,8 @@ impl Client {
         drop(left);
     }
 
-    /// Somebody has waited for it as long as may be: what it has not heard by now it hears before it is served again.
+    /// A change has waited for the client as long as allowed: pending breaks are delivered before the next request is
+    /// served.
     pub(crate) fn defer_breaks(&self) {
         let state = self.lock();
         if !state.queue.is_empty() || state.is_being_notified {
@@ -238,7 +239,7 @@ impl Client {
         }
     }
 
-    /// It comes by itself, so it may answer again. `acks` wait for all that it has yet to hear.
+    /// The client has contacted the server, so it may answer again. `acks` wait for every pending break.
     pub(crate) fn note_reachable(&self, acks: &Acks) -> NextStep {
         let mut state = self.lock();
         if state.is_down {
@@ -276,7 +277,7 @@ impl Client {
         (count > 0).then(|| state.in_progress.iter().map(|queued| queued.notice.clone()).collect())
     }
 
-    /// It has heard.
+    /// The client has acknowledged the batch that was being sent.
     pub(crate) fn note_acknowledged(&self) {
         let mut state = self.lock();
         state.late = 0;
@@ -288,7 +289,8 @@ impl Client {
         drop(told);
     }
 
-    /// It has not heard; `late_max` times in a row, and it is down. Says whether it is.
+    /// The client did not acknowledge the batch; after `late_max` times in a row it counts as down. Returns whether
+    /// it does.
     pub(crate) fn note_no_reply(&self, late_max: u32) -> bool {
         let mut state = self.lock();
         state.late = state.late.saturating_add(1);
@@ -304,7 +306,7 @@ impl Client {
         true
     }
 
-    /// Who was telling it ends before he has: another lane is to.
+    /// The lane that was notifying the client ends: another lane takes the pending breaks.
     pub(crate) fn hand_back(&self) -> NextStep {
         let mut state = self.lock();
         self.put_back(&mut state);
@@ -327,7 +329,7 @@ impl Client {
         }
     }
 
-    /// Too much is kept for it: instead all is void.
+    /// Too many breaks are pending: one that voids all callbacks replaces them.
     fn collapse_to_all(&self, state: &mut ClientState) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
         let queue = std::mem::take(&mut state.queue);
@@ -342,7 +344,7 @@ impl Client {
 }
 
 impl ClientState {
-    /// What it has not heard.
+    /// Breaks that the client has not acknowledged.
     fn undelivered(&mut self) -> impl Iterator<Item = &mut Queued> {
         self.queue.iter_mut().chain(&mut self.in_progress)
     }

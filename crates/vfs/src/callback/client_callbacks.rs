@@ -1,4 +1,4 @@
-//! Promises that one lane has given to clients: who relies on which object, and until when.
+//! Callbacks that one lane has given to clients: which client caches which object, and until when.
 //!
 //! A promise that is to be broken stays on the books until its client has heard, or will before it is served again: a second change
 //! of the object waits for him like the first.
@@ -14,7 +14,7 @@ use super::slab::{NONE, Slab};
 use super::{Client, Holder, InFlightReplies};
 use crate::object::SharedVolume;
 
-/// The promises of a lane to clients.
+/// The callbacks of one lane, by client and object.
 #[derive(Default)]
 pub(super) struct ClientCallbacks {
     all: Slab<Callback>,
@@ -28,7 +28,7 @@ pub(super) struct ClientCallbacks {
     serial: u32,
 }
 
-/// One promise to one client.
+/// One callback that a client holds on an object.
 pub(super) struct Callback {
     /// Another for each promise: numbers are given out again.
     pub(super) serial: NonZeroU32,
@@ -45,6 +45,7 @@ pub(super) struct Callback {
     pub(super) state: CallbackPhase,
 }
 
+/// Whether the client knows of a callback, or is being told that it is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallbackPhase {
     /// Its client does not know of it yet.
@@ -60,7 +61,7 @@ struct Links {
     before: u32,
 }
 
-/// A client as this lane knows it.
+/// A client as this lane knows it, with the list of its callbacks.
 pub(super) struct LaneClient {
     pub(super) client: Arc<Client>,
     pub(super) count: u32,
@@ -69,7 +70,7 @@ pub(super) struct LaneClient {
     last: u32,
 }
 
-/// A volume that this lane has promised something of.
+/// A volume on whose objects this lane has given callbacks.
 pub(super) struct LaneVolume {
     pub(super) volume: Arc<SharedVolume>,
     epoch: u16,
@@ -79,7 +80,7 @@ pub(super) struct LaneVolume {
     pub(super) pending_breaks: usize,
 }
 
-/// Where a promise stands.
+/// Whether a callback is valid, and if not, why.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallbackState {
     Valid,
@@ -259,7 +260,7 @@ impl ClientCallbacks {
         }
     }
 
-    /// One more reply is on its way with this promise.
+    /// The replies in flight that carry this callback; none yet where it is new.
     pub(super) fn replies_of(&mut self, number: u32) -> &Rc<InFlightReplies> {
         self.replies.entry(number).or_default()
     }

@@ -1,4 +1,4 @@
-//! Replies on their way to a client, on one lane.
+//! Replies that carry callbacks and are in flight to a client, on one lane.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -7,15 +7,15 @@ use std::task::{Poll, Waker};
 
 use super::CallbackTable;
 
-/// How many are on their way, and who waits until none is.
+/// Counts the replies in flight that carry one callback, and wakes those who wait for their delivery.
 #[derive(Default)]
 pub(crate) struct InFlightReplies {
     count: Cell<usize>,
     waiting: RefCell<Vec<Waker>>,
 }
 
-/// A reply that carries a promise and is on its way. Dropped when the client has it: until then, but for
-/// [`CallbackOptions::overtake_max`](crate::CallbackOptions::overtake_max), the client is not told that the promise is broken.
+/// A reply that carries a callback and is in flight. It is dropped once the client has it. Until then, but for at
+/// most [`CallbackOptions::overtake_max`](crate::CallbackOptions::overtake_max), the callback's break is held back.
 #[must_use = "dropped, the reply counts as received"]
 pub struct InFlightReply {
     replies: Rc<InFlightReplies>,
@@ -25,7 +25,7 @@ pub struct InFlightReply {
 }
 
 impl InFlightReplies {
-    /// One more, with the promise of this number.
+    /// Counts one more reply that carries the callback of this number.
     pub(super) fn begin(self: &Rc<Self>, table: &Rc<CallbackTable>, number: u32) -> InFlightReply {
         self.count.set(self.count.get() + 1);
         InFlightReply { replies: Rc::clone(self), table: Rc::downgrade(table), number }
@@ -35,7 +35,7 @@ impl InFlightReplies {
         self.count.get() == 0
     }
 
-    /// Waits until none is on its way.
+    /// Waits until no reply that carries the callback is in flight.
     pub(crate) async fn delivered(&self) {
         poll_fn(|cx| {
             if self.is_empty() {

@@ -1,10 +1,11 @@
-//! What is told to those who rely on an object, before it changes.
+//! What lanes and clients that cache an object are told before it changes.
 
 use std::sync::Arc;
 
 use crate::object::Object;
 
-/// An object that is about to change, and how. Whoever relies on it forgets what he knows of that and tells his clients.
+/// An object that is about to change, and how. Lanes that cache it forget what the change makes untrue and break
+/// their clients' callbacks.
 #[derive(Clone, Debug)]
 pub struct Invalidation {
     /// The object.
@@ -37,8 +38,8 @@ pub enum ChangeKind {
     Unknown,
 }
 
-/// Who holds promises or grants and causes changes himself: an AFS host, an SMB lease key, a connection. Numbers are given by
-/// the service, which keeps those of different protocols apart.
+/// Identity of a client that holds callbacks or grants and makes changes: an AFS host, an SMB lease key, a
+/// connection. Services assign the numbers and keep those of different protocols apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Holder(pub u64);
 

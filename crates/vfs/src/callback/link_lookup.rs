@@ -20,14 +20,14 @@ use crate::name::Name;
 use crate::object::{Identity, Object, Recorded, SharedVolume};
 use crate::volume::Volume;
 
-/// A look at a symbolic link under a promise to a client, as [`LookupWithCallback`](crate::LookupWithCallback) is at a file.
+/// A symbolic link looked up under a callback, as [`LookupWithCallback`](crate::LookupWithCallback) is for a file.
 pub struct LinkWithCallback {
     link: SymbolicLink,
     basis: CallbackBasis,
 }
 
 impl Volume {
-    /// The symbolic link of this number, with the promise to tell `client` before it is gone or moved, if that is before `until`. Takes
+    /// Finds the symbolic link of this number and gives `client` a callback on it until `until`. Takes
     /// [`Rights::LOOKUP`] in its directory.
     ///
     /// # Errors

@@ -1,4 +1,4 @@
-//! What a client that caches is told of a file: never without a promise, and never with one that was broken meanwhile.
+//! Look-ups for clients that cache: a reply goes out only with a callback that is still valid.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,15 +20,15 @@ use crate::name::RelPath;
 use crate::object::{LookMark, Object};
 use crate::volume::{Resolved, Volume};
 
-/// A look at a file or directory under a promise to a client. What is read now may be told to the client if
-/// [`LookupWithCallback::confirm`] says so when the reply is encoded; else the look is to be made anew.
+/// A file or directory looked up under a callback of a client. What is read now may be sent to the client if
+/// [`LookupWithCallback::confirm`] says so when the reply is encoded; else the look-up is to be repeated.
 pub struct LookupWithCallback {
     /// It has an object.
     resolved: Resolved,
     basis: CallbackBasis,
 }
 
-/// A look that the client may rely on.
+/// A look that the client may cache: its callback was valid when the reply was encoded.
 #[derive(Debug)]
 pub struct Confirmed<'a> {
     /// What the content, or the names, have come to.
@@ -40,8 +40,8 @@ pub struct Confirmed<'a> {
 }
 
 impl Volume {
-    /// What `path` names, as [`Volume::lookup_as`], with the promise to tell `client` before it changes, if that is before `until`. Waits
-    /// until a change that is under way is over.
+    /// Looks `path` up as [`Volume::lookup_as`] does, and gives `client` a callback on it until `until`. Waits until
+    /// a change that is under way is over.
     ///
     /// # Errors
     /// As [`Volume::lookup_as`]; [`Error::ReadOnly`] on a volume [without objects](crate::VolumeSpec::with_objects);
@@ -92,8 +92,8 @@ impl Volume {
         })
     }
 
-    /// As [`Volume::lookup_with_callback`] if all is at hand and nothing changes: never waits. For what a client did not ask for by itself, but
-    /// gets along with something else; where it is `None`, it gets that without a promise or not at all.
+    /// As [`Volume::lookup_with_callback`] where nothing has to be waited for, else `None`. It is for objects that a
+    /// client did not ask for but gets with another reply.
     pub fn try_lookup_with_callback(
         &self,
         caller: &Caller,
@@ -186,8 +186,8 @@ impl LookupWithCallback {
         self.basis.confirm(self.object(), self.resolved.attributes())
     }
 
-    /// For a confirmed reply: keeps back what the client would have to hear of the end of this promise until it has the reply. A
-    /// client that takes replies and breaks on different ways would else keep a promise that is over.
+    /// Holds the break of this callback back until a confirmed reply is delivered. A client that gets replies and
+    /// breaks by different ways would else keep a callback that is over.
     pub fn in_flight_reply(&self) -> Option<InFlightReply> {
         self.basis.in_flight_reply()
     }

@@ -1,4 +1,5 @@
-//! Promises: which lane relies on an object, which clients each lane lets rely on it, and what tells them before it changes.
+//! Coherence of what lanes and clients cache: which lanes share an object, which clients hold callbacks, and how both
+//! are invalidated before a change.
 //!
 //! *Between lanes.* A lane sets its bit in the object, then looks. Who changes the object has its permit first, then reads the bits, and
 //! leaves each such lane a [`InvalidateRequest`] in its desk. The bell of the mesh only says that there is something: what is to be

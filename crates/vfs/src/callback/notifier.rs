@@ -1,4 +1,4 @@
-//! How clients are told: a service says how, and this has each told on its home lane, in batches, one batch at a time.
+//! Delivery of callback breaks: each client is notified on its home lane, one batch at a time, by its service.
 
 use std::pin::Pin;
 use std::rc::{Rc, Weak};
@@ -10,14 +10,15 @@ use super::{Client, Holder, NextStep, Notice};
 use crate::counters::VfsCounters;
 use crate::object::Objects;
 
-/// How a service tells its clients. Each lane of a service that lets clients cache has one
+/// Sends callback breaks to the clients of a service. Each lane of a service that lets clients cache has one
 /// ([`Cache::add_callback_notifier`](crate::Cache::add_callback_notifier)).
 pub trait CallbackNotifier {
     /// Whether this client is the service's own.
     fn knows(&self, holder: Holder) -> bool;
 
-    /// Tells the client, at most [`CallbackNotifier::batch_max`] objects in one call, or one volume, or that all is void. Ends when it has
-    /// answered, or is known not to. It is given up after [`CallbackOptions::patience`](crate::CallbackOptions::patience).
+    /// Sends breaks to the client: at most [`CallbackNotifier::batch_max`] objects, or one volume, or that all
+    /// callbacks are void. Completes when the client has acknowledged, or is known not to. It is given up after
+    /// [`CallbackOptions::patience`](crate::CallbackOptions::patience).
     fn notify(&self, client: &Arc<Client>, notices: Vec<Notice>) -> NotifyFuture;
 
     /// Whether the client is known not to be there, as [`NotifyOutcome::Gone`]: asked where a reply to it takes long to arrive.
@@ -31,13 +32,13 @@ pub trait CallbackNotifier {
     }
 }
 
-/// What becomes of telling a client.
+/// Future of one batch of breaks to a client.
 pub type NotifyFuture = Pin<Box<dyn Future<Output = NotifyOutcome>>>;
 
-/// Whether a client is known not to be there.
+/// Future that says whether a client is known to be gone.
 pub type GoneFuture = Pin<Box<dyn Future<Output = bool>>>;
 
-/// What became of telling a client.
+/// Outcome of one batch of breaks to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotifyOutcome {
     /// It has heard.
@@ -49,7 +50,7 @@ pub enum NotifyOutcome {
     Gone,
 }
 
-/// A batch on its way. Dropped with its lane, another lane takes it.
+/// A batch in flight to a client. Where it is dropped with its lane, another lane takes the batch.
 struct InFlightBatch<'a> {
     objects: &'a Objects,
     ringer: &'a Sender<()>,
@@ -57,7 +58,7 @@ struct InFlightBatch<'a> {
     has_ended: bool,
 }
 
-/// Tells a client, on its home lane, until it has heard everything, or does not answer.
+/// Sends a client its pending breaks, on its home lane, until none is left or it does not answer.
 pub(crate) async fn notify_client(
     objects: Objects,
     ringer: Sender<()>,
@@ -93,7 +94,7 @@ pub(crate) async fn notify_client(
     }
 }
 
-/// Sees to it that what a client has yet to hear is told.
+/// Has the pending breaks of a client delivered on the lane that `next` names.
 pub(crate) fn notify_next(objects: &Objects, ringer: &Sender<()>, client: &Arc<Client>, next: NextStep) {
     let NextStep::Tell(home) = next else { return };
     match objects.queues().queue_client(home, client) {
@@ -112,7 +113,7 @@ impl Drop for InFlightBatch<'_> {
     }
 }
 
-/// The service of this lane that knows a client.
+/// The notifier of this lane whose service knows the client.
 pub(crate) fn notifier_of(
     notifiers: &[Weak<dyn CallbackNotifier>],
     holder: Holder,

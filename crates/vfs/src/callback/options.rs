@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Bounds of promises to clients.
+/// Bounds of the callbacks that clients hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallbackOptions {
     /// Clients that are known at once, by all lanes together.

@@ -1,4 +1,5 @@
-//! What is left of a lane that has ended: promises that nobody can break any more, until their clients have heard that all is void.
+//! Callbacks of a lane that has ended: no lane can break them one by one, so changes wait until their clients know
+//! that all are void.
 
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use lane::mesh::Member;
 use super::Client;
 use crate::object::{Object, Objects, SharedVolume};
 
-/// The promises of a lane that has ended.
+/// The clients, objects and volumes of the callbacks of a lane that has ended.
 pub(crate) struct EndedLane {
     /// Who relied on them.
     pub(crate) clients: Vec<Arc<Client>>,
@@ -16,7 +17,8 @@ pub(crate) struct EndedLane {
     pub(super) volumes: Vec<Arc<SharedVolume>>,
 }
 
-/// Keeps the bits of a lane that has ended, and changes waiting that it is asked about, until it is dropped.
+/// Keeps the presence bits of a lane that has ended, and the changes that wait for it, until its clients know that
+/// their callbacks are void.
 pub(crate) struct OrphanedCallbacks {
     table: Objects,
     lane: Member,
@@ -30,7 +32,7 @@ impl EndedLane {
         Arc::new(OrphanedCallbacks { table: table.clone(), lane, ended })
     }
 
-    /// Nobody relies on the lane any more.
+    /// Clears the lane's presence bits: no client holds a callback of it any more.
     pub(crate) fn clear_presence(&self, lane: Member) {
         self.objects.iter().for_each(|object| object.callback_lanes().clear(lane));
         self.volumes.iter().for_each(|volume| volume.callback_lanes().clear(lane));

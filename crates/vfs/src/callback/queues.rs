@@ -1,4 +1,4 @@
-//! What lanes have to answer, in shared memory: a desk for each, and a bell.
+//! Invalidation queues of the lanes, in shared memory, with a doorbell for each lane.
 
 use std::collections::VecDeque;
 use std::hash::RandomState;
@@ -12,7 +12,7 @@ use super::{Ack, Acks, ChangeKind, Client, FilterSlot, Invalidation, SnoopFilter
 use crate::grant::UnsentBreak;
 use crate::object::Object;
 
-/// The desks of all lanes.
+/// The invalidation queues of all lanes.
 pub(crate) struct InvalidationQueues {
     queues: Box<[Mutex<InvalidationQueue>]>,
     /// What lanes remember of names, from the first time that one of that number has sat down.
@@ -42,7 +42,7 @@ struct InvalidationQueue {
     left: Vec<(Instant, Ack)>,
 }
 
-/// How many lanes are asked of what changes, each thing counted.
+/// How many lanes were sent an invalidation, and how many the snoop filter spared.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct InvalidationCounts {
     pub(crate) sent: u64,
@@ -50,7 +50,7 @@ pub(crate) struct InvalidationCounts {
     pub(crate) filtered: u64,
 }
 
-/// One question to one lane. Dropped, it is answered.
+/// One invalidation for one lane. Dropping it acknowledges.
 pub(crate) struct InvalidateRequest {
     pub(crate) broken: Invalidation,
     pub(crate) ack: Ack,
@@ -70,7 +70,7 @@ impl InvalidationQueues {
         }
     }
 
-    /// A lane sits down at its desk: from now on it is asked.
+    /// Opens the queue of a lane: from now on it receives invalidations.
     ///
     /// # Errors
     /// [`AlreadyOpen`].
@@ -82,7 +82,7 @@ impl InvalidationQueues {
         Ok(())
     }
 
-    /// What a lane remembers of names, for that lane.
+    /// The snoop filter of a lane.
     pub(crate) fn snoop_filter(&self, lane: Member) -> &Arc<SnoopFilter> {
         self.snoop_filters[lane.index()].get_or_init(SnoopFilter::new)
     }
@@ -101,7 +101,8 @@ impl InvalidationQueues {
         self.bells.sender(lane)
     }
 
-    /// The lane goes; what it has not answered is answered by that. Gives the clients that others are to tell.
+    /// Closes the queue of a lane; that acknowledges everything in it. Returns the clients that other lanes are to
+    /// notify.
     pub(crate) fn close(&self, lane: Member) -> VecDeque<Arc<Client>> {
         let mut queue = self.lock(lane);
         let is_orphaned = queue.is_orphaned;
@@ -111,7 +112,8 @@ impl InvalidationQueues {
         gone.clients
     }
 
-    /// As [`InvalidationQueues::close`], of a lane that leaves promises: what it has not answered is answered when the mourning ends.
+    /// As [`InvalidationQueues::close`], for a lane that leaves callbacks: requests are acknowledged when these are
+    /// no longer orphaned.
     pub(crate) fn close_orphaned(&self, lane: Member) -> VecDeque<Arc<Client>> {
         let mut queue = self.lock(lane);
         (queue.is_open, queue.is_orphaned, queue.serves_clients) = (false, true, false);
@@ -123,7 +125,7 @@ impl InvalidationQueues {
         calls
     }
 
-    /// Says whether nobody has sat down there since.
+    /// Ends the wait for the orphaned callbacks of a lane. Returns whether no lane has opened the queue since.
     pub(crate) fn end_orphaned(&self, lane: Member) -> bool {
         let mut queue = self.lock(lane);
         queue.is_orphaned = false;
@@ -136,7 +138,7 @@ impl InvalidationQueues {
         true
     }
 
-    /// An answer that a lane will not come to, as it ends; it was asked for at `asked`.
+    /// Keeps an acknowledgement that an ending lane still owes; it was requested at `asked`.
     pub(crate) fn leave_ack(&self, lane: Member, asked: Instant, ack: Ack) {
         let mut queue = self.lock(lane);
         let answered = if queue.is_open || queue.is_orphaned {
@@ -149,7 +151,7 @@ impl InvalidationQueues {
         drop(answered);
     }
 
-    /// Answers what lanes that have ended were asked for by `asked`: their clients have had their time.
+    /// Acknowledges what lanes that have ended were sent by `asked`: their clients have had their time.
     pub(crate) fn end_waits(&self, asked: Instant) {
         for queue in &self.queues {
             let mut queue = queue.lock().expect("nobody panics while holding it");
@@ -166,13 +168,13 @@ impl InvalidationQueues {
         }
     }
 
-    /// From now on there is a service on this lane that tells clients.
+    /// From now on a service on this lane notifies clients.
     pub(crate) fn serve_clients(&self, lane: Member) {
         self.lock(lane).serves_clients = true;
     }
 
-    /// Has a client told on its home lane, or on another where that has ended: on the one that this gives, which is to be rung; `None`
-    /// where there is none.
+    /// Queues a client for notification on its home lane, or on another where that has ended. Returns the lane whose
+    /// doorbell is to be rung; `None` where no lane serves clients.
     pub(crate) fn queue_client(&self, home: Member, client: &Arc<Client>) -> Option<Member> {
         let others = (0..self.queues.len()).map(Member::from);
         std::iter::once(home).chain(others).find(|&lane| {
@@ -190,7 +192,8 @@ impl InvalidationQueues {
         self.lock(lane).clients.pop_front()
     }
 
-    /// Asks every lane but the one that asks to answer once no reply is on its way to a client whose promises are void.
+    /// Requests an acknowledgement of every other lane once no reply is in flight from there to a client whose
+    /// callbacks are void.
     pub(crate) fn await_in_flight(&self, ringer: &Sender<()>, client: &Arc<Client>, acks: &Acks) {
         let others = (0..self.queues.len()).map(Member::from).filter(|&lane| lane != ringer.member());
         for lane in others {
@@ -218,7 +221,7 @@ impl InvalidationQueues {
         self.lock(lane).lease_breaks.pop_front()
     }
 
-    /// Has a holder told on his lane, if that is there.
+    /// Queues a lease break on the lane of the lease's holder, if that lane is open.
     pub(crate) fn queue_lease_break(&self, ringer: &Sender<()>, lane: Member, unsent: UnsentBreak) {
         let mut queue = self.lock(lane);
         if queue.is_open {
@@ -228,7 +231,8 @@ impl InvalidationQueues {
         }
     }
 
-    /// Asks every lane that something of the objects concerns, but the one that asks. Who calls holds their permits.
+    /// Sends the invalidations to every other lane that may cache something of them. The caller holds the change
+    /// locks of the objects.
     pub(crate) fn invalidate(
         &self,
         ringer: &Sender<()>,
@@ -270,7 +274,8 @@ impl InvalidationQueues {
         }
     }
 
-    /// Whether a lane that relies on the object, and has promised it to nobody, may have something to forget.
+    /// Whether a lane that shares the object and has given no callback on it may cache something that the change
+    /// makes untrue.
     fn may_remember(&self, lane: Member, broken: &Invalidation, slots: &[FilterSlot]) -> bool {
         let snoop_filters = self.snoop_filter(lane);
         match &broken.what {
@@ -290,7 +295,7 @@ impl InvalidationQueues {
     }
 }
 
-/// The lanes that rely on what is about to change, each once, and whether it concerns them whatever they remember: their clients rely on it.
+/// The lanes that share what is about to change, each once, and whether their clients hold callbacks on it.
 fn sharers_of(broken: &Invalidation) -> impl Iterator<Item = (Member, bool)> {
     let object = broken.object.callback_lanes();
     let volume = broken.what.is_of_subtree().then(|| broken.object.volume().callback_lanes());

@@ -1,4 +1,5 @@
-//! Files that somebody else has replaced or taken away: found among what a lane has promised by where they were.
+//! Files that another program has replaced or removed: found among the objects that clients hold callbacks on, by
+//! where they were.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;

@@ -1,9 +1,10 @@
-//! Values in numbered slots, in pieces: it grows without a copy, and takes at most one piece beyond what it has held.
+//! A slab: values in numbered slots, in pieces. It grows without a copy, and takes at most one piece beyond the most
+//! it has held.
 
 /// No slot.
 pub(super) const NONE: u32 = u32::MAX;
 
-/// Values by number. A number is given out again when its value is gone.
+/// Values by number. A number is reused when its value is removed.
 pub(super) struct Slab<T> {
     pieces: Vec<Box<[SlabSlot<T>]>>,
     free: u32,

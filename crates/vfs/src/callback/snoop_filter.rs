@@ -1,5 +1,6 @@
-//! Which names a lane remembers something of, in a form that other lanes read: who changes a name asks those lanes alone that may have
-//! something to forget. No I/O, no clock, no lane: a table of counts.
+//! Snoop filter: which names a lane may cache something of, in a form that other lanes read. A change invalidates
+//! only lanes whose filter has one of its names. It does no I/O and knows no clock and no lane: it is a table of
+//! counts.
 //!
 //! A lane counts itself in *before* the look whose outcome it will remember, and out when it has forgotten that. A change takes its permit,
 //! then reads the counts. So either the change finds the lane counted in and asks it, or the lane, which looks whether a permit is held
@@ -13,17 +14,17 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::object::Object;
 
-/// What one lane remembers of names.
+/// Counts of the names that one lane may cache something of.
 pub(crate) struct SnoopFilter {
     counts: Box<[AtomicU32]>,
     matches_all: AtomicBool,
 }
 
-/// Where a name is counted, in every lane's table.
+/// Slot of a name in every lane's filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FilterSlot(u16);
 
-/// A lane counted in, for as long as this lives.
+/// Keeps a lane counted in for one name until it is dropped.
 pub(crate) struct PresenceToken {
     filter: Arc<SnoopFilter>,
     slot: FilterSlot,
@@ -60,7 +61,8 @@ impl SnoopFilter {
         self.matches_all.load(Ordering::SeqCst)
     }
 
-    /// Whether the lane may remember something of one of these names; for who has the permit of their directory.
+    /// Whether the lane may cache something of one of these names. The caller holds the change lock of their
+    /// directory.
     pub(crate) fn has_any(&self, slots: &[FilterSlot]) -> bool {
         self.matches_all()
             || slots.iter().any(|slot| self.counts[usize::from(slot.0)].load(Ordering::SeqCst) > 0)

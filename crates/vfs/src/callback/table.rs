@@ -1,4 +1,4 @@
-//! The promises of one lane: its bits in each object that something on this lane relies on, and the clients that it let rely on it.
+//! Callback table of one lane: its presence bits in shared objects, and the callbacks that it has given to clients.
 
 use std::cell::RefCell;
 use std::num::NonZeroU32;
@@ -17,7 +17,7 @@ use super::{
 use crate::attributes::Attributes;
 use crate::object::{Judgement, LookMark, Object, SharedVolume};
 
-/// The promises of a lane.
+/// The shared objects of a lane and the callbacks that it has given on them.
 pub(crate) struct CallbackTable {
     lane: Member,
     /// Its clock, in seconds.
@@ -32,7 +32,7 @@ struct Table {
     callbacks: ClientCallbacks,
 }
 
-/// An object that the lane relies on.
+/// An object that the lane or one of its clients caches.
 struct TrackedObject {
     object: Arc<Object>,
     /// Of the lane's own, without clients.
@@ -50,14 +50,14 @@ struct TrackedObject {
     is_linked: bool,
 }
 
-/// That the lane relies on an object itself, for as long as something on it wants that.
+/// Keeps the lane a sharer of an object: the lane is invalidated before the object changes.
 pub(crate) struct SharerGuard {
     owner: Weak<CallbackTable>,
     tracked: u32,
     object: Arc<Object>,
 }
 
-/// A promise as one reply relies on it.
+/// Names the callback on which one reply depends.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallbackRef {
     number: u32,
@@ -66,7 +66,7 @@ pub(crate) struct CallbackRef {
     breaks: u32,
 }
 
-/// A client that has to be told, and of what.
+/// A callback break that is to be sent to a client.
 pub(crate) struct PendingBreak {
     pub(crate) client: Arc<Client>,
     pub(crate) until: Instant,
@@ -75,7 +75,7 @@ pub(crate) struct PendingBreak {
     pub(crate) in_flight: Vec<Rc<InFlightReplies>>,
 }
 
-/// What a client has to be told of.
+/// What a callback break covers.
 pub(crate) enum BreakScope {
     /// One promise, and the object that it was of.
     Object { number: u32, serial: NonZeroU32, object: Arc<Object> },
@@ -96,7 +96,7 @@ impl BreakScope {
     }
 }
 
-/// The table is full of promises whose clients have yet to hear that they are over.
+/// The table is full of callbacks whose breaks are still pending.
 #[derive(Debug)]
 pub(crate) struct CallbackTableFull;
 
@@ -105,8 +105,8 @@ impl CallbackTable {
         Rc::new(Self { lane, epoch: now, table: RefCell::default() })
     }
 
-    /// The lane relies on the object itself: what is looked at from now on may be kept, unless the object
-    /// [is changing](Object::is_changing); of names in it what is [counted in](super::SnoopFilter).
+    /// Makes the lane a sharer of the object: what is looked at from now on may be cached, unless the object [is
+    /// changing](Object::is_changing); of names in it what is [counted in](super::SnoopFilter).
     pub(crate) fn add_sharer(self: &Rc<Self>, object: &Arc<Object>) -> SharerGuard {
         let mut table = self.table.borrow_mut();
         let tracked = table.track(object);
@@ -122,7 +122,7 @@ impl CallbackTable {
         self.table.borrow().tracked.len()
     }
 
-    /// Promises to clients on the books.
+    /// Number of callbacks that clients hold.
     pub(crate) fn callback_count(&self) -> usize {
         self.table.borrow().callbacks.len()
     }
@@ -168,7 +168,7 @@ impl CallbackTable {
         Ok(CallbackRef { number, serial, tracked, breaks: table.tracked[tracked].breaks })
     }
 
-    /// Whether the promise stands and nothing of its object was broken since, whoever was spared.
+    /// Whether the callback is valid and nothing of its object was invalidated since, whichever client was spared.
     pub(crate) fn is_valid(&self, callback_ref: CallbackRef, now: Instant) -> bool {
         let mut table = self.table.borrow_mut();
         let (breaks, volume) = match table.tracked.get(callback_ref.tracked) {
@@ -188,7 +188,7 @@ impl CallbackTable {
         table.callbacks.state_at(callback, volume, self.seconds(now)) == CallbackState::Valid
     }
 
-    /// Its client is about to know of it: it is told when it is over.
+    /// The client is about to learn of the callback: from now on it is told of the break.
     pub(crate) fn note_delivered(&self, callback_ref: CallbackRef) {
         let mut table = self.table.borrow_mut();
         if let Some(callback) = table.callbacks.get_mut(callback_ref.number, callback_ref.serial) {
@@ -196,12 +196,12 @@ impl CallbackTable {
         }
     }
 
-    /// A reply with the promise is on its way.
+    /// Counts a reply that carries this callback as in flight.
     pub(crate) fn in_flight_reply(self: &Rc<Self>, callback_ref: CallbackRef) -> InFlightReply {
         self.table.borrow_mut().callbacks.replies_of(callback_ref.number).begin(self, callback_ref.number)
     }
 
-    /// None is any more.
+    /// The last in-flight reply that carried this callback was acknowledged.
     pub(super) fn all_delivered(&self, number: u32, replies: &Rc<InFlightReplies>) {
         self.table.borrow_mut().callbacks.forget_in_flight(number, replies);
     }
@@ -228,7 +228,8 @@ impl CallbackTable {
         judged
     }
 
-    /// The object was changed by us once more at the version that it was last seen with: how it looked then says nothing now.
+    /// This server changed the object once more without a new version: the last observation of its attributes no
+    /// longer counts.
     pub(crate) fn forget_observed(&self, object: &Arc<Object>) {
         let mut table = self.table.borrow_mut();
         if let Some(tracked) = table.find(object) {
@@ -241,13 +242,14 @@ impl CallbackTable {
         self.table.borrow().callbacks.clients().map(|(_, known)| Arc::clone(&known.client)).collect()
     }
 
-    /// Whether clients rely on the object.
+    /// Whether clients hold callbacks on the object.
     pub(crate) fn has_clients_of(&self, object: &Arc<Object>) -> bool {
         let table = self.table.borrow();
         table.find(object).is_some_and(|tracked| table.tracked[tracked].first != NONE)
     }
 
-    /// What is about to change: whom that concerns, but for who is spared. They leave; [`CallbackTable::remove_broken`] ends it.
+    /// Begins the callback breaks of an invalidation, but for the spared holder. [`CallbackTable::remove_broken`]
+    /// ends them.
     pub(crate) fn begin_breaks(&self, broken: &Invalidation, now: Instant) -> Vec<PendingBreak> {
         let mut pending_breaks = Vec::new();
         let mut table = self.table.borrow_mut();
@@ -258,7 +260,7 @@ impl CallbackTable {
         pending_breaks
     }
 
-    /// A client has heard, or will before it is served again.
+    /// Removes a callback whose break the client has acknowledged, or will receive before it is served again.
     pub(crate) fn remove_broken(&self, left: &BreakScope) {
         let mut table = self.table.borrow_mut();
         match left {
@@ -386,7 +388,7 @@ impl Table {
         number
     }
 
-    /// Takes an object off the books if nobody wants it any more.
+    /// Removes an object that neither the lane nor a client caches any more.
     fn forget_unused(&mut self, number: u32) {
         let tracked = &self.tracked[number];
         if tracked.uses > 0 || tracked.first != NONE {
@@ -438,7 +440,7 @@ impl Table {
         }
     }
 
-    /// A promise is to be over once its client has heard; `None` for one that no client knows of, which is over now.
+    /// Begins the break of one callback; `None` where no client knows of it, and it is over at once.
     fn begin_break(&mut self, owner: &CallbackTable, number: u32) -> Option<PendingBreak> {
         let callback = self.callbacks.get(number).expect("it is on the books");
         let (serial, tracked, client) = (callback.serial, callback.tracked, callback.client);

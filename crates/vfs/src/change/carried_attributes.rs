@@ -1,5 +1,5 @@
-//! What users keep with a file stays with its name where another file takes its place whole, as by HTTP's PUT: DOS attributes and the time
-//! of creation, named streams, extended attributes. What the server itself keeps with files does not come along here.
+//! Attributes that stay with a name when another file replaces its file whole, as by HTTP's PUT: DOS attributes and
+//! time of creation, named streams, extended attributes. The server's own attributes do not come along here.
 
 use std::ffi::CString;
 
@@ -11,7 +11,7 @@ use super::extended::{names_of, stored, value_of};
 use super::located_directory::LocatedDirectory;
 use crate::name::Name;
 
-/// By names.
+/// The attributes to carry over, by name.
 pub(super) struct CarriedAttributes(Vec<(CString, Vec<u8>)>);
 
 impl CarriedAttributes {
@@ -28,7 +28,7 @@ impl CarriedAttributes {
 }
 
 impl LocatedDirectory {
-    /// What is kept with the file that `name` leads to.
+    /// Reads the attributes to carry over from the file that `name` leads to.
     pub(super) async fn carried_attributes(&self, name: Name<'_>) -> CarriedAttributes {
         let Ok(file) = self.open_described(name).await else { return CarriedAttributes::nothing() };
         let Ok(names) = names_of(&file).await else { return CarriedAttributes::nothing() };

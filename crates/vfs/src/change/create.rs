@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::name::Name;
 use crate::usage::CountedFile;
 
-/// How a file is made.
+/// How a file is created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreateOptions {
     /// A new file or none.

@@ -1,5 +1,5 @@
-//! Changes that somebody else makes behind the server's back: found when notification or a look tells, they get a version like any other
-//! change, and who relies on what was changed hears.
+//! Changes that other programs make: found when notification or a look shows them. They get a version like any other
+//! change, and are invalidated the same way.
 
 use std::cell::RefCell;
 use std::io;
@@ -100,8 +100,7 @@ impl Volume {
         raised.inspect_err(|_| release_revalidation()).map(drop)
     }
 
-    /// Tells everybody who relies on an object what somebody else has done to it, if that is found so under its permit. Gives the version that it
-    /// has then.
+    /// Invalidates an object that another program has changed, if it is found changed under its change lock.
     async fn invalidate_external(
         &self,
         object: &Arc<Object>,
@@ -283,7 +282,7 @@ impl Foreign {
     }
 }
 
-/// Names in a directory that notification has told of, by whomever they were changed.
+/// Names in a directory that notification has reported, whether this server or another program changed them.
 #[derive(Debug, Default)]
 pub(crate) struct NotifiedNames {
     pub(crate) names: Vec<Box<[u8]>>,
@@ -297,7 +296,7 @@ impl NotifiedNames {
     }
 }
 
-/// What a look at a name has shown.
+/// Result of a look at one name.
 pub(crate) struct LookedUpName {
     pub(crate) path: RelPathBuf,
     pub(crate) at: Place,

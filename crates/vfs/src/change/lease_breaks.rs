@@ -1,5 +1,5 @@
-//! What a change asks of those who hold leases and oplocks of what it concerns. It is asked under the permits, and waited for
-//! without them: who gives back first has to write.
+//! Lease and oplock breaks that a change has to wait for. They are sent under the change locks and awaited without
+//! them, as the holder has to write first.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -17,7 +17,7 @@ use crate::grant::{BreaksToSend, Content, GrantWait, Grants, OpenCaller, WAIT_MA
 use crate::object::Object;
 use crate::volume::Volume;
 
-/// Who is waited for, and until when.
+/// A lease break that a change waits for, and until when.
 pub(super) struct PendingLeaseBreak {
     pause: GrantWait,
     until: Instant,
@@ -25,13 +25,14 @@ pub(super) struct PendingLeaseBreak {
     must_close: bool,
 }
 
-/// A directory that shows a change, once it is made.
+/// A directory whose leases the change breaks once it is made, as it shows the change.
 pub(super) struct DirectoryLeaseBreak {
     pub(super) directory: Arc<Object>,
     pub(super) by: Option<ExemptHolder>,
 }
 
-/// Who has been waited for so far: as long as this lives nobody is given anew what was asked back.
+/// The lease breaks that a change has waited for so far. While this lives, the holders are granted nothing of it
+/// again.
 #[derive(Default)]
 pub(super) struct LeaseBreakWait {
     asked: Vec<PendingLeaseBreak>,
@@ -39,8 +40,7 @@ pub(super) struct LeaseBreakWait {
 }
 
 impl Volume {
-    /// Asks whether the change may be made, under its permits. Where holders have to give something back first they are told, and
-    /// so are those whom nobody waits for.
+    /// Checks whether the change may be made, under its change locks, and breaks the leases that conflict with it.
     pub(super) fn break_leases(
         &self,
         caller: &Caller,
@@ -71,7 +71,7 @@ impl Volume {
         }))
     }
 
-    /// Asks something of each of these objects: holders of all of them are told at once.
+    /// Breaks the conflicting leases of each of these objects; all holders are told at once.
     pub(super) fn break_each_lease<'a>(
         &self,
         all: impl Iterator<
@@ -101,7 +101,7 @@ impl Volume {
 }
 
 impl Volume {
-    /// Waits until holders have been told that the directory above shows something else.
+    /// Waits until holders of the parent directory's leases have been told of the break.
     pub(super) async fn wait_for_directory_breaks(&self, object: Option<&Arc<Object>>) {
         if let Some(above) = object.and_then(above) {
             above.grants().all_breaks_sent().await;
@@ -177,7 +177,8 @@ fn change(what: &ChangeKind, caller: &Caller) -> Option<Change> {
     Some(Change { operation: asks, by: own })
 }
 
-/// The directories that show what changes. What is written by an open they show when that is closed, what it is cut to at once.
+/// The directories whose leases the change breaks. A write by an open breaks them when the open is closed, a
+/// truncation at once.
 pub(super) fn directory_breaks(
     what: &[(&Arc<Object>, ChangeKind)],
     caller: &Caller,

@@ -1,4 +1,4 @@
-//! Where a directory is, who may change it there, and attempts until it stays there for as long as a change takes.
+//! Location of a directory and the caller's rights there, and retries until both hold for as long as a change takes.
 
 use std::ffi::CString;
 use std::rc::Rc;
@@ -21,14 +21,14 @@ use crate::name::{Name, RelPath, RelPathBuf};
 use crate::object::{ChangeLockSet, Object, Place, path_beneath};
 use crate::volume::Volume;
 
-/// A directory as this lane relies on it: its place, and rights there.
+/// A directory at its present path, as this lane caches it, with the rights there.
 pub(super) struct LocatedDirectory {
     directory: Directory,
     path: RelPathBuf,
     validity: Validity,
 }
 
-/// What became of one attempt at a change.
+/// Why one attempt at a change did not complete.
 pub(super) enum Interrupted {
     /// Something moves or has moved: to be waited for, if it is known.
     Retry(Option<Arc<Object>>),
@@ -43,8 +43,8 @@ impl Directory {
         self.object().ok_or(Error::ReadOnly)
     }
 
-    /// Finds where the directory is now, to change something in it. From here on the lane relies on it, so that it may keep what it
-    /// makes there.
+    /// Finds the present path of the directory, to change something in it. From here on the lane is a sharer of it,
+    /// so that it may cache what it makes there.
     pub(super) async fn locate(&self) -> Result<LocatedDirectory, Interrupted> {
         self.volume().writable()?;
         let here = self.locate_to_read().await?;
@@ -68,7 +68,7 @@ impl Directory {
         }
     }
 
-    /// As [`Directory::locate`], for a caller who wants to change the name `name` and needs these rights to.
+    /// As [`Directory::locate`], for a caller who changes the name `name` and needs these rights.
     pub(super) async fn locate_for(
         &self,
         caller: &Caller,
@@ -86,8 +86,8 @@ impl Directory {
         Ok(here)
     }
 
-    /// As [`Directory::locate_for`], for a caller who wants to take a name away, or move it. Of what it leads to
-    /// [`LocatedDirectory::require_to_unlink`] asks.
+    /// As [`Directory::locate_for`], for a caller who removes or moves a name. For its target see
+    /// [`LocatedDirectory::require_to_unlink`].
     pub(super) async fn locate_to_unlink(
         &self,
         caller: &Caller,
@@ -127,7 +127,8 @@ impl Directory {
         volume.counted(Err(Error::Busy))
     }
 
-    /// Waits until nobody moves this directory or one above it, or what is in the way to it; holding nothing.
+    /// Waits until neither this directory nor one above it is being moved, nor `blocking_change` is changing. No lock
+    /// is held meanwhile.
     async fn wait_for_moves(&self, blocking_change: Option<Arc<Object>>) -> Result<(), Error> {
         if let Some(object) = blocking_change {
             self.volume().wait_for(&object).await?;
@@ -144,8 +145,8 @@ impl Directory {
 }
 
 impl LocatedDirectory {
-    /// Finds what somebody else has changed in the directory while nobody watched: a change of ours would give it another time, and hide
-    /// that from who keeps an image of its names.
+    /// Finds what other programs have changed in the directory while it was not watched: a change of ours gives it
+    /// another time, and would hide theirs.
     async fn validate(&self) -> Result<(), Error> {
         let (object, directory) = (self.object()?, &self.directory);
         let Some(watched) = self.watched().filter(|watched| !watched.is_validated()) else { return Ok(()) };
@@ -158,8 +159,8 @@ impl LocatedDirectory {
         Ok(())
     }
 
-    /// Changes the directory itself and none of its names, under its permit, having told everybody who relies on that of it. What is known of
-    /// its names before is known afterwards too, when it has another change time.
+    /// Changes the directory itself and none of its names, under its change lock, after the invalidation. Its names
+    /// stay known, though it gets another change time.
     ///
     /// # Errors
     /// Those of [`Volume::prepare_change`] and of the change.
@@ -198,7 +199,7 @@ impl LocatedDirectory {
         self.directory.volume()
     }
 
-    /// Whether the place and the rights are as they were.
+    /// Fails with [`Interrupted::Retry`] unless the path and the rights are as they were.
     pub(super) fn ensure_current(&self) -> Result<(), Interrupted> {
         if self.validity.is_current() { Ok(()) } else { Err(Interrupted::Retry(None)) }
     }
@@ -208,7 +209,7 @@ impl LocatedDirectory {
         require(self.rights(caller), need)
     }
 
-    /// Whether the caller may take the name of this away here: in a sticky directory what is his alone.
+    /// Checks that the caller may remove this name here: in a sticky directory only its owner may.
     pub(super) async fn require_to_unlink(
         &self,
         caller: &Caller,
@@ -261,8 +262,8 @@ impl LocatedDirectory {
         self.volume().cache().find_open(self.volume().key(path.as_path()))
     }
 
-    /// Counts the lane in for a name that it is about to give to something, to keep that: under the permits, so that who takes them next
-    /// asks this lane.
+    /// Counts the lane in for a name that it is about to give to something and to cache. The directory is locked, so
+    /// that the next change invalidates this lane.
     pub(super) fn count_in(&self, name: Name<'_>) -> Option<PresenceToken> {
         self.validity.count_in(name.as_bytes())
     }
@@ -287,7 +288,7 @@ impl LocatedDirectory {
         }
     }
 
-    /// What is open of it in this lane's cache is closed.
+    /// Closes what this lane's cache keeps open of the name.
     pub(super) fn close_cached(&self, name: &CString) {
         if let Some(path) = self.path.as_path().child(name.as_bytes()) {
             self.volume().cache().forget(self.volume().key(path.as_path()));

@@ -1,4 +1,4 @@
-//! What a change does to the names of directories, for who keeps images of them.
+//! The names that a change adds to directories and removes from them, for their images.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use index::{Number, Version};
 use super::transaction::ChangeTransaction;
 use crate::object::{Edit, Log, LoggedChange, Object};
 
-/// What comes and goes in one directory.
+/// Names added to and removed from one directory.
 pub(super) struct NameEdits {
     pub(super) object: Arc<Object>,
     /// Of who keeps an image of it.

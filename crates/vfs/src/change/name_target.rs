@@ -18,7 +18,7 @@ use crate::name::Name;
 use crate::object::{At, By, Object};
 use crate::usage::CountedFile;
 
-/// What has a name.
+/// What a name leads to, while its directory is locked.
 pub(super) struct NameTarget {
     pub(super) object: Arc<Object>,
     pub(super) kind: FileKind,
@@ -32,7 +32,7 @@ pub(super) struct NameTarget {
     beside: Option<UnlinkProbe>,
 }
 
-/// A file opened to see how it looks once it has lost a name: dropped, it is looked at.
+/// A file kept open to observe its attributes once it has lost a name: they are read when this is dropped.
 struct UnlinkProbe {
     object: Arc<Object>,
     file: File,
@@ -74,7 +74,7 @@ impl NameTarget {
         self.names.is_none_or(|names| names > 1)
     }
 
-    /// Looks just before it is moved from `name`: its content stays as it is, and its change time does not. Whether it has other names.
+    /// Reads the attributes just before the move of `name`: a move changes the change time but not the content.
     pub(super) async fn prepare_move(&self, parent: &LocatedDirectory, name: &CString) -> bool {
         if self.is_directory() {
             return false;
@@ -91,7 +91,7 @@ impl NameTarget {
         has_others
     }
 
-    /// Looks how it was left once it was moved to `name`, where this lane has it not open to look at it later.
+    /// Reads the attributes after the move to `name`, where this lane has no open file to read them by later.
     pub(super) async fn finish_move(
         &self,
         transaction: &ChangeTransaction,
@@ -130,8 +130,7 @@ impl NameTarget {
         Ok(())
     }
 
-    /// It is about to lose a name, the next that is done. Where it [has](Self::count_names) others, its content stays as it is, and its change
-    /// time does not.
+    /// Notes that the file is about to lose a name.
     pub(super) fn prepare_unlink(&self) {
         let before = self.before.iter().filter(|before| before.nlink > 1);
         before.for_each(|before| self.object.note_metadata_change(before));

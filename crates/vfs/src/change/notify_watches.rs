@@ -1,4 +1,5 @@
-//! What a change is to those who watch: told under its permits, so that changes of one name are told in their order.
+//! What a change reports to the clients that watch directories: under its change locks, so that changes of one name
+//! are reported in order.
 
 use super::name_edits::NameEdits;
 use crate::callback::{ChangeKind, Invalidation};

@@ -20,7 +20,7 @@ use crate::grant::{GrantSlot, Grants, OpenCaller};
 use crate::object::Object;
 use crate::volume::Volume;
 
-/// What one rename has found in its way, over all its attempts.
+/// Opens that one rename has found in conflict, over all its attempts.
 #[derive(Default)]
 pub(super) struct OpenConflicts {
     beneath: RefCell<Vec<Beneath>>,

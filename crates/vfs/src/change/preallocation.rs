@@ -24,7 +24,7 @@ use crate::object::RoomSlot;
 use crate::usage::Charge;
 use crate::volume::Volume;
 
-/// The room of one store.
+/// The room that one store has preallocated.
 pub(super) struct Preallocation {
     writer: Writer,
     caller: Caller,

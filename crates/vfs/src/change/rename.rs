@@ -20,7 +20,7 @@ use crate::name::Name;
 use crate::object::{ChangeLockSet, Object};
 use crate::usage::CountedFile;
 
-/// What a rename may put an end to.
+/// What a rename may replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replace {
     /// Nothing: [`Error::Exists`] where something has the new name.
@@ -286,7 +286,8 @@ pub(super) fn has_moved(
     Ok(())
 }
 
-/// Who has to know: the directories' names, what moves, what goes or moves the other way.
+/// The objects that a rename changes: both directories, the moved object, and the one that is replaced or moves the
+/// other way.
 pub(super) fn changed_objects<'a>(
     parent: &'a Arc<Object>,
     from: Name<'_>,

@@ -1,5 +1,5 @@
-//! A directory's next version though no name in it has changed: for who makes another image of the names than the one which clients may have
-//! been told with the version before.
+//! A new version of a directory without a change of its names, for a client that is about to build another image of
+//! them than the one served with the version before.
 
 use std::sync::Arc;
 
@@ -13,8 +13,7 @@ use crate::names::{History, Names};
 use futures_util::future::LocalBoxFuture;
 
 impl Directory {
-    /// As [`Directory::names`], and the directory gets its next version by it, which nobody was told yet. Who was promised the directory is
-    /// told, but for the caller's own client. While it lasts nobody changes a name, so however busy the directory is, this comes to an end.
+    /// As [`Directory::names`], and gives the directory its next version, which no client was told yet.
     ///
     /// # Errors
     /// As there.

@@ -1,5 +1,5 @@
-//! Where a file is until it gets its name: nowhere, where the file system makes files without one, so that a crash leaves
-//! nothing; else under a name of the server's own.
+//! Where a file lies until it gets its name: nowhere where the file system makes files without one, so that a crash
+//! leaves nothing; else under a staged name of the server's own.
 
 use std::cell::RefCell;
 use std::ffi::CString;
@@ -13,7 +13,7 @@ use crate::directory::Directory;
 use crate::error::Error;
 use crate::object::{MetadataChange, Object};
 
-/// The name that a file has meanwhile, if it has one. Dropped, it is taken away.
+/// The staged name of a file, if it has one.
 pub(super) struct StagedName {
     directory: Directory,
     /// Of a file that has no other name: with this one it goes.
@@ -106,7 +106,7 @@ impl StagedName {
         Err(Error::Busy)
     }
 
-    /// Gives the file a name of our own.
+    /// Links the file under a staged name.
     async fn link_staged(&self, file: &File) -> io::Result<CString> {
         let mut tries = 0;
         loop {

@@ -1,4 +1,4 @@
-//! The way of every change, from permits to their end.
+//! Transaction of a change: change locks, lease breaks, invalidation, the change itself, commit.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -26,7 +26,8 @@ use crate::object::{ChangeLockSet, Closed, GatePass, GateRefusal, LockSharer, Ob
 use crate::usage::{LaneAccount, UncertainChange};
 use crate::volume::Volume;
 
-/// The right to make one change, everybody who relied on what it concerns having been told.
+/// A change that is ready to be made: its objects are locked, and every lane and client that cached them was
+/// invalidated.
 pub(super) struct ChangeTransaction {
     guard: Rc<ChangeGuard>,
     /// Directories that show something else when it is made.
@@ -37,21 +38,21 @@ pub(super) struct ChangeTransaction {
     pub(super) edited: RefCell<Vec<NameEdits>>,
 }
 
-/// What a change owns while it is made, for [`run_to_completion`].
+/// What the kernel operations of a change keep alive, for [`run_to_completion`].
 pub(super) struct ChangeKeepAlive {
     guard: Rc<dyn Any>,
     account: Option<Rc<LaneAccount>>,
 }
 
-/// How a change left an object, by whatever clock or by this one.
+/// Attributes of an object after the change, by this server's clock or by another.
 struct AttributesAfter {
     object: Arc<Object>,
     looks: Attributes,
     by_any_clock: bool,
 }
 
-/// What a change is made under: its own until it has ended, and that of operations which the kernel has not answered yet, whatever
-/// became of the change and of its lane.
+/// What a change owns until it has ended and the kernel has answered all its operations, whatever became of the
+/// change and of its lane.
 struct ChangeGuard {
     /// What the volume holds is counted there.
     account: Option<Rc<LaneAccount>>,
@@ -120,8 +121,8 @@ impl Volume {
         Ok(())
     }
 
-    /// Waits for the permits of `first`, then has `names` look what else is concerned, whose permits it adds: without waiting
-    /// where they are free, else by giving all back and beginning again with all of them in order.
+    /// Locks `first`, then has `names` look what else the change concerns and locks that too: without waiting where
+    /// it is free, else by releasing all locks and beginning again with all objects in order.
     ///
     /// # Errors
     /// Those of `names`; [`Error::Closed`]; [`Error::Busy`] after eight attempts, or behind too many others.
@@ -136,7 +137,7 @@ impl Volume {
         Ok((locks.inside(pass), found))
     }
 
-    /// Has the permit of an object, which changes that are under way keep to their end, and gives it back.
+    /// Waits until no change of the object is under way: takes its change lock and releases it.
     ///
     /// # Errors
     /// As [`Volume::lock_objects`].
@@ -146,8 +147,8 @@ impl Volume {
         Ok(())
     }
 
-    /// As [`Volume::lock_objects`] for what was changed behind the server's back: no gate keeps that out, and it is so on a volume that no
-    /// client may change too.
+    /// As [`Volume::lock_objects`], for a change that another program has made: no gate keeps it out, and it happens
+    /// on read-only volumes too.
     ///
     /// # Errors
     /// As there, but for [`Error::Closed`].
@@ -177,12 +178,13 @@ impl Volume {
         Err(Error::Busy)
     }
 
-    /// The permit of a directory whose names are to stand still for a while; nothing is changed.
+    /// Locks a directory, so that its names do not change while they are counted.
     pub(crate) async fn lock_to_count(&self, directory: &Arc<Object>) -> Result<ChangeLockSet, Error> {
         Ok(self.lock_objects(&[directory], async || Ok(((), Vec::new()))).await?.0)
     }
 
-    /// Tells everybody what is about to change, and waits until they have forgotten it.
+    /// Invalidates what is about to change on every lane, breaks leases and callbacks, and waits for that. The caller
+    /// has locked the objects.
     ///
     /// # Errors
     /// [`Interrupted::AwaitLease`] where holders of leases have to give something back first, the permits having been given back;
@@ -216,7 +218,7 @@ impl Volume {
 }
 
 impl ChangeTransaction {
-    /// Objects whose content or names change get their next version.
+    /// Gives each object whose content or names change its next version.
     pub(super) fn bump_version(&self) {
         let mut known = [None; 2];
         let mut next = known.iter_mut();
@@ -282,14 +284,15 @@ impl ChangeTransaction {
         });
     }
 
-    /// Looked at after the change was made, under the permits, this is how it left the object: nobody else may look before it is let go of.
+    /// Notes the attributes of an object right after the change, under its change lock.
     pub(super) fn note_attributes_after(&self, object: &Arc<Object>, looks: io::Result<Stat>) {
         if let Ok(looks) = looks {
             self.push_attributes_after(object, looks.into(), false);
         }
     }
 
-    /// As [`ChangeTransaction::note_attributes_after`], of what somebody else has done, perhaps by a clock that is ahead of this one.
+    /// As [`ChangeTransaction::note_attributes_after`], for a change of another program, perhaps by a clock that is
+    /// ahead of this one.
     pub(super) fn note_found_attributes(&self, object: &Arc<Object>, looks: Attributes) {
         self.push_attributes_after(object, looks, true);
     }
@@ -302,12 +305,13 @@ impl ChangeTransaction {
         });
     }
 
-    /// It is only how many names a file has: no directory that it is in shows that to who holds a lease, as with Windows and Samba.
+    /// Breaks no directory lease: only the link count of a file changes, which directory leases do not cover, as with
+    /// Windows and Samba.
     pub(super) fn skip_directory_breaks(&mut self) {
         self.directory_breaks.clear();
     }
 
-    /// Whether no directory that somebody holds something of shows the change.
+    /// Whether the change breaks no directory lease.
     pub(super) fn breaks_no_directory_lease(&self) -> bool {
         self.directory_breaks.is_empty()
     }
@@ -317,7 +321,7 @@ impl ChangeTransaction {
         self.guard.end(None).expect("it has not ended").share(sharer)
     }
 
-    /// What the operations of the change hold until the kernel has answered them.
+    /// What the operations of the change keep alive until the kernel has answered them.
     pub(super) fn keep_alive(&self) -> ChangeKeepAlive {
         ChangeKeepAlive { guard: Rc::clone(&self.guard) as Rc<dyn Any>, account: self.guard.account.clone() }
     }
@@ -380,7 +384,7 @@ impl Drop for ChangeGuard {
 }
 
 impl LocatedDirectory {
-    /// As [`Volume::lock_objects`], of this directory and of what `name` in it leads to.
+    /// As [`Volume::lock_objects`], for this directory and what `name` in it leads to.
     pub(super) async fn lock_with_name(
         &self,
         name: Name<'_>,
@@ -393,7 +397,7 @@ impl LocatedDirectory {
         self.volume().lock_objects(&[self.object()?], names).await
     }
 
-    /// As [`Volume::prepare_change`], of one name in this directory.
+    /// As [`Volume::prepare_change`], for one name in this directory.
     pub(super) async fn prepare_name_change(
         &self,
         caller: &Caller,
@@ -404,15 +408,15 @@ impl LocatedDirectory {
         self.volume().prepare_change(caller, locks, what).await
     }
 
-    /// As [`Volume::lock_objects`], of this directory alone.
+    /// As [`Volume::lock_objects`], for this directory alone.
     pub(super) async fn lock_directory(&self) -> Result<ChangeLockSet, Error> {
         Ok(self.volume().lock_objects(&[self.object()?], async || Ok(((), Vec::new()))).await?.0)
     }
 }
 
-/// Runs `work` to its end on this lane once it has begun, also when what this returns is dropped before: it owns permits, and
-/// the kernel may be at work under them. Where the lane ends before, what the kernel is at work on owns them: `keep_alive`, as
-/// [`ChangeTransaction::keep_alive`] gives it.
+/// Runs `work` to completion on this lane, also when the returned future is dropped: `work` owns change locks, and
+/// the kernel may be at work under them. Where the lane ends before, `keep_alive` stays alive until the kernel has
+/// answered ([`ChangeTransaction::keep_alive`]).
 ///
 /// Who counts what the volume holds has to count anew then.
 pub(super) async fn run_to_completion<T: 'static>(

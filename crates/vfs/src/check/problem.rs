@@ -13,7 +13,7 @@ pub struct Problem {
     pub mended: bool,
 }
 
-/// What does not agree. Paths are beneath the volume's directory, as text for people.
+/// What does not agree between index and tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProblemKind {

@@ -17,7 +17,7 @@ use crate::name::{Name, RelPathBuf};
 use crate::object::Object;
 use crate::volume::{Resolved, Volume};
 
-/// What became of what an open was of when it was closed.
+/// What closing an open did to its name or stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseOutcome {
     /// It stays.
@@ -65,7 +65,8 @@ impl Open {
         })
     }
 
-    /// The directory shows something else of it: leases of that go, but for those with the key that this has named.
+    /// Breaks the leases of the directory that shows the change, but for those with the key that this open has named
+    /// as its parent's.
     pub fn break_directory_lease<'a>(&'a self, volume: &'a Volume) -> LocalBoxFuture<'a, ()> {
         Box::pin(async move {
             if let Some(directory) = self.link.directory() {
@@ -133,7 +134,7 @@ impl Open {
     }
 }
 
-/// A name that is being taken away: dropped, it is gone, or stays.
+/// A name that is being deleted. Dropped, it is gone, or stays.
 struct PendingDelete<'a> {
     object: &'a Arc<Object>,
     link: Arc<Link>,

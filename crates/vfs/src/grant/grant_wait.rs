@@ -1,4 +1,4 @@
-//! Waits for what was asked back of one object, on this lane, whichever lane it comes back on.
+//! Waits for grants of one object to be given back, on this lane, whichever lane they come back on.
 
 use std::sync::Arc;
 use std::task::Poll;
@@ -9,7 +9,7 @@ use grants::Ticket;
 use super::slot::WaitOutcome;
 use crate::object::Object;
 
-/// A place among those who wait. As long as this lives nobody is granted what he who waits would ask back again.
+/// A place among the requests that wait.
 pub(crate) struct GrantWait {
     object: Arc<Object>,
     ticket: Ticket,

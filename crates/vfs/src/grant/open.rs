@@ -63,7 +63,7 @@ pub struct OpenHow<'a> {
     pub wanted: Option<RequestedCaching>,
 }
 
-/// What a client wants to cache.
+/// Caching that a client requests: a lease or an oplock.
 #[derive(Clone, Copy, Debug)]
 pub enum RequestedCaching {
     /// An oplock: [`Caching::R`], [`Caching::RW`] or [`Caching::RWH`] for level II, exclusive and batch.
@@ -242,7 +242,7 @@ impl Volume {
     }
 }
 
-/// An open that is asked for.
+/// Request for an open.
 pub(super) struct OpenRequest {
     pub(super) request: Request<Arc<Link>>,
     lease: Option<LeaseRef<LeasePlace>>,

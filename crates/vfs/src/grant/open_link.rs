@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::name::{RelPath, RelPathBuf};
 use crate::volume::Volume;
 
-/// A symbolic link, and who may do what with it.
+/// A symbolic link with the caller's rights.
 pub struct LinkWithRights {
     /// The link.
     pub link: SymbolicLink,

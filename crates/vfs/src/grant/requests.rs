@@ -1,4 +1,4 @@
-//! Questions to what is held of an object, until there is an answer, and what has to be told because of them.
+//! Requests to the grants of an object, repeated until they are decided, and the lease breaks that they cause.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,8 +13,8 @@ use crate::error::Error;
 use crate::object::{ChangeLockSet, Object};
 use crate::volume::Volume;
 
-/// A holder of a lease or an oplock has something to give back, and says so by [`Open::acknowledge`](super::Open::acknowledge)
-/// or [`Volume::acknowledge`](crate::Volume::acknowledge) if he has to.
+/// A lease or oplock break that a holder is to be sent. It answers by [`Open::acknowledge`](super::Open::acknowledge)
+/// or [`Volume::acknowledge`](crate::Volume::acknowledge) where the break takes an acknowledgement.
 #[derive(Clone, Debug)]
 pub struct LeaseBreak {
     /// The object that he holds it of.
@@ -44,7 +44,7 @@ pub(crate) struct LeasePlace {
     pub(crate) stream: Arc<[u8]>,
 }
 
-/// What has to be told of some objects.
+/// Lease breaks of some objects that are to be sent.
 #[derive(Default)]
 pub(crate) struct BreaksToSend {
     breaks: Vec<UnsentBreak>,
@@ -52,7 +52,7 @@ pub(crate) struct BreaksToSend {
     unlocked: Vec<(Arc<Object>, Arc<LocalLocks>)>,
 }
 
-/// A holder who has to be told. Dropped, he has been, or cannot be.
+/// A lease break that is to be sent. It is dropped once it has been, or cannot be.
 pub(crate) struct UnsentBreak {
     pub(crate) asked: LeaseBreak,
 }
@@ -93,7 +93,7 @@ impl BreaksToSend {
     }
 }
 
-/// Asks until the answer is yes or no, and waits between, holding nothing; not longer than the bound.
+/// Repeats a request until it is granted or refused, and waits in between without any lock, up to a bound.
 pub(super) async fn retry_until_decided<T>(
     volume: &Volume,
     object: &Arc<Object>,

@@ -13,7 +13,7 @@ use crate::error::Error;
 use crate::name::RelPath;
 use crate::volume::{Resolved, Volume};
 
-/// An open as an earlier server has kept it.
+/// An open as an earlier server has persisted it.
 #[derive(Clone, Copy, Debug)]
 pub struct PersistedOpen<'a> {
     /// Of which file: its [lasting words](crate::Object::lasting_words).

@@ -10,13 +10,13 @@ use super::Link;
 use super::local::{LocalLocks, Span, wanted};
 use crate::object::{Object, ObjectState};
 
-/// What is held of one object, beside its place.
+/// Access to the grants of one object.
 #[derive(Clone, Copy)]
 pub(crate) struct GrantSlot<'a> {
     object: &'a Object,
 }
 
-/// What is held, and who waits for it on whatever lane.
+/// The grants of one object, and what waits for them on all lanes.
 pub(crate) struct HeldGrants {
     grants: Grants,
     pauses: Vec<Waiter>,
@@ -30,14 +30,14 @@ pub(crate) struct HeldGrants {
 
 pub(crate) type Grants = grants::Object<Arc<Link>>;
 
-/// Somebody who waits, or will in a moment.
+/// A request that waits, or is about to.
 struct Waiter {
     ticket: Ticket,
     came: Option<WaitOutcome>,
     waker: Option<Waker>,
 }
 
-/// What somebody waited for.
+/// Why a wait for a grant ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitOutcome {
     /// Something was given back: ask again.
@@ -160,7 +160,7 @@ impl<'a> GrantSlot<'a> {
         notifiers.into_iter().for_each(Waker::wake);
     }
 
-    /// Waits until all holders who lose something have been told, whoever has asked them: for lanes alone.
+    /// Waits until all pending lease breaks of the object have been sent, whichever request caused them.
     pub(crate) async fn all_breaks_sent(self) {
         if !self.is_in_use() {
             return;

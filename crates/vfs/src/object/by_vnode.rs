@@ -1,4 +1,4 @@
-//! Objects of a volume found by number: as an AFS client names them.
+//! Objects of a volume by vnode number, as AFS clients name them.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, Weak};

@@ -1,5 +1,6 @@
-//! Who changes an object and who waits to: first come, first served, on whatever lane, but for turns that [handoff](handoff) on a lane for a
-//! while. To wake another lane takes as long as several changes, in which nobody would make any.
+//! Change lock of an object: first come, first served, on whatever lane, but for cohort [handoff](handoff): the lock
+//! may stay on one lane for a while. To wake another lane takes as long as several changes, in which none would be
+//! made.
 //!
 //! Data writes of one client share a turn on whatever lanes they are made, and the turn is kept after the last of them: nobody can rely on
 //! the object meanwhile, so the next need ask nobody. Whoever else comes takes it.
@@ -20,7 +21,7 @@ use crate::callback::Holder;
 
 pub(super) mod handoff;
 
-/// The turn at one object. Its lock is taken by changes alone.
+/// The change lock of one object. Its mutex is taken by changes alone.
 #[derive(Default)]
 pub(crate) struct ChangeLock {
     /// As `state` has it, for who looks without the lock.
@@ -41,7 +42,7 @@ const KEPT: u8 = 1;
 /// Somebody is changing the object.
 const BUSY: u8 = 2;
 
-/// Whose writes share a turn.
+/// Whose writes share a change lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockSharer {
     /// A client's, through however many lanes.
@@ -61,7 +62,7 @@ struct LockState {
     waiting: Option<Box<Waiters>>,
 }
 
-/// A turn that writes share.
+/// A change lock that writes share.
 struct SharedHold {
     sharer: LockSharer,
     /// Under way; none while it is kept.
@@ -97,27 +98,27 @@ enum NextOwner {
     CohortHandoff(LaneId),
 }
 
-/// The turn at one object, for as long as this lives.
+/// The change lock of one object, released when this is dropped.
 pub(super) struct ChangeLockGuard {
     object: Arc<Object>,
     ticket: LockTicket,
 }
 
-/// A part in a shared turn, for as long as this lives.
+/// One part in a shared change lock, released when this is dropped.
 pub(crate) struct SharedChangeLock {
     object: Arc<Object>,
     /// Given back last.
     _pass: Option<GatePass>,
 }
 
-/// Waits for a turn. Dropped, it leaves the line, or hands on the turn that has just come.
+/// Future that waits for a change lock. Dropped, it leaves the queue, or hands on the lock that it has just got.
 pub(super) struct LockWait {
     /// `None` once it has become a turn.
     object: Option<Arc<Object>>,
     ticket: LockTicket,
 }
 
-/// As many wait as may.
+/// The queue of a change lock has its maximum length.
 #[derive(Debug)]
 pub(super) struct LockQueueFull;
 
@@ -132,7 +133,7 @@ impl ChangeLock {
         self.held.load(Ordering::SeqCst) == BUSY
     }
 
-    /// Takes a turn back that is only kept; says whether nobody has it now.
+    /// Takes back a lock that is only kept for further writes. Returns whether it is free now.
     pub(crate) fn reclaim(&self) -> bool {
         let mut state = self.lock();
         if state.is_free() && state.share.take().is_some() {

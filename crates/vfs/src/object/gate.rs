@@ -39,17 +39,17 @@ pub(super) struct Gate {
 #[repr(align(64))]
 struct Inside(AtomicUsize);
 
-/// Changes wait before the gate while this lives, those inside go on.
+/// Keeps changes waiting before the gate until it is dropped; those inside go on.
 pub(crate) struct GatePause(Arc<SharedVolume>);
 
-/// Why a change does not get in.
+/// Why a change does not pass the gate.
 pub(crate) enum GateRefusal {
     Closed(Closed),
     /// For a moment: it is to be tried again.
     Paused,
 }
 
-/// One change inside the gate of its volume, for as long as this lives.
+/// One change inside the gate of its volume, until this is dropped.
 pub(crate) struct GatePass {
     volume: Arc<SharedVolume>,
     lane: Member,

@@ -1,4 +1,5 @@
-//! The right to change several objects at once. Everybody takes them in the order of identity, so nobody waits in a circle.
+//! Change locks of several objects at once. They are taken in the order of identity, so changes never wait in a
+//! circle.
 
 use std::sync::Arc;
 
@@ -6,7 +7,7 @@ use super::change_lock::{ChangeLockGuard, LockSharer, LockWait, SharedChangeLock
 use super::{GatePass, Object, in_order};
 use crate::error::Error;
 
-/// Permits of some objects, given back when this is dropped. While they are held only lanes are waited for.
+/// Change locks of some objects, released when this is dropped. While they are held only lanes are waited for.
 pub(crate) struct ChangeLockSet {
     guards: Vec<ChangeLockGuard>,
     /// Through the volume's gate, for who changes something; given back last.
@@ -14,7 +15,8 @@ pub(crate) struct ChangeLockSet {
 }
 
 impl ChangeLockSet {
-    /// Waits for the permits of all `objects`, each in [line](super::change_lock). Dropped while it waits, it leaves all lines.
+    /// Waits for the change locks of all `objects`, each in its [queue](super::change_lock). Dropped while it waits,
+    /// it leaves all queues.
     ///
     /// # Errors
     /// [`Error::Busy`] where `waiting_max` wait for one of them already.

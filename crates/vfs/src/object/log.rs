@@ -20,10 +20,10 @@ pub(crate) struct Log {
     covered: Arc<()>,
 }
 
-/// Held by who hears of what others do to the names, and has told of all that nobody had heard of before.
+/// Held by the lane that watches the directory and has reported what other programs changed before.
 pub(crate) struct RevalidationOwner(#[expect(dead_code, reason = "what counts is that it is held")] Arc<()>);
 
-/// A name that somebody else has changed behind the server's back, and what it was found to lead to then, if anything.
+/// A name that another program has changed, and what it was found to lead to, if anything.
 struct ExternalName {
     /// That of the directory by which clients hear of it.
     version: Version,
@@ -97,12 +97,12 @@ impl Log {
         }
     }
 
-    /// Covers it for as long as what this gives is held.
+    /// Makes the caller a revalidation owner for as long as it holds the result.
     pub(crate) fn own_revalidation(&self) -> RevalidationOwner {
         RevalidationOwner(Arc::clone(&self.covered))
     }
 
-    /// Whether somebody covers it, on whatever lane.
+    /// Whether any lane is a revalidation owner.
     pub(crate) fn has_revalidation_owner(&self) -> bool {
         Arc::strong_count(&self.covered) > 1
     }

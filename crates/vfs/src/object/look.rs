@@ -39,7 +39,7 @@ pub(crate) enum Judgement {
     ForeignMetadata,
 }
 
-/// Of an object that has changed, or is new. Packed, as every object in use has one.
+/// State of an object that has changed, or is new. It is packed, as every object in use has one.
 #[derive(Debug, Default)]
 pub(super) struct VersionState {
     /// Nanoseconds since 1970. [`VersionStamp::Changed`]: when that was over. [`VersionStamp::Seen`]: the change time.
@@ -56,7 +56,7 @@ pub(super) struct VersionState {
     pub(super) flags: u8,
 }
 
-/// How a file looked when it had its version.
+/// What is known of a file's attributes at its version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum VersionStamp {
     /// That is not known.
@@ -132,8 +132,8 @@ impl Object {
         }
     }
 
-    /// A change of its attributes or its name is about to be made under its permit, `before` which it looks like this. What is known of
-    /// its content then is known of it afterwards too, when it has another change time.
+    /// A change of attributes or name is about to be made under the change lock; `before` which the file looks like
+    /// this.
     pub(crate) fn note_metadata_change(&self, before: &Stat) {
         let mut state = self.lock_state();
         if !self.is_loaded() || state.draft.changing > 0 || self.volume.index.is_full() {
@@ -146,8 +146,7 @@ impl Object {
         self.begin_metadata_change_in(&mut state);
     }
 
-    /// As [`Object::note_metadata_change`], of what takes no permit, or one that writes share: that it has another change time is ours when what
-    /// this gives is dropped. `None` where somebody else had changed it before, which stays to be found.
+    /// As [`Object::note_metadata_change`], for a change that takes no change lock, or a shared one.
     pub(crate) fn begin_metadata_change(self: &Arc<Self>, before: &Stat) -> Option<MetadataChange> {
         let mut state = self.lock_state();
         if !self.is_loaded() || self.volume.index.is_full() {
@@ -160,8 +159,8 @@ impl Object {
         Some(MetadataChange(Arc::clone(self)))
     }
 
-    /// Somebody else has changed it [metadata_hash its content](Judgement::ForeignMetadata), which is found under its permit: with another change time it
-    /// has the version that it has.
+    /// Another program has changed the [metadata](Judgement::ForeignMetadata), which is found under the change lock:
+    /// no version follows.
     pub(crate) fn note_foreign_metadata_change(&self) {
         self.begin_metadata_change_in(&mut self.lock_state());
     }
@@ -177,7 +176,7 @@ impl Object {
         self.begin_change(&mut state.draft, version, lane::time::wall_clock());
     }
 
-    /// The change beside its content that was [noted](Self::note_metadata_change) was none: it looks as it did.
+    /// The [noted](Self::note_metadata_change) change of metadata was not made.
     pub(crate) fn cancel_metadata_change(&self) {
         let mut state = self.lock_state();
         if state.draft.changing > 0 {
@@ -230,7 +229,7 @@ impl Object {
     }
 }
 
-/// A change of something beside an object's content, while it is made.
+/// A change of an object's metadata, while it is made.
 pub(crate) struct MetadataChange(Arc<Object>);
 
 impl Drop for MetadataChange {

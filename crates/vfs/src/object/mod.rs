@@ -103,6 +103,7 @@ struct Used {
     open_names: OpenNames,
 }
 
+/// State of an object under its small lock.
 #[derive(Default)]
 pub(crate) struct ObjectState {
     place: Option<Place>,
@@ -146,17 +147,18 @@ impl Object {
         self.change_lock.is_busy()
     }
 
-    /// Lanes that have promised it to clients: each change is told to them.
+    /// Lanes that have given callbacks on the object: each change is sent to them.
     pub(crate) fn callback_lanes(&self) -> &LaneBits {
         &self.callback_lanes
     }
 
-    /// Lanes that rely on it themselves: where it goes, and where names change that they [remember](crate::callback::Marks), they are told.
+    /// Lanes that cache something of the object themselves: where it is, and the names in it that their [snoop
+    /// filter](crate::callback::SnoopFilter) has.
     pub(crate) fn sharers(&self) -> Option<&LaneBits> {
         self.used.get().map(|used| &used.sharers)
     }
 
-    /// A lane is going to rely on it. What the lane looks at afterwards, it may.
+    /// Sets the lane's presence bit, as it is about to cache something of the object.
     pub(crate) fn add_sharer(&self, lane: Member) {
         self.used.get_or_init(Box::default).sharers.set(lane);
     }
@@ -176,7 +178,7 @@ impl Object {
         &self.used.get_or_init(Box::default).open_names
     }
 
-    /// It does no more.
+    /// Clears the lane's presence bit.
     pub(crate) fn remove_sharer(&self, lane: Member) {
         self.sharers().into_iter().for_each(|sharers| sharers.clear(lane));
     }

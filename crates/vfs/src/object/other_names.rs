@@ -8,8 +8,7 @@ use smallvec::SmallVec;
 
 use super::{Identity, Recorded};
 
-/// Where files of one volume were seen. Names go, and a listing may have been overtaken by a rename, so these
-/// are hints, asked for after what is recorded; a file that is found is recorded there. The least used go first.
+/// Other names of the files of one volume, beside the recorded ones.
 pub(super) struct OtherNames(Mutex<Cache<Identity, RecordedPlaces>>);
 
 /// Of one file, those that were seen first going first.

@@ -10,7 +10,8 @@ use lane::fs::EntryChange;
 use super::Object;
 use super::watches::{EventMask, KernelChange};
 
-/// An entry of a watched directory has changed, by whomever, as one lane hears it.
+/// A change of an entry in a watched directory, as one lane's kernel watch reports it, whether this server or another
+/// program made it.
 #[derive(Debug)]
 pub(crate) struct NoticedEvent {
     pub(crate) directory: Arc<Object>,
@@ -20,7 +21,7 @@ pub(crate) struct NoticedEvent {
     pub(crate) lane: usize,
 }
 
-/// One that waits to be told.
+/// A noticed event that is not reported yet.
 #[derive(Debug)]
 pub(super) struct QueuedEvent {
     pub(super) noticed: NoticedEvent,
@@ -41,7 +42,7 @@ pub(super) struct NoticedQueue {
     next: u64,
 }
 
-/// The next of a lane that is to be told.
+/// The next noticed event of a lane that is due.
 pub(crate) struct DueEvent {
     pub(crate) serial: u64,
     pub(crate) due: Instant,
@@ -49,7 +50,7 @@ pub(crate) struct DueEvent {
     pub(crate) modified: Option<(Arc<Object>, Box<[u8]>)>,
 }
 
-/// A change of this server that is about to be told: of which name in which directory.
+/// A change of this server that is about to be reported: which name in which directory.
 pub(super) struct OwnNameChange<'a> {
     pub(super) directory: &'a Arc<Object>,
     pub(super) name: &'a [u8],
@@ -205,7 +206,7 @@ impl NoticedQueue {
     }
 }
 
-/// What becomes of what waits.
+/// What becomes of a queued event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EventFate {
     Waits,

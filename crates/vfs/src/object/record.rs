@@ -106,9 +106,8 @@ impl Object {
         self.volume.index.changed(draft.slot, now);
     }
 
-    /// A change of its content or names is about to be made, under its permit. The first change of what has a version of an
-    /// earlier generation begins the volume's: should disk and index be set back together, the same count may have been used since.
-    /// What clients write has begun it as it was first looked at.
+    /// Gives the object its next version, as a change of its content or names is about to be made under its change
+    /// lock.
     pub(crate) fn bump_version(&self) -> Version {
         let (first, is_directory) = (self.volume.first_version(), self.number().kind() == Kind::Directory);
         self.bump_version_to(lane::time::wall_clock(), |version| {
@@ -118,7 +117,7 @@ impl Object {
         })
     }
 
-    /// A directory is read anew: its next version is one that no change brings, and however old the last change is, it bears it out.
+    /// Gives a directory that is read again a version that no change brings.
     pub(crate) fn bump_version_on_reread(&self) -> Version {
         let first = self.volume.first_version();
         self.bump_version_to(UNIX_EPOCH, |version| {
@@ -141,7 +140,7 @@ impl Object {
         next
     }
 
-    /// The change that raised the version last was none, and nobody was told of the version: it has the one before, and looks as it did.
+    /// Takes the last version back: its change was not made, and no client was told of it.
     pub(crate) fn revert_version(&self, before: Version) {
         let mut state = self.lock_state();
         self.version.store(before.into(), Ordering::SeqCst);

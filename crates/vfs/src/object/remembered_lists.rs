@@ -19,7 +19,7 @@ use super::{ACCEPTED_TRUSTED, ACCEPTED_USER, Object, SharedVolume};
 use crate::error::Error;
 use crate::name::{RelPath, RelPathBuf};
 
-/// What is remembered of a volume.
+/// The directories of a volume that have had an access list or descriptor.
 pub(super) struct RememberedLists {
     /// `None` where nothing knows of the volume.
     by: Option<(Arc<Index>, VolumeId)>,

@@ -15,7 +15,7 @@ use super::queued_events::{DueEvent, NoticedEvent, NoticedQueue as Noticing, Own
 use super::{Object, Place, SharedVolume};
 use crate::name::{Name, RelPath, RelPathBuf};
 
-/// What is to be told.
+/// What a client's watch is to report.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchOptions {
     /// Of everything beneath the directory, not of its own names alone.
@@ -24,7 +24,7 @@ pub struct WatchOptions {
     pub kinds: EventMask,
 }
 
-/// Kinds of what happens.
+/// A set of kinds of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct EventMask(u8);
 
@@ -90,7 +90,7 @@ pub struct Event {
     pub path: RelPathBuf,
 }
 
-/// What a watch has to tell.
+/// What a watch has to report.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchReport {
     /// What has happened since it was asked last, in order; never nothing.

@@ -226,7 +226,7 @@ impl Walker<'_> {
     }
 }
 
-/// A walk that did not count all leaves the account in doubt.
+/// A walk that has not counted everything; dropped, it leaves the account in doubt.
 struct IncompleteWalk<'a>(&'a Account);
 
 impl Drop for IncompleteWalk<'_> {

@@ -1,4 +1,5 @@
-//! A turn that stays on a lane for a moment though nobody there waits for it, and others do elsewhere.
+//! Cohort handoff: a released change lock stays on its lane for a moment though no change waits there, and others
+//! wait on other lanes.
 //!
 //! Where several lanes change one object all the time, each would else make one change and wake the next, which costs more than the change.
 //! Who asks there again and again, as clients do who make names in one directory, is there again before another lane would have woken. So
@@ -14,13 +15,13 @@ use lane::LaneId;
 use super::{ChangeLock, Waiters};
 use crate::object::Object;
 
-/// The lane on which whoever comes next may take the turn.
+/// The lane on which the next change may take the lock.
 pub(super) struct CohortHandoff {
     lane: LaneId,
     number: u32,
 }
 
-/// Hands a turn on that stays on this lane, as it is dropped: when it has seen it stay in vain, or with its lane.
+/// Hands the lock on to another lane as it is dropped: when no change came on this lane in time, or the lane ends.
 pub(super) struct HandoffTimer {
     object: Arc<Object>,
     me: Arc<()>,
@@ -33,7 +34,7 @@ impl CohortHandoff {
 }
 
 impl ChangeLock {
-    /// Whether the turn may stay where nobody waits: mostly somebody comes then.
+    /// Whether the lock may stay on a lane where no change waits: mostly one comes soon.
     pub(super) fn may_hand_off(&self) -> bool {
         let failed_handoffs = self.failed_handoffs.load(Ordering::Relaxed);
         // Under the lock of the line.
@@ -102,7 +103,7 @@ impl Drop for HandoffTimer {
     }
 }
 
-/// There is nothing to watch any more.
+/// There is no handoff to watch any more.
 struct HandoffOver;
 
 /// How long nobody has to come.
