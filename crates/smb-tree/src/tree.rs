@@ -273,7 +273,7 @@ impl InvalidationListener for BreakHandler {
     }
 
     fn break_lease(&self, asked: &LeaseBreak) {
-        let told = asked.told;
+        let told = asked.grant_break;
         let disconnected = LaneState::close_conflicting(&self.closer, &self.opens, told.holder, told.to);
         self.counters.durable_gave_way_conflict.add(disconnected.closed);
         if !disconnected.has_connected {

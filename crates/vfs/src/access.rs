@@ -27,7 +27,7 @@ pub(crate) struct Access {
 /// What came of it for somebody.
 #[derive(Clone, Copy)]
 struct JudgedRights {
-    who: (Id, u64, bool),
+    principal: (Id, u64, bool),
     rights: Rights,
 }
 
@@ -48,13 +48,15 @@ impl Access {
     /// Rights over the directory and what is in it, nothing said of those above.
     pub(crate) fn own_rights(
         &self,
-        who: &Principal,
+        principal: &Principal,
         policy: &VolumePolicy,
         sids: impl FnOnce() -> Arc<Sids>,
     ) -> Rights {
         match &self.own {
-            None => decide(who, &self.directory, &self.nearest, policy),
-            Some(own) => decide_described(who, &self.directory, own.rights(who, &sids(), true), policy),
+            None => decide(principal, &self.directory, &self.nearest, policy),
+            Some(own) => {
+                decide_described(principal, &self.directory, own.rights(principal, &sids(), true), policy)
+            }
         }
     }
 
@@ -80,34 +82,34 @@ impl Access {
     }
 
     /// Rights over something in it that is no directory.
-    pub(crate) fn rights_of(&self, who: &Principal, policy: &VolumePolicy, of: &Attributes) -> Rights {
-        decide(who, &judged(of), &self.nearest, policy)
+    pub(crate) fn rights_of(&self, principal: &Principal, policy: &VolumePolicy, of: &Attributes) -> Rights {
+        decide(principal, &judged(of), &self.nearest, policy)
     }
 
     /// As [`Access::rights_of`], of what has a descriptor of its own. Who may list the directory sees the attributes of what is in it.
     pub(crate) fn rights_of_own(
         &self,
-        who: &Principal,
+        principal: &Principal,
         policy: &VolumePolicy,
         of: &Attributes,
         given: Rights,
         here: Rights,
     ) -> Rights {
-        decide_described(who, &judged(of), given | (here & Rights::LOOKUP), policy)
+        decide_described(principal, &judged(of), given | (here & Rights::LOOKUP), policy)
     }
 
-    pub(crate) fn known(&self, who: &Principal) -> Option<Rights> {
-        let who = key(who);
-        self.known.borrow().iter().find(|known| known.who == who).map(|known| known.rights)
+    pub(crate) fn known(&self, principal: &Principal) -> Option<Rights> {
+        let principal = key(principal);
+        self.known.borrow().iter().find(|known| known.principal == principal).map(|known| known.rights)
     }
 
     /// Keeps what came of it for the next time; for the last few who asked.
-    pub(crate) fn keep(&self, who: &Principal, rights: Rights) -> Rights {
+    pub(crate) fn keep(&self, principal: &Principal, rights: Rights) -> Rights {
         let mut known = self.known.borrow_mut();
         if known.len() == KNOWN_MAX {
             known.remove(0);
         }
-        known.push(JudgedRights { who: key(who), rights });
+        known.push(JudgedRights { principal: key(principal), rights });
         rights
     }
 }
@@ -120,8 +122,8 @@ pub(crate) fn require(rights: Rights, need: Rights) -> Result<(), Error> {
     if rights.contains(need) { Ok(()) } else { Err(Error::Denied(need.without(rights))) }
 }
 
-fn key(who: &Principal) -> (Id, u64, bool) {
-    (who.id(), who.generation(), who.is_local_administrator())
+fn key(principal: &Principal) -> (Id, u64, bool) {
+    (principal.id(), principal.generation(), principal.is_local_administrator())
 }
 
 fn judged(attributes: &Attributes) -> identity::Object {

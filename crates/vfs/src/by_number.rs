@@ -33,20 +33,20 @@ pub struct FoundWithRights {
 
 impl FoundWithRights {
     /// What somebody may do with it, or in it if it is a directory.
-    pub fn rights(&self, who: &Principal) -> Rights {
-        rights_there(&self.volume, &self.directory, &self.resolved, who)
+    pub fn rights(&self, principal: &Principal) -> Rights {
+        rights_there(&self.volume, &self.directory, &self.resolved, principal)
     }
 
     /// Whose it is, to somebody: who may say who may do what with it.
-    pub fn ownership(&self, who: &Principal) -> Ownership {
+    pub fn ownership(&self, principal: &Principal) -> Ownership {
         let root = self.volume.root();
         let (Some(policy), Some(shared)) = (root.policy(), root.shared()) else { return Ownership::Others };
         let attributes = self.resolved.attributes();
         let options = shared.objects().options();
-        if policy.writable == Writable::Nobody || !who.is_user() {
+        if policy.writable == Writable::Nobody || !principal.is_user() {
             return Ownership::Others;
         }
-        if attributes.owner().is(who, policy.privileged) {
+        if attributes.owner().is(principal, policy.privileged) {
             return Ownership::Own;
         }
         let is_servers = attributes.maker.is_none() && attributes.uid == options.user && !options.gives_files;
@@ -54,8 +54,8 @@ impl FoundWithRights {
     }
 
     /// Whether it is somebody's own, as mode bits count: then he may take its name out of a sticky directory.
-    pub fn is_own(&self, who: &Principal) -> bool {
-        self.resolved.attributes().owner().is_by_mode(who)
+    pub fn is_own(&self, principal: &Principal) -> bool {
+        self.resolved.attributes().owner().is_by_mode(principal)
     }
 
     /// Where the directory is now that it lies in, or that it is, past all links by which it was found.
@@ -71,11 +71,11 @@ impl FoundWithRights {
 
 impl FoundWithRights {
     /// Everything that somebody is granted of what has a security descriptor of its own, as an access mask of SMB; `None` for what has none.
-    pub fn granted(&self, who: &Principal) -> Option<u32> {
+    pub fn granted(&self, principal: &Principal) -> Option<u32> {
         let policy = self.volume.root().policy()?;
         let granted = match &self.resolved {
-            Resolved::Directory(..) => self.directory.granted_here(who, policy)?,
-            Resolved::File(file, _) => self.directory.granted_of(who, policy, &file.own()?),
+            Resolved::Directory(..) => self.directory.granted_here(principal, policy)?,
+            Resolved::File(file, _) => self.directory.granted_of(principal, policy, &file.own()?),
         };
         Some(if policy.writable == Writable::Nobody { granted & UNCHANGING } else { granted })
     }
@@ -103,12 +103,14 @@ pub(crate) fn rights_there(
     volume: &Volume,
     directory: &WatchedDir,
     resolved: &Resolved,
-    who: &Principal,
+    principal: &Principal,
 ) -> Rights {
     let Some(policy) = volume.root().policy() else { return Rights::NONE };
     match resolved {
-        Resolved::Directory(..) => directory.rights(who, policy),
-        Resolved::File(file, attributes) => directory.rights_of(who, policy, attributes, file.own().as_ref()),
+        Resolved::Directory(..) => directory.rights(principal, policy),
+        Resolved::File(file, attributes) => {
+            directory.rights_of(principal, policy, attributes, file.own().as_ref())
+        }
     }
 }
 

@@ -30,16 +30,16 @@ pub(crate) enum Own {
 
 impl Own {
     /// Everything that somebody is granted, as an access mask of SMB.
-    pub(crate) fn granted(&self, who: &Principal, sids: &Sids) -> u32 {
+    pub(crate) fn granted(&self, principal: &Principal, sids: &Sids) -> u32 {
         match self {
-            Self::Known(descriptor) => sids.granted(who, descriptor),
-            Self::Unreadable => sids.granted(who, &nothing()),
+            Self::Known(descriptor) => sids.granted(principal, descriptor),
+            Self::Unreadable => sids.granted(principal, &nothing()),
         }
     }
 
     /// The same as letters of access lists.
-    pub(crate) fn rights(&self, who: &Principal, sids: &Sids, is_directory: bool) -> Rights {
-        rights_of(self.granted(who, sids), is_directory)
+    pub(crate) fn rights(&self, principal: &Principal, sids: &Sids, is_directory: bool) -> Rights {
+        rights_of(self.granted(principal, sids), is_directory)
     }
 
     /// What a file that takes the place of the one with it has: what could not be read grants nothing there either.

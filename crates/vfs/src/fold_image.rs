@@ -75,7 +75,7 @@ impl Directory {
         let (volume, log) = (self.volume(), object.keep_log());
         for _ in 0..READINGS_MAX {
             // A change that is under way may have begun before there was a log.
-            volume.rest(object).await?;
+            volume.wait_until_unchanging(object).await?;
             let (version, before, read_at) = (object.version(), self.attributes()?, lane::time::now());
             volume.counters().listings.increment();
             let names = self.listed_names(max).await?;

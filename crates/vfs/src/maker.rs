@@ -36,8 +36,8 @@ impl Maker {
     pub(crate) const BYTES: usize = 10;
 
     /// The record of what this user makes; `None` for the operator of this machine, whose files are the server's own.
-    pub(crate) fn of(who: &Principal, server: u32) -> Option<Self> {
-        (!who.is_local_administrator()).then(|| Self { uid: server, id: who.id() })
+    pub(crate) fn of(principal: &Principal, server: u32) -> Option<Self> {
+        (!principal.is_local_administrator()).then(|| Self { uid: server, id: principal.id() })
     }
 
     /// Reads a record; one that is damaged or of a later version is none.

@@ -98,7 +98,7 @@ impl Directory {
         let log = object.keep_log();
         for _ in 0..ATTEMPTS_MAX {
             // A change that is under way may have begun before there was a log.
-            self.volume().rest(object).await?;
+            self.volume().wait_until_unchanging(object).await?;
             let (mark, before) = (object.look_mark(), self.attributes()?);
             // Who was told of this version has other names.
             if self.volume().looked_at(object, mark, &before, || self.attributes()).await? {

@@ -131,7 +131,11 @@ impl Withheld {
     }
 
     /// What of a directory is withheld; `above`: of the one that it lies in, by that name.
-    pub(crate) fn here(&self, directory: FileId, above: Option<(&WithheldHere, &[u8])>) -> WithheldHere {
+    pub(crate) fn of_directory(
+        &self,
+        directory: FileId,
+        above: Option<(&WithheldHere, &[u8])>,
+    ) -> WithheldHere {
         let generation = self.generation();
         self.read(|sets| WithheldHere {
             generation,

@@ -113,8 +113,8 @@ impl CoherencePeer {
 
     /// Breaks the callbacks of this lane's clients that an invalidation concerns; `until` is dropped when they have
     /// acknowledged.
-    pub(super) fn notify_clients(self: &Rc<Self>, broken: &Invalidation, until: impl FnOnce() -> Ack) {
-        let pending_breaks = self.callbacks.begin_breaks(broken, time::now());
+    pub(super) fn notify_clients(self: &Rc<Self>, invalidation: &Invalidation, until: impl FnOnce() -> Ack) {
+        let pending_breaks = self.callbacks.begin_breaks(invalidation, time::now());
         if !pending_breaks.is_empty() {
             self.counters.promises_broken.add(pending_breaks.len() as u64);
             self.notify_all(pending_breaks, Some(until()));

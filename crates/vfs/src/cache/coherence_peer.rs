@@ -40,7 +40,7 @@ pub(crate) struct CoherencePeer {
 pub trait InvalidationListener {
     /// Notifies clients of the service that cache the object, all but the spared holder. The change waits until the
     /// returned future has ended, so that has a bound of its own. `None` where no client caches it.
-    fn invalidate(&self, broken: &Invalidation) -> Option<ClientNotification>;
+    fn invalidate(&self, invalidation: &Invalidation) -> Option<ClientNotification>;
 
     /// Whether the listener ever notifies clients ([`InvalidationListener::invalidate`]); it is asked once, as it is
     /// added. A lane that has such a listener receives every invalidation of what it shares, whatever its snoop
@@ -134,9 +134,9 @@ impl CoherencePeer {
     }
 
     /// What this lane's own clients have to be told.
-    fn notifications(&self, broken: &Invalidation) -> Vec<ClientNotification> {
+    fn notifications(&self, invalidation: &Invalidation) -> Vec<ClientNotification> {
         let listeners: Vec<_> = self.listeners.borrow().iter().filter_map(Weak::upgrade).collect();
-        listeners.iter().filter_map(|listener| listener.invalidate(broken)).collect()
+        listeners.iter().filter_map(|listener| listener.invalidate(invalidation)).collect()
     }
 }
 
@@ -155,12 +155,12 @@ impl Inner {
         let asked = peer.objects.queues().invalidate(&peer.ringer, all, &acks, lane::time::now());
         self.counters.invalidations_sent.add(asked.sent);
         self.counters.invalidations_filtered.add(asked.filtered);
-        for broken in all {
-            self.forget_invalidated(broken);
-            for notification in peer.notifications(broken) {
+        for invalidation in all {
+            self.forget_invalidated(invalidation);
+            for notification in peer.notifications(invalidation) {
                 spawn_notification(notification, acks.issue());
             }
-            peer.notify_clients(broken, || acks.issue());
+            peer.notify_clients(invalidation, || acks.issue());
         }
         let patience = peer.objects.options().callbacks.patience;
         let (mut acks, mut wait) = (pin!(acks), patience);
@@ -172,15 +172,15 @@ impl Inner {
     }
 
     /// Sends lease breaks to their holders' lanes.
-    pub(super) fn send_breaks(&self, mut told: BreaksToSend) {
-        told.unlock();
+    pub(super) fn send_breaks(&self, mut breaks: BreaksToSend) {
+        breaks.unlock();
         let Some(peer) = self.peer.get() else { return };
-        self.counters.grants_expired.add(told.expired());
-        for unsent in told.into_breaks() {
+        self.counters.grants_expired.add(breaks.expired());
+        for unsent in breaks.into_breaks() {
             self.counters.grants_broken.increment();
-            let lane = Member::from(usize::from(unsent.asked.told.home.0));
+            let lane = Member::from(usize::from(unsent.lease_break.grant_break.home.0));
             if lane == peer.me {
-                peer.break_lease(&unsent.asked);
+                peer.break_lease(&unsent.lease_break);
             } else {
                 peer.objects.queues().queue_lease_break(&peer.ringer, lane, unsent);
             }
@@ -191,32 +191,32 @@ impl Inner {
     fn handle_request(self: &Rc<Self>, request: InvalidateRequest) {
         let peer = self.peer.get().expect("lanes that share are asked");
         self.counters.invalidations_acked.increment();
-        self.forget_invalidated(&request.broken);
-        let notification = peer.notifications(&request.broken);
-        peer.notify_clients(&request.broken, || request.ack.clone());
+        self.forget_invalidated(&request.invalidation);
+        let notification = peer.notifications(&request.invalidation);
+        peer.notify_clients(&request.invalidation, || request.ack.clone());
         let request = Rc::new(request);
         notification
             .into_iter()
             .for_each(|notification| spawn_notification(notification, Rc::clone(&request)));
     }
 
-    fn forget_invalidated(self: &Rc<Self>, broken: &Invalidation) {
-        match &broken.what {
+    fn forget_invalidated(self: &Rc<Self>, invalidation: &Invalidation) {
+        match &invalidation.what {
             ChangeKind::Names(names) => {
-                for watched in self.watches.of_object(&broken.object) {
+                for watched in self.watches.of_object(&invalidation.object) {
                     watched.note_change();
                     self.note_own_change(&watched);
                     names.iter().for_each(|name| self.forget_in(&watched, name));
                 }
             }
             ChangeKind::Unknown => {
-                for watched in self.watches.of_object(&broken.object) {
+                for watched in self.watches.of_object(&invalidation.object) {
                     watched.note_change();
                     self.forget_within(watched.key());
                 }
             }
             ChangeKind::Place | ChangeKind::Gone | ChangeKind::Rights | ChangeKind::Subtree => {
-                for watched in self.watches.of_object(&broken.object) {
+                for watched in self.watches.of_object(&invalidation.object) {
                     watched.retire();
                     self.watches.forget_subtree(watched.key());
                 }
@@ -255,7 +255,7 @@ pub(super) async fn serve_requests(inner: Weak<Inner>, objects: Objects, me: Mem
         loop {
             let Some(inner) = inner.upgrade() else { return Ended::Done };
             if let Some(lease) = objects.queues().next_lease_break(me) {
-                inner.peer.get().expect("lanes that share are told").break_lease(&lease.asked);
+                inner.peer.get().expect("lanes that share are told").break_lease(&lease.lease_break);
                 continue;
             }
             let Some(request) = objects.queues().next_request(me) else { break };

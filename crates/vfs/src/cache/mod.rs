@@ -308,8 +308,8 @@ impl Cache {
     }
 
     /// Has holders of leases and oplocks told what they have to give back.
-    pub(crate) fn send_breaks(&self, told: BreaksToSend) {
-        self.inner.send_breaks(told);
+    pub(crate) fn send_breaks(&self, breaks: BreaksToSend) {
+        self.inner.send_breaks(breaks);
     }
 
     /// Where holders are told who have a connection on this lane.

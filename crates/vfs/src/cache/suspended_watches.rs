@@ -241,16 +241,16 @@ mod tests {
     #[test]
     fn a_watch_rests_for_as_long_as_changes_are_many() {
         let start = Instant::now();
-        let told = ChangeRate::new(start);
+        let rate = ChangeRate::new(start);
         let version = |count: u64| Version::from(7 << 32 | count);
         // Ten changes in each period, then a hundred in one.
         let at = |periods| start + PERIOD * periods;
-        assert!((0..20).all(|n| !told.note(at(n), version(10 * u64::from(n)))));
-        assert!(!told.note(at(19), version(190 + CHANGES_MAX)));
-        assert!(told.note(at(19), version(191 + CHANGES_MAX)));
-        told.is_suspended.set(true);
-        assert!(!told.note(at(19), version(1000)), "it rests already");
-        let is_over = |periods, count| told.is_over(at(periods), version(count));
+        assert!((0..20).all(|n| !rate.note(at(n), version(10 * u64::from(n)))));
+        assert!(!rate.note(at(19), version(190 + CHANGES_MAX)));
+        assert!(rate.note(at(19), version(191 + CHANGES_MAX)));
+        rate.is_suspended.set(true);
+        assert!(!rate.note(at(19), version(1000)), "it rests already");
+        let is_over = |periods, count| rate.is_over(at(periods), version(count));
         assert!(!is_over(19, 1000), "not before a period has passed");
         assert!(!is_over(20, 1000), "there were many in the one before");
         assert!(!is_over(21, 1001 + CHANGES_MAX), "and in this");
@@ -260,8 +260,8 @@ mod tests {
     #[test]
     fn an_opening_that_begins_another_generation_is_no_storm() {
         let start = Instant::now();
-        let told = ChangeRate::new(start);
-        assert!(!told.note(start, Version { generation: 7, count: 3 }));
-        assert!(!told.note(start, Version { generation: 9, count: 0 }));
+        let rate = ChangeRate::new(start);
+        assert!(!rate.note(start, Version { generation: 7, count: 3 }));
+        assert!(!rate.note(start, Version { generation: 9, count: 0 }));
     }
 }

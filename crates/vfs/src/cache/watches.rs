@@ -375,7 +375,7 @@ impl Watches {
         if let Some(withheld) = self.withheld.get() {
             let above = upper.and_then(|upper| upper.withheld.get());
             let above = above.zip(path.file_name().map(|name| name.as_bytes()));
-            let here = withheld.here(Attributes::from(stat).id, above);
+            let here = withheld.of_directory(Attributes::from(stat).id, above);
             watched.withheld.set(here).expect("it is new");
         }
         let above = upper.and_then(|upper| upper.access.get());

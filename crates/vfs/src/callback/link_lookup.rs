@@ -48,7 +48,7 @@ impl Volume {
                     Some(object) => {
                         let callback_ref =
                             self.counted(peer.give(client, object, until).map_err(|_| Error::Busy))?;
-                        self.rest(object).await?;
+                        self.wait_until_unchanging(object).await?;
                         Some((callback_ref, object.look_mark()))
                     }
                     None => None,
@@ -77,7 +77,7 @@ impl Volume {
         for _ in 0..LOOKS_MAX {
             // While it moves it may be found under neither name.
             if let Some(object) = shared.in_use_as(number) {
-                self.rest(&object).await?;
+                self.wait_until_unchanging(&object).await?;
             }
             let lies = self.counted(self.place_of_link(shared, &identity, number).await)?;
             if let Some(seen) = self.link_at(caller, number, &lies).await? {
@@ -167,10 +167,12 @@ impl LinkWithCallback {
     }
 
     /// What somebody may do with it.
-    pub fn rights(&self, who: &Principal) -> Rights {
+    pub fn rights(&self, principal: &Principal) -> Rights {
         let CallbackBasis { volume, directory, .. } = &self.basis;
         let policy = volume.root().policy();
-        policy.map_or(Rights::NONE, |policy| directory.rights_of(who, policy, &self.link.attributes, None))
+        policy.map_or(Rights::NONE, |policy| {
+            directory.rights_of(principal, policy, &self.link.attributes, None)
+        })
     }
 
     /// The number of the directory that it was found in.

@@ -63,7 +63,7 @@ impl Volume {
                     Some(object) => {
                         let callback_ref =
                             self.counted(peer.give(client, object, until).map_err(|_| Error::Busy))?;
-                        self.rest(object).await?;
+                        self.wait_until_unchanging(object).await?;
                         Some(CallbackBeforeLook {
                             volume: self,
                             object,
@@ -128,7 +128,7 @@ impl Volume {
     }
 
     /// Waits until nobody changes an object, and has who keeps its permit for his next write ask for it anew.
-    pub(crate) async fn rest(&self, object: &Arc<Object>) -> Result<(), Error> {
+    pub(crate) async fn wait_until_unchanging(&self, object: &Arc<Object>) -> Result<(), Error> {
         if object.is_changing() && !object.change_lock().reclaim() {
             self.counters().replies_waited.increment();
             self.wait_for(object).await?;
@@ -170,9 +170,9 @@ impl LookupWithCallback {
     }
 
     /// What somebody may do with it, or in it if it is a directory: as it was at the look, and is if that is confirmed.
-    pub fn rights(&self, who: &Principal) -> Rights {
+    pub fn rights(&self, principal: &Principal) -> Rights {
         let CallbackBasis { volume, directory, .. } = &self.basis;
-        rights_there(volume, directory, &self.resolved, who)
+        rights_there(volume, directory, &self.resolved, principal)
     }
 
     /// The number of the directory that it was found in; `None` for a volume's own.

@@ -52,7 +52,7 @@ pub(crate) struct InvalidationCounts {
 
 /// One invalidation for one lane. Dropping it acknowledges.
 pub(crate) struct InvalidateRequest {
-    pub(crate) broken: Invalidation,
+    pub(crate) invalidation: Invalidation,
     pub(crate) ack: Ack,
     asked: Instant,
 }
@@ -241,11 +241,11 @@ impl InvalidationQueues {
         asked_at: Instant,
     ) -> InvalidationCounts {
         let mut asked = InvalidationCounts::default();
-        for broken in all {
+        for invalidation in all {
             let mut slots = None;
-            for (lane, is_promised) in sharers_of(broken).filter(|&(lane, _)| lane != ringer.member()) {
-                let slots = slots.get_or_insert_with(|| self.slots(broken));
-                if !is_promised && !self.may_remember(lane, broken, slots) {
+            for (lane, is_promised) in sharers_of(invalidation).filter(|&(lane, _)| lane != ringer.member()) {
+                let slots = slots.get_or_insert_with(|| self.slots(invalidation));
+                if !is_promised && !self.may_remember(lane, invalidation, slots) {
                     asked.filtered += 1;
                     continue;
                 }
@@ -254,7 +254,7 @@ impl InvalidationQueues {
                     continue;
                 }
                 queue.breaks.push_back(InvalidateRequest {
-                    broken: broken.clone(),
+                    invalidation: invalidation.clone(),
                     ack: acks.issue(),
                     asked: asked_at,
                 });
@@ -267,18 +267,20 @@ impl InvalidationQueues {
     }
 
     /// Where the names that change are counted.
-    fn slots(&self, broken: &Invalidation) -> SmallVec<[FilterSlot; 2]> {
-        match &broken.what {
-            ChangeKind::Names(names) => names.iter().map(|name| self.slot(&broken.object, name)).collect(),
+    fn slots(&self, invalidation: &Invalidation) -> SmallVec<[FilterSlot; 2]> {
+        match &invalidation.what {
+            ChangeKind::Names(names) => {
+                names.iter().map(|name| self.slot(&invalidation.object, name)).collect()
+            }
             _ => SmallVec::new(),
         }
     }
 
     /// Whether a lane that shares the object and has given no callback on it may cache something that the change
     /// makes untrue.
-    fn may_remember(&self, lane: Member, broken: &Invalidation, slots: &[FilterSlot]) -> bool {
+    fn may_remember(&self, lane: Member, invalidation: &Invalidation, slots: &[FilterSlot]) -> bool {
         let snoop_filters = self.snoop_filter(lane);
-        match &broken.what {
+        match &invalidation.what {
             ChangeKind::Names(_) => snoop_filters.has_any(slots),
             // These are asked of the kernel at every use.
             ChangeKind::Content | ChangeKind::Attributes => snoop_filters.matches_all(),
@@ -296,12 +298,12 @@ impl InvalidationQueues {
 }
 
 /// The lanes that share what is about to change, each once, and whether their clients hold callbacks on it.
-fn sharers_of(broken: &Invalidation) -> impl Iterator<Item = (Member, bool)> {
-    let object = broken.object.callback_lanes();
-    let volume = broken.what.is_of_subtree().then(|| broken.object.volume().callback_lanes());
+fn sharers_of(invalidation: &Invalidation) -> impl Iterator<Item = (Member, bool)> {
+    let object = invalidation.object.callback_lanes();
+    let volume = invalidation.what.is_of_subtree().then(|| invalidation.object.volume().callback_lanes());
     let is_promised = move |lane| object.has(lane) || volume.is_some_and(|volume| volume.has(lane));
     let of_volume = volume.into_iter().flat_map(|volume| volume.iter()).filter(|&lane| !object.has(lane));
     let promised = object.iter().chain(of_volume).map(|lane| (lane, true));
-    let sharers = broken.object.sharers().into_iter().flat_map(|sharers| sharers.iter());
+    let sharers = invalidation.object.sharers().into_iter().flat_map(|sharers| sharers.iter());
     promised.chain(sharers.filter(move |&lane| !is_promised(lane)).map(|lane| (lane, false)))
 }

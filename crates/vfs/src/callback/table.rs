@@ -250,12 +250,12 @@ impl CallbackTable {
 
     /// Begins the callback breaks of an invalidation, but for the spared holder. [`CallbackTable::remove_broken`]
     /// ends them.
-    pub(crate) fn begin_breaks(&self, broken: &Invalidation, now: Instant) -> Vec<PendingBreak> {
+    pub(crate) fn begin_breaks(&self, invalidation: &Invalidation, now: Instant) -> Vec<PendingBreak> {
         let mut pending_breaks = Vec::new();
         let mut table = self.table.borrow_mut();
-        table.break_object(self, broken, self.seconds(now), &mut pending_breaks);
-        if broken.what.is_of_subtree() {
-            table.break_volume(self, broken.object.volume(), self.seconds(now), &mut pending_breaks);
+        table.break_object(self, invalidation, self.seconds(now), &mut pending_breaks);
+        if invalidation.what.is_of_subtree() {
+            table.break_volume(self, invalidation.object.volume(), self.seconds(now), &mut pending_breaks);
         }
         pending_breaks
     }
@@ -460,11 +460,11 @@ impl Table {
     fn break_object(
         &mut self,
         owner: &CallbackTable,
-        broken: &Invalidation,
+        invalidation: &Invalidation,
         now: u32,
         pending_breaks: &mut Vec<PendingBreak>,
     ) {
-        let Some(number) = self.find(&broken.object) else { return };
+        let Some(number) = self.find(&invalidation.object) else { return };
         let tracked = &mut self.tracked[number];
         // Its attributes become others, which are the server's own doing.
         tracked.is_seen = false;
@@ -474,7 +474,8 @@ impl Table {
         for number in all {
             let callback = self.callbacks.get(number).expect("it is on the books");
             let client = self.callbacks.client(callback.client);
-            let is_spared = broken.spared == Some(client.holder()) && !broken.what.is_of_subtree();
+            let is_spared =
+                invalidation.spared == Some(client.holder()) && !invalidation.what.is_of_subtree();
             match self.callbacks.state_at(callback, volume, now) {
                 CallbackState::Valid | CallbackState::VoidForVolume if is_spared => {}
                 CallbackState::Valid | CallbackState::VoidForVolume => {

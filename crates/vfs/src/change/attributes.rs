@@ -224,14 +224,21 @@ fn require_to_set_mode(
     own: Option<&Own>,
     nearest: &Nearest,
 ) -> Result<(), Error> {
-    let (root, who) = (volume.root(), &caller.principal);
-    if !do_bits_count(volume, own, nearest) || who.is_administrator() || who.is_local_administrator() {
+    let (root, principal) = (volume.root(), &caller.principal);
+    if !do_bits_count(volume, own, nearest)
+        || principal.is_administrator()
+        || principal.is_local_administrator()
+    {
         return Ok(());
     }
     let shared = root.shared().ok_or(Error::ReadOnly)?;
     let options = shared.objects().options();
     let is_all_servers = of.maker.is_none() && of.uid == options.user && !options.gives_files;
-    if of.owner().is_by_mode(who) || is_all_servers { Ok(()) } else { Err(Error::Denied(Rights::ADMINISTER)) }
+    if of.owner().is_by_mode(principal) || is_all_servers {
+        Ok(())
+    } else {
+        Err(Error::Denied(Rights::ADMINISTER))
+    }
 }
 
 /// Whether a file is to be executed, which nobody can while it is open for writing: not by this lane, which goes on when it is found anew.

@@ -63,20 +63,20 @@ impl Directory {
         let what =
             vec![(parent.object()?, ChangeKind::name(name.as_bytes())), (&found.object, ChangeKind::Gone)];
         let transaction = parent.volume().prepare_change(caller, locks, what).await?;
-        let (name, aside) = (c_name(name), parent.volume().cache().new_staged_name());
+        let (name, staged_name) = (c_name(name), parent.volume().cache().new_staged_name());
         let owner = parent.owner_of_new(caller)?;
         run_to_completion(transaction.keep_alive(), async move {
             found.count_names(&parent, &name).await?;
             parent.ensure_current()?;
             let charge = parent.volume().charge(1, 0)?;
             let dir = parent.directory().dir();
-            dir.symlink(&aside, &target).await.map_err(Error::of_change)?;
-            owner.give_at(parent.volume(), dir, &aside).await?;
+            dir.symlink(&staged_name, &target).await.map_err(Error::of_change)?;
+            owner.give_at(parent.volume(), dir, &staged_name).await?;
             transaction.bump_version();
-            let renamed = dir.rename(&aside, dir, &name, RenameHow::Replace).await;
+            let renamed = dir.rename(&staged_name, dir, &name, RenameHow::Replace).await;
             if renamed.is_err() {
                 // What stays all the same is swept like files aside.
-                let _ = dir.unlink(&aside).await;
+                let _ = dir.unlink(&staged_name).await;
             }
             transaction.done(renamed)?;
             charge.made_in(parent.volume(), parent.object()?);

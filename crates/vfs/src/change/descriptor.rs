@@ -133,9 +133,9 @@ impl LocatedDirectory {
             return Ok(asked.cloned());
         }
         let Some(own) = self.directory().object().and_then(|object| object.own()) else { return Ok(None) };
-        let who = &caller.principal;
-        let owner = self.volume().sids().map(|sids| sids.of_id(who.id())).ok_or(Error::ReadOnly)?;
-        let group = Sids::of_gid(who.gids().first().copied().unwrap_or(NOGROUP));
+        let principal = &caller.principal;
+        let owner = self.volume().sids().map(|sids| sids.of_id(principal.id())).ok_or(Error::ReadOnly)?;
+        let group = Sids::of_gid(principal.gids().first().copied().unwrap_or(NOGROUP));
         let made = own.handed_down(is_directory, owner, group);
         made.map(|made| Some(Arc::new(made))).ok_or(Error::Denied(Rights::INSERT))
     }

@@ -78,11 +78,11 @@ impl Volume {
             Item = (&'a Arc<Object>, impl FnOnce(&mut Grants, Instant, &mut Vec<Event>) -> GrantResult<()>),
         >,
     ) -> Result<(), Interrupted> {
-        let (mut told, mut pending, mut is_refused) = (BreaksToSend::default(), Vec::new(), false);
+        let (mut breaks, mut pending, mut is_refused) = (BreaksToSend::default(), Vec::new(), false);
         for (object, asks) in all {
             let now = lane::time::now();
             let asked = object.grants().ask_if_any(|grants, events| asks(grants, now, events));
-            match asked.map(|outcome| told.take(object, outcome)) {
+            match asked.map(|outcome| breaks.take(object, outcome)) {
                 None | Some(GrantResult::Granted(())) => {}
                 Some(GrantResult::Wait(wait)) => {
                     let pause = GrantWait::new(object, wait.ticket);
@@ -91,7 +91,7 @@ impl Volume {
                 Some(GrantResult::Refused(_)) => is_refused = true,
             }
         }
-        self.cache().send_breaks(told);
+        self.cache().send_breaks(breaks);
         match (is_refused, pending.is_empty()) {
             (true, _) => Err(Error::Locked.into()),
             (false, false) => Err(Interrupted::AwaitLease(pending)),

@@ -6,9 +6,9 @@ use crate::callback::{ChangeKind, Invalidation};
 use crate::object::{Echo, Edit, EventKind, EventMask, Object, OwnChange, Watches};
 
 /// A change was made.
-pub(super) fn report(watches: &Watches, broken: &[Invalidation], edited: &[NameEdits]) {
+pub(super) fn report(watches: &Watches, invalidations: &[Invalidation], edited: &[NameEdits]) {
     let of = |is: fn(&ChangeKind) -> bool| {
-        broken.iter().find(move |broken| is(&broken.what)).map(|it| &*it.object)
+        invalidations.iter().find(move |invalidation| is(&invalidation.what)).map(|it| &*it.object)
     };
     let change = ReportedChange {
         watches,
@@ -20,15 +20,15 @@ pub(super) fn report(watches: &Watches, broken: &[Invalidation], edited: &[NameE
     let (comes, goes): (Vec<_>, Vec<_>) =
         edited.iter().partition(|edited| edited.edits().iter().any(is_added));
     goes.into_iter().chain(comes).for_each(|edited| change.report(edited));
-    for broken in broken {
-        match &broken.what {
-            ChangeKind::Content => watches.report_modified(&broken.object, EventMask::CONTENT),
-            ChangeKind::Attributes => watches.report_modified(&broken.object, EventMask::ATTRIBUTES),
-            ChangeKind::Rights => watches.report_modified(&broken.object, EventMask::RIGHTS),
-            ChangeKind::Gone => watches.report_going(&broken.object),
+    for invalidation in invalidations {
+        match &invalidation.what {
+            ChangeKind::Content => watches.report_modified(&invalidation.object, EventMask::CONTENT),
+            ChangeKind::Attributes => watches.report_modified(&invalidation.object, EventMask::ATTRIBUTES),
+            ChangeKind::Rights => watches.report_modified(&invalidation.object, EventMask::RIGHTS),
+            ChangeKind::Gone => watches.report_going(&invalidation.object),
             ChangeKind::Unknown => {
-                watches.report_seen(&broken.object);
-                watches.report_modified(&broken.object, EventMask::CONTENT | EventMask::ATTRIBUTES);
+                watches.report_seen(&invalidation.object);
+                watches.report_modified(&invalidation.object, EventMask::CONTENT | EventMask::ATTRIBUTES);
             }
             ChangeKind::Names(_) | ChangeKind::Place | ChangeKind::Subtree => {}
         }

@@ -33,8 +33,8 @@ impl LocatedDirectory {
             return Ok(NewOwner::default());
         }
         let above = self.directory().attributes()?;
-        let who = &caller.principal;
-        let (uid, gids) = (who.uid(), who.gids());
+        let principal = &caller.principal;
+        let (uid, gids) = (principal.uid(), principal.gids());
         let gid = match above.mode & SET_GROUP_ID {
             0 => gids.first().copied().filter(|_| uid.is_some()),
             _ => Some(above.gid),
@@ -43,10 +43,10 @@ impl LocatedDirectory {
         // Beneath a list anonymous owns nothing: what one has dropped is not for the next.
         let is_recorded = uid.is_none()
             && volume.root().rights_storage().keeps_makers()
-            && (who.is_user() || self.nearest() == Nearest::None);
+            && (principal.is_user() || self.nearest() == Nearest::None);
         Ok(NewOwner {
             change: is_given.then_some(AttributeChange { uid, gid, ..AttributeChange::NONE }),
-            maker: if is_recorded { Maker::of(who, options.user) } else { None },
+            maker: if is_recorded { Maker::of(principal, options.user) } else { None },
         })
     }
 }

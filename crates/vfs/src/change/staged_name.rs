@@ -72,11 +72,11 @@ impl StagedName {
     async fn try_unnamed(directory: &Directory) -> io::Result<()> {
         let directory = directory.clone();
         run_to_completion(ChangeKeepAlive::nothing(), async move {
-            let (file, aside) = Self::unnamed(&directory, 0o600).await?;
+            let (file, staged_name) = Self::unnamed(&directory, 0o600).await?;
             let _beside = begin_directory_metadata_change(&directory);
-            let name = aside.link_staged(&file).await?;
+            let name = staged_name.link_staged(&file).await?;
             directory.dir().unlink(&name).await?;
-            aside.name.take();
+            staged_name.name.take();
             Ok(())
         })
         .await

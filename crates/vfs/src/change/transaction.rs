@@ -56,7 +56,7 @@ struct AttributesAfter {
 struct ChangeGuard {
     /// What the volume holds is counted there.
     account: Option<Rc<LaneAccount>>,
-    broken: Vec<Invalidation>,
+    invalidations: Vec<Invalidation>,
     /// How it left what no lane has open.
     attributes_after: RefCell<Vec<AttributesAfter>>,
     locks: RefCell<Option<ChangeLockSet>>,
@@ -198,19 +198,23 @@ impl Volume {
         self.break_leases(caller, &what)?;
         let directory_breaks = directory_breaks(&what, caller);
         let spared = caller.holder;
-        let broken = what.into_iter().map(|(object, what)| {
+        let invalidation = what.into_iter().map(|(object, what)| {
             debug_assert!(locks.has(object), "what changes is under a permit");
             // Before the bits are read: a lane that sets its bit too late to be asked sees it.
             object.set_changing(what.clone());
             Invalidation { object: Arc::clone(object), what, spared }
         });
-        let (account, broken) = (self.account(), broken.collect());
-        let guard =
-            ChangeGuard { account, broken, attributes_after: RefCell::default(), locks: RefCell::new(None) };
+        let (account, invalidations) = (self.account(), invalidation.collect());
+        let guard = ChangeGuard {
+            account,
+            invalidations,
+            attributes_after: RefCell::default(),
+            locks: RefCell::new(None),
+        };
         guard.locks.replace(Some(locks));
-        self.cache().invalidate_everywhere(&guard.broken).await;
-        for broken in &guard.broken {
-            broken.object.grants().all_breaks_sent().await;
+        self.cache().invalidate_everywhere(&guard.invalidations).await;
+        for invalidation in &guard.invalidations {
+            invalidation.object.grants().all_breaks_sent().await;
         }
         let (before, edited) = (Cell::default(), RefCell::default());
         Ok(ChangeTransaction { guard: Rc::new(guard), directory_breaks, before, edited })
@@ -222,19 +226,19 @@ impl ChangeTransaction {
     pub(super) fn bump_version(&self) {
         let mut known = [None; 2];
         let mut next = known.iter_mut();
-        for broken in &self.guard.broken {
-            if broken.what.is_of_place() || broken.what == ChangeKind::Attributes {
+        for invalidation in &self.guard.invalidations {
+            if invalidation.what.is_of_place() || invalidation.what == ChangeKind::Attributes {
                 continue;
             }
-            let before = broken.object.version();
-            let after = broken.object.bump_version();
-            if let (ChangeKind::Names(_), Some(next)) = (&broken.what, next.next()) {
+            let before = invalidation.object.version();
+            let after = invalidation.object.bump_version();
+            if let (ChangeKind::Names(_), Some(next)) = (&invalidation.what, next.next()) {
                 *next = Some(before);
             }
-            let log = broken.object.log();
-            let is_kept = log.is_some() || broken.object.volume().watches().any();
-            if matches!(broken.what, ChangeKind::Names(_)) && is_kept {
-                self.edited.borrow_mut().push(NameEdits::new(&broken.object, log, before, after));
+            let log = invalidation.object.log();
+            let is_kept = log.is_some() || invalidation.object.volume().watches().any();
+            if matches!(invalidation.what, ChangeKind::Names(_)) && is_kept {
+                self.edited.borrow_mut().push(NameEdits::new(&invalidation.object, log, before, after));
             }
         }
         self.before.set(known);
@@ -243,8 +247,8 @@ impl ChangeTransaction {
     /// The directory that is read anew gets its next version. No name comes or goes: nobody who watches is told anything, and images of the version
     /// before lead no further.
     pub(super) fn bump_version_on_reread(&self) {
-        for broken in &self.guard.broken {
-            broken.object.bump_version_on_reread();
+        for invalidation in &self.guard.invalidations {
+            invalidation.object.bump_version_on_reread();
         }
     }
 
@@ -252,13 +256,19 @@ impl ChangeTransaction {
     /// the permits nobody was told others, and a client that is told one more by its next change relies on having seen every one.
     pub(super) fn done<T>(&self, done: io::Result<T>) -> Result<T, Error> {
         if done.as_ref().is_err_and(has_done_nothing) {
-            let names = self.guard.broken.iter().filter(|broken| matches!(broken.what, ChangeKind::Names(_)));
-            for (broken, before) in names.zip(self.before.get()) {
-                before.into_iter().for_each(|before| broken.object.revert_version(before));
+            let names = self
+                .guard
+                .invalidations
+                .iter()
+                .filter(|invalidation| matches!(invalidation.what, ChangeKind::Names(_)));
+            for (invalidation, before) in names.zip(self.before.get()) {
+                before.into_iter().for_each(|before| invalidation.object.revert_version(before));
             }
-            let is_aside =
-                |broken: &&Invalidation| matches!(broken.what, ChangeKind::Place | ChangeKind::Gone);
-            let files = self.guard.broken.iter().filter(is_aside).map(|broken| &broken.object);
+            let is_aside = |invalidation: &&Invalidation| {
+                matches!(invalidation.what, ChangeKind::Place | ChangeKind::Gone)
+            };
+            let files =
+                self.guard.invalidations.iter().filter(is_aside).map(|invalidation| &invalidation.object);
             files
                 .filter(|object| object.number().kind() == Kind::File)
                 .for_each(|object| object.cancel_metadata_change());
@@ -275,7 +285,7 @@ impl ChangeTransaction {
         let edited = self.edited.take();
         if let Some(watches) = volume.shared().map(|shared| shared.watches()).filter(|watches| watches.any())
         {
-            notify_watches::report(watches, &self.guard.broken, &edited);
+            notify_watches::report(watches, &self.guard.invalidations, &edited);
         }
         edited.into_iter().for_each(NameEdits::note);
         self.guard.give_back(Some(lane::time::wall_clock()));
@@ -342,9 +352,9 @@ impl ChangeKeepAlive {
 impl ChangeGuard {
     /// Names that are gone are to be deleted no more.
     fn end_deletions(&self) {
-        for gone in self.broken.iter().filter(|broken| broken.what == ChangeKind::Gone) {
+        for gone in self.invalidations.iter().filter(|invalidation| invalidation.what == ChangeKind::Gone) {
             gone.object.grants().ask_if_any(|grants, events| {
-                for directory in &self.broken {
+                for directory in &self.invalidations {
                     let ChangeKind::Names(names) = &directory.what else { continue };
                     names.iter().for_each(|name| grants.deleted(&Link::new(&directory.object, name), events));
                 }
@@ -354,8 +364,10 @@ impl ChangeGuard {
 
     /// Where they are now the index is to be told.
     fn note_moves(&self) {
-        let moved = |broken: &&Invalidation| matches!(broken.what, ChangeKind::Place | ChangeKind::Subtree);
-        self.broken.iter().filter(moved).for_each(|broken| broken.object.note_moved());
+        let moved = |invalidation: &&Invalidation| {
+            matches!(invalidation.what, ChangeKind::Place | ChangeKind::Subtree)
+        };
+        self.invalidations.iter().filter(moved).for_each(|invalidation| invalidation.object.note_moved());
     }
 
     /// The change was made `at` this time, or failed.
@@ -366,8 +378,8 @@ impl ChangeGuard {
     /// The permits, which nothing is told under any more.
     fn end(&self, made: Option<SystemTime>) -> Option<ChangeLockSet> {
         let locks = self.locks.take()?;
-        debug_assert!(self.broken.iter().all(|broken| locks.has(&broken.object)));
-        self.broken.iter().for_each(|broken| broken.object.set_changed(made));
+        debug_assert!(self.invalidations.iter().all(|invalidation| locks.has(&invalidation.object)));
+        self.invalidations.iter().for_each(|invalidation| invalidation.object.set_changed(made));
         for AttributesAfter { object, looks, by_any_clock } in self.attributes_after.take() {
             if made.is_some() {
                 object.note_attributes_after(&looks, by_any_clock);

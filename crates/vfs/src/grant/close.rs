@@ -117,7 +117,7 @@ impl Open {
         self.object
             .grants()
             .ask_if_any(|grants, _| grants.is_deleting(self.id))
-            .is_some_and(|told| told.value)
+            .is_some_and(|breaks| breaks.value)
     }
 
     /// Dropped and not closed.
@@ -185,9 +185,9 @@ impl Volume {
             }
         });
         if let Some(outcome) = asked {
-            let mut told = BreaksToSend::default();
-            told.take(directory, outcome);
-            self.cache().send_breaks(told);
+            let mut breaks = BreaksToSend::default();
+            breaks.take(directory, outcome);
+            self.cache().send_breaks(breaks);
         }
     }
 }

@@ -26,14 +26,14 @@ pub struct LinkWithRights {
 
 impl LinkWithRights {
     /// What somebody may do with it.
-    pub fn rights(&self, who: &Principal) -> Rights {
+    pub fn rights(&self, principal: &Principal) -> Rights {
         let Some(policy) = self.volume.root().policy() else { return Rights::NONE };
-        self.directory.rights_of(who, policy, &self.link.attributes, None)
+        self.directory.rights_of(principal, policy, &self.link.attributes, None)
     }
 
-    /// As [`Found::is_own`](crate::FoundWithRights::is_own).
-    pub fn is_own(&self, who: &Principal) -> bool {
-        self.link.attributes.owner().is_by_mode(who)
+    /// As [`FoundWithRights::is_own`](crate::FoundWithRights::is_own).
+    pub fn is_own(&self, principal: &Principal) -> bool {
+        self.link.attributes.owner().is_by_mode(principal)
     }
 
     /// Where the directory is now that it lies in, past all links by which it was found.

@@ -20,7 +20,7 @@ pub struct LeaseBreak {
     /// The object that he holds it of.
     pub object: Arc<Object>,
     /// What.
-    pub told: Break,
+    pub grant_break: Break,
 }
 
 /// Why a file cannot be opened, or something of the open be done.
@@ -54,12 +54,12 @@ pub(crate) struct BreaksToSend {
 
 /// A lease break that is to be sent. It is dropped once it has been, or cannot be.
 pub(crate) struct UnsentBreak {
-    pub(crate) asked: LeaseBreak,
+    pub(crate) lease_break: LeaseBreak,
 }
 
 impl Drop for UnsentBreak {
     fn drop(&mut self) {
-        self.asked.object.grants().note_break_sent();
+        self.lease_break.object.grants().note_break_sent();
     }
 }
 
@@ -74,7 +74,8 @@ impl BreaksToSend {
     pub(crate) fn take<T>(&mut self, object: &Arc<Object>, outcome: GrantOutcome<T>) -> T {
         self.expired += outcome.expired;
         self.unlocked.extend(outcome.unlocked.map(|local| (Arc::clone(object), local)));
-        let asked = |told| UnsentBreak { asked: LeaseBreak { object: Arc::clone(object), told } };
+        let asked =
+            |grant_break| UnsentBreak { lease_break: LeaseBreak { object: Arc::clone(object), grant_break } };
         self.breaks.extend(outcome.breaks.into_iter().map(asked));
         outcome.value
     }
@@ -114,9 +115,9 @@ pub(super) async fn retry_until_decided<T>(
             (!is_unsure).then(|| ask(grants, now, ticket, events))
         });
         drop(turn);
-        let mut told = BreaksToSend::default();
-        let answer = told.take(object, outcome);
-        volume.cache().send_breaks(told);
+        let mut breaks = BreaksToSend::default();
+        let answer = breaks.take(object, outcome);
+        volume.cache().send_breaks(breaks);
         let wait = match answer {
             None => continue,
             Some(GrantResult::Granted(value)) => {
@@ -151,9 +152,9 @@ pub(super) fn at_once<T>(
     ask: impl FnOnce(&mut Grants, Instant, &mut Vec<Event>) -> T,
 ) -> T {
     let now = lane::time::now();
-    let mut told = BreaksToSend::default();
-    let value = told.take(object, object.grants().ask(|grants, events| ask(grants, now, events)));
-    cache.send_breaks(told);
+    let mut breaks = BreaksToSend::default();
+    let value = breaks.take(object, object.grants().ask(|grants, events| ask(grants, now, events)));
+    cache.send_breaks(breaks);
     value
 }
 

@@ -26,7 +26,7 @@ pub(super) mod handoff;
 pub(crate) struct ChangeLock {
     /// As `state` has it, for who looks without the lock.
     held: AtomicU8,
-    /// What is held of the object, for who looks without its lock: [`Slot`](crate::grant::GrantSlot)'s.
+    /// What is held of the object, for who looks without its lock: [`GrantSlot`](crate::grant::GrantSlot)'s.
     pub(crate) marks: AtomicU8,
     /// Times that the turn is not to stay where nobody waits, as it stayed in vain.
     failed_handoffs: AtomicU8,

@@ -172,7 +172,7 @@ impl NoticedQueue {
                 match echoes.get(&self.waiting[at].noticed.lane) {
                     Some(echo) if at == *echo => fates[at] = EventFate::Goes,
                     Some(echo) if at > *echo => {}
-                    _ => fates[at] = EventFate::Told,
+                    _ => fates[at] = EventFate::Reported,
                 }
             }
             heard.push(echoes.values().fold(0, |bits, at| bits | self.waiting[*at].bit()));
@@ -182,7 +182,7 @@ impl NoticedQueue {
         for (waiting, fate) in std::mem::take(&mut self.waiting).into_iter().zip(fates) {
             match fate {
                 EventFate::Waits => self.waiting.push_back(waiting),
-                EventFate::Told => told.push(waiting),
+                EventFate::Reported => told.push(waiting),
                 EventFate::Goes => {}
             }
         }
@@ -191,14 +191,14 @@ impl NoticedQueue {
 
     /// The other half of a rename is told with it, and before that what had happened to its name.
     fn complete(&self, fates: &mut [EventFate]) {
-        let mut ahead: Vec<_> = (0..fates.len()).filter(|at| fates[*at] == EventFate::Told).collect();
+        let mut ahead: Vec<_> = (0..fates.len()).filter(|at| fates[*at] == EventFate::Reported).collect();
         while let Some(at) = ahead.pop() {
             let Some(half) = self.waiting[at].half else { continue };
             let Some(half) = self.waiting.iter().position(|waiting| waiting.serial == half) else { continue };
             let other = &self.waiting[half];
             for (before, fate) in fates.iter_mut().enumerate().take(half + 1) {
                 if *fate == EventFate::Waits && self.waiting[before].is_beside(other) {
-                    *fate = EventFate::Told;
+                    *fate = EventFate::Reported;
                     ahead.push(before);
                 }
             }
@@ -210,7 +210,7 @@ impl NoticedQueue {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EventFate {
     Waits,
-    Told,
+    Reported,
     Goes,
 }
 

@@ -15,55 +15,55 @@ use crate::root::Root;
 
 impl WatchedDir {
     /// What somebody may do here: nothing where he may not pass through a directory above.
-    pub(crate) fn rights(&self, who: &Principal, policy: &VolumePolicy) -> Rights {
+    pub(crate) fn rights(&self, principal: &Principal, policy: &VolumePolicy) -> Rights {
         let Some(access) = self.access.get() else { return Rights::NONE };
         if self.withholds(None) {
             return Rights::NONE;
         }
-        if let Some(rights) = access.known(who) {
+        if let Some(rights) = access.known(principal) {
             return rights;
         }
-        let passes = |upper: &Rc<Self>| upper.rights(who, policy).contains(Rights::TRAVERSE);
+        let passes = |upper: &Rc<Self>| upper.rights(principal, policy).contains(Rights::TRAVERSE);
         let rights = match self.upper.as_ref().is_none_or(passes) {
-            true => access.own_rights(who, policy, || self.sids()),
+            true => access.own_rights(principal, policy, || self.sids()),
             false => Rights::NONE,
         };
-        access.keep(who, rights)
+        access.keep(principal, rights)
     }
 
     /// What somebody may do with something in it that is no directory, and has this descriptor of its own.
     pub(crate) fn rights_of(
         &self,
-        who: &Principal,
+        principal: &Principal,
         policy: &VolumePolicy,
         of: &Attributes,
         own: Option<&Own>,
     ) -> Rights {
-        let here = self.rights(who, policy);
+        let here = self.rights(principal, policy);
         match (self.access.get(), here.contains(Rights::TRAVERSE), own) {
-            (Some(access), true, None) => access.rights_of(who, policy, of),
+            (Some(access), true, None) => access.rights_of(principal, policy, of),
             (Some(access), true, Some(own)) => {
-                let given = own.rights(who, &self.sids(), false);
-                access.rights_of_own(who, policy, of, given, here)
+                let given = own.rights(principal, &self.sids(), false);
+                access.rights_of_own(principal, policy, of, given, here)
             }
             _ => Rights::NONE,
         }
     }
 
     /// What somebody is granted by the directory's own descriptor, as an access mask of SMB; `None` without one.
-    pub(crate) fn granted_here(&self, who: &Principal, policy: &VolumePolicy) -> Option<u32> {
+    pub(crate) fn granted_here(&self, principal: &Principal, policy: &VolumePolicy) -> Option<u32> {
         let own = self.access.get()?.own()?;
-        let passes = |upper: &Rc<Self>| upper.rights(who, policy).contains(Rights::TRAVERSE);
+        let passes = |upper: &Rc<Self>| upper.rights(principal, policy).contains(Rights::TRAVERSE);
         Some(match self.upper.as_ref().is_none_or(passes) {
-            true => own.granted(who, &self.sids()),
+            true => own.granted(principal, &self.sids()),
             false => 0,
         })
     }
 
     /// As [`WatchedDir::granted_here`], by the descriptor of something in it that is no directory.
-    pub(crate) fn granted_of(&self, who: &Principal, policy: &VolumePolicy, own: &Own) -> u32 {
-        match self.rights(who, policy).contains(Rights::TRAVERSE) {
-            true => own.granted(who, &self.sids()),
+    pub(crate) fn granted_of(&self, principal: &Principal, policy: &VolumePolicy, own: &Own) -> u32 {
+        match self.rights(principal, policy).contains(Rights::TRAVERSE) {
+            true => own.granted(principal, &self.sids()),
             false => 0,
         }
     }

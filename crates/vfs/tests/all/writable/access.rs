@@ -19,8 +19,8 @@ use vfs::{
     ObjectsOptions, OpenHow, Replace, Resolved, Volume, VolumeOptions, VolumeSpec, Withheld,
 };
 
-use super::rest::come_and_go;
-use super::told::until;
+use super::callbacks::until;
+use super::suspended_watches::come_and_go;
 use super::{CLIENT, Process, directory, name, nobody, on_lanes, path, root};
 
 const LIST: &str = "user.linerate.acl";

@@ -9,8 +9,8 @@ use lane::time;
 use vfs::{CreateOptions, Error, Holder, Number, NumberedName, Replace};
 
 use super::access::operator;
+use super::callbacks::{Said, Service};
 use super::changes::{read, write};
-use super::told::{Said, Service};
 use super::{name, nobody, on_lanes, path, root};
 
 const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };

@@ -19,8 +19,8 @@ use vfs::{
     Quota, Usage, Volume, VolumeOptions, VolumeSpec,
 };
 
+use super::callbacks::look_with_callback;
 use super::changes::buf;
-use super::told::promised;
 use super::usage::{change_at_random, count, plant, walk};
 use super::{Process, name, nobody, path, root};
 
@@ -137,13 +137,13 @@ fn nothing_is_recorded_by_a_name_of_the_servers_own() {
             let client = cache.client(Holder(1)).unwrap();
             let root = root(&volume).await;
             for round in 0..6 {
-                let _promised = promised(&volume, &client, "").await;
+                let _promised = look_with_callback(&volume, &client, "").await;
                 let staged = root.stage(&nobody(), 0o644).await.unwrap();
                 staged.write_at(0, buf("text").await).await.0.unwrap();
                 // Some replace the one before.
                 let at = format!("page-{}", round / 2);
                 staged.publish(&nobody(), name(&at), Expect::Anything).await.unwrap();
-                drop(promised(&volume, &client, &at).await);
+                drop(look_with_callback(&volume, &client, &at).await);
                 time::sleep(Duration::from_micros(dice.random_range(0..20_000))).await;
             }
             assert!(cache.counters().watches.get() > 0, "notification tells of nothing");

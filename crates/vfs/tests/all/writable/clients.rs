@@ -297,20 +297,20 @@ impl Bed {
             loop {
                 volume.cache().flush_pending_breaks(&client).await.ok()?;
                 let (caller, until) = (nobody().sparing(holder), time::now() + LASTS);
-                let promised = match volume
+                let look_with_callback = match volume
                     .lookup_with_callback(&caller, &client, path(file), Rights::READ, until)
                     .await
                 {
-                    Ok(promised) => promised,
+                    Ok(look_with_callback) => look_with_callback,
                     Err(Error::Busy) => return None,
                     Err(other) => panic!("{file}: {other}"),
                 };
-                let content = content(promised.resolved()).await;
+                let content = content(look_with_callback.resolved()).await;
                 // Others come in between.
                 time::sleep(Duration::from_micros(bed.seed % 7 * 100)).await;
-                let Some(confirmed) = promised.confirm() else { continue };
+                let Some(confirmed) = look_with_callback.confirm() else { continue };
                 let version = confirmed.version;
-                let in_flight_reply = promised.in_flight_reply();
+                let in_flight_reply = look_with_callback.in_flight_reply();
                 return Some((content, version, in_flight_reply));
             }
         });

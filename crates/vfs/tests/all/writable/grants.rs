@@ -51,7 +51,7 @@ impl InvalidationListener for Told {
     }
 
     fn break_lease(&self, asked: &LeaseBreak) {
-        self.0.borrow_mut().push((asked.told.holder, asked.told.to));
+        self.0.borrow_mut().push((asked.grant_break.holder, asked.grant_break.to));
     }
 }
 

@@ -16,9 +16,9 @@ use vfs::{
 };
 
 use super::access::operator;
+use super::callbacks::{Said, Service, look_with_callback};
 use super::changes::{buf, read, write};
 use super::grants::EVERYTHING;
-use super::told::{Said, Service, promised};
 use super::{Process, directory, name, nobody, on_lanes, path, root, watched};
 
 const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
@@ -112,7 +112,9 @@ fn whatever_becomes_of_one_name_a_write_by_another_is_the_next_version_and_told(
                 loss.happens(&volume).await;
                 time::sleep(A_WHILE).await;
                 let before = match (relies, &in_use) {
-                    (true, _) => promised(&volume, &client, "second").await.confirm().unwrap().version,
+                    (true, _) => {
+                        look_with_callback(&volume, &client, "second").await.confirm().unwrap().version
+                    }
                     // Nobody looks before it is written.
                     (false, Some(file)) => file.object().unwrap().version(),
                     (false, None) => volume.lookup(path("second")).await.unwrap().object().unwrap().version(),
@@ -124,7 +126,7 @@ fn whatever_becomes_of_one_name_a_write_by_another_is_the_next_version_and_told(
                 if relies {
                     assert_eq!(service.told.borrow().len(), 1, "{loss:?}: who relies on it hears");
                 }
-                let look = promised(&volume, &client, "second").await;
+                let look = look_with_callback(&volume, &client, "second").await;
                 assert_eq!(look.resolved().object().unwrap().number(), file, "{loss:?}");
                 let now = look.confirm().unwrap();
                 assert!(now.version > before, "{loss:?}, {relies}, {is_in_use}: {:?}", now.version);
@@ -142,12 +144,12 @@ fn whatever_becomes_of_one_name_what_nobody_writes_keeps_its_version() {
             make(&top, "first", "text").await;
             top.link(&nobody(), name("first"), name("second")).await.unwrap();
             let client = volume.cache().client(Holder(1)).unwrap();
-            let before = promised(&volume, &client, "second").await.confirm().unwrap().version;
+            let before = look_with_callback(&volume, &client, "second").await.confirm().unwrap().version;
             time::sleep(A_WHILE).await;
             loss.happens(&volume).await;
             time::sleep(SOON).await;
             volume.cache().clear();
-            let now = promised(&volume, &client, "second").await.confirm().unwrap().version;
+            let now = look_with_callback(&volume, &client, "second").await.confirm().unwrap().version;
             assert_eq!(now, before, "{loss:?}");
         });
     }
@@ -217,7 +219,7 @@ fn who_relies_on_a_file_hears_within_a_second_of_what_another_program_does_to_an
                         top.link(&nobody(), name("a"), name(other)).await.unwrap();
                     }
                     volume.cache().clear();
-                    let look = promised(&volume, &client, found).await;
+                    let look = look_with_callback(&volume, &client, found).await;
                     time::sleep(waits).await;
                     // Somebody is about in the directory.
                     fs.write("/srv/beside", "").unwrap();
@@ -245,7 +247,7 @@ fn what_another_program_has_changed_is_told_and_read_whatever_an_open_shares() {
         put(&top, "page", "text").await.unwrap();
         let reading = OpenHow { access: Access::READ, share: Share::from_bits(1), ..EVERYTHING };
         let (open, _) = volume.open_shared(&nobody(), path("page"), &reading, &mut |_| {}).await.unwrap();
-        let mut version = promised(&volume, &client, "page").await.confirm().unwrap().version;
+        let mut version = look_with_callback(&volume, &client, "page").await.confirm().unwrap().version;
         for (act, rises) in [
             ((|fs| fs.write("/srv/page", "more text").unwrap()) as Act, true),
             (|fs| fs.set_mode("/srv/page", 0o600).unwrap(), false),
@@ -255,7 +257,7 @@ fn what_another_program_has_changed_is_told_and_read_whatever_an_open_shares() {
             act(&fs);
             time::sleep(SOON).await;
             assert_eq!(service.told.take().len(), 1, "who relies on it hears");
-            let now = promised(&volume, &client, "page").await.confirm().unwrap().version;
+            let now = look_with_callback(&volume, &client, "page").await.confirm().unwrap().version;
             assert_eq!(now > version, rises);
             version = now;
         }
@@ -393,7 +395,7 @@ fn a_name_in_a_directory_that_nobody_watches_hides_no_change_from_who_relies_on_
                 fs.hard_link("/srv/d/a", "/srv/e/b").unwrap();
                 time::sleep(LONG).await;
                 let before = match bulk {
-                    false => promised(&volume, &client, "d/a").await.confirm().unwrap().version,
+                    false => look_with_callback(&volume, &client, "d/a").await.confirm().unwrap().version,
                     true => {
                         volume.lookup(path("d/a")).await.unwrap();
                         let until = time::now() + 3 * LONG;
@@ -411,7 +413,7 @@ fn a_name_in_a_directory_that_nobody_watches_hides_no_change_from_who_relies_on_
                     // The name that it is known by is another, and its watch is made anew.
                     fs.rename("/srv/d/a", "/srv/d/z").unwrap();
                     time::sleep(SOON).await;
-                    promised(&volume, &client, "d/z").await.confirm().unwrap();
+                    look_with_callback(&volume, &client, "d/z").await.confirm().unwrap();
                 }
                 time::sleep(LONG).await;
                 service.told.take();
@@ -419,7 +421,7 @@ fn a_name_in_a_directory_that_nobody_watches_hides_no_change_from_who_relies_on_
                 time::sleep(SOON).await;
                 assert_eq!(service.told.borrow().len(), 1, "{what}, {again}, {bulk}: who relies on it hears");
                 let at = if again { "d/z" } else { "d/a" };
-                let now = promised(&volume, &client, at).await.confirm().unwrap().version;
+                let now = look_with_callback(&volume, &client, at).await.confirm().unwrap().version;
                 assert!(now > before, "{what}, {again}, {bulk}");
             });
         }

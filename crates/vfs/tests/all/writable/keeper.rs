@@ -56,21 +56,21 @@ impl Keeper {
             return;
         }
         let caller = nobody().sparing(HOLDER);
-        let promised =
+        let look_with_callback =
             self.volume.lookup_with_callback(&caller, &self.record, path("page"), Rights::READ, until).await;
-        let promised = match promised {
-            Ok(promised) => promised,
+        let look_with_callback = match look_with_callback {
+            Ok(look_with_callback) => look_with_callback,
             Err(Error::NotFound | Error::Busy | Error::Locked) => return,
             Err(other) => panic!("{other}"),
         };
-        let Ok((file, attributes)) = promised.resolved().clone().into_file() else { return };
+        let Ok((file, attributes)) = look_with_callback.resolved().clone().into_file() else { return };
         let buf = lane::current().buffers().get(BufClass::Small).await;
         let (read, buf) = file.read_at(0, 64, buf).await;
         read.unwrap();
-        if promised.confirm().is_none() {
+        if look_with_callback.confirm().is_none() {
             return;
         }
-        let in_flight_reply = promised.in_flight_reply();
+        let in_flight_reply = look_with_callback.in_flight_reply();
         let content = String::from_utf8(buf.to_vec()).unwrap();
         self.kept.replace(Some(Kept { inode: attributes.id.ino, content, until }));
         self.saw(0);

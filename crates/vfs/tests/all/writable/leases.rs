@@ -263,11 +263,11 @@ impl Client {
 
     /// He is told.
     fn take(&self, asked: &LeaseBreak) {
-        let to = asked.told.to;
-        if !to.contains(Caching::R) && !asked.told.from.contains(Caching::W) {
+        let to = asked.grant_break.to;
+        if !to.contains(Caching::R) && !asked.grant_break.from.contains(Caching::W) {
             self.cached.take();
         }
-        if !asked.told.acknowledge {
+        if !asked.grant_break.acknowledge {
             self.believes.set(to);
             return;
         }
@@ -317,7 +317,7 @@ impl InvalidationListener for Client {
     }
 
     fn break_lease(&self, asked: &LeaseBreak) {
-        if self.holder.get() != Some(asked.told.holder) {
+        if self.holder.get() != Some(asked.grant_break.holder) {
             return;
         }
         if self.open.borrow().is_none() {

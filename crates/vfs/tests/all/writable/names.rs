@@ -166,13 +166,13 @@ fn what_others_change_behind_the_servers_back_has_an_image_made_anew() {
         fs.write("/srv/a", "").unwrap();
         let root = root(&volume).await;
         let client = volume.cache().client(vfs::Holder(1)).unwrap();
-        super::told::promised(&volume, &client, "").await;
+        super::callbacks::look_with_callback(&volume, &client, "").await;
         let mut image = Image::of(&root).await.unwrap();
         assert!(image.catch_up());
         // Longer than a tick of the file system's clock.
         time::sleep(Duration::from_millis(20)).await;
         fs.write("/srv/b", "").unwrap();
-        super::told::promised(&volume, &client, "").await;
+        super::callbacks::look_with_callback(&volume, &client, "").await;
         assert!(!image.catch_up());
         assert_eq!(Image::of(&root).await.unwrap().names.len(), 2);
     });

@@ -13,7 +13,7 @@ use vfs::{
 };
 
 use super::access::{alice, list, operator};
-use super::told::{Said, Service, promised, until};
+use super::callbacks::{Said, Service, look_with_callback, until};
 use super::{name, nobody, root, watched};
 
 #[test]
@@ -23,13 +23,13 @@ fn clients_are_promised_what_nobody_but_others_behind_the_servers_back_can_chang
         assert!(volume.has_objects() && !volume.is_writable());
         let service = Service::on(&volume, &Rc::default());
         let client = volume.cache().client(vfs::Holder(1)).unwrap();
-        let look = promised(&volume, &client, "page").await;
+        let look = look_with_callback(&volume, &client, "page").await;
         let (before, page) = (look.confirm().unwrap().version, look.resolved().object().unwrap().clone());
         assert_eq!(page.number().kind(), index::Kind::File);
         fs.write("/srv/page", "second").unwrap();
         until(|| !service.told.borrow().is_empty()).await;
         assert_eq!(service.told.take(), [(1, Said::Object(page.identity().clone()))]);
-        let look = promised(&volume, &client, "page").await;
+        let look = look_with_callback(&volume, &client, "page").await;
         assert!(look.confirm().unwrap().version > before, "each content has its version");
     });
 }
@@ -41,10 +41,10 @@ fn promises_outlast_a_gate_that_was_closed() {
         let service = Service::on(&volume, &Rc::default());
         let client = volume.cache().client(vfs::Holder(1)).unwrap();
         volume.shared().unwrap().close(vfs::Closed::ReadOnly);
-        promised(&volume, &client, "page").await;
+        look_with_callback(&volume, &client, "page").await;
         fs.write("/srv/page", "second").unwrap();
         until(|| !service.told.borrow().is_empty()).await;
-        promised(&volume, &client, "page").await;
+        look_with_callback(&volume, &client, "page").await;
     });
 }
 

@@ -75,13 +75,13 @@ fn steps_of_one_change_raise_the_version_once_unless_a_client_looks_in_between()
         let store = made.writer.store(&writing);
         store.write_vectored_at(0, filled(b'y', 10).await).await.0.unwrap();
         let until = time::now() + Duration::from_secs(60);
-        let promised =
+        let look_with_callback =
             volume.lookup_with_callback(&nobody(), &reader, path("f"), Rights::READ, until).await.unwrap();
-        assert_eq!(promised.confirm().unwrap().version, first.next().next());
+        assert_eq!(look_with_callback.confirm().unwrap().version, first.next().next());
         store.write_vectored_at(10, filled(b'y', 10).await).await.0.unwrap();
         assert_eq!(version(&volume, "f").await, first.next().next().next());
         assert_eq!(*telling.0.borrow(), [Holder(2)], "who looked is told that the rest has come");
-        assert!(promised.confirm().is_none());
+        assert!(look_with_callback.confirm().is_none());
     });
 }
 

@@ -35,9 +35,10 @@ fn a_link_is_promised_by_number_until_it_is_gone() {
         let number = root.symbolic_link(&nobody(), name("l")).await.unwrap().object.number();
         let until = time::now() + Duration::from_secs(60);
         // Nobody uses it any more: the index knows where it was.
-        let promised = volume.find_link_with_callback(&nobody(), &client, number, until).await.unwrap();
-        assert_eq!(promised.link().target, b"target");
-        assert_eq!(promised.confirm().unwrap().version, promised.link().object.version());
+        let look_with_callback =
+            volume.find_link_with_callback(&nobody(), &client, number, until).await.unwrap();
+        assert_eq!(look_with_callback.link().target, b"target");
+        assert_eq!(look_with_callback.confirm().unwrap().version, look_with_callback.link().object.version());
         root.rename(&nobody(), name("l"), &root, name("m"), vfs::Replace::Never).await.unwrap();
         let again = volume.find_link_with_callback(&nobody(), &client, number, until).await.unwrap();
         assert_eq!(again.link().object.seen_in(), Some((Number::ROOT, (*b"m").into())));
@@ -82,7 +83,7 @@ fn a_living_link_is_found_by_its_number_whatever_overtakes_a_look() {
                     };
                     let until = time::now() + Duration::from_secs(60);
                     match volume.find_link_with_callback(&me, &client, number, until).await {
-                        Ok(promised) => assert_eq!(promised.link().target, b"target"),
+                        Ok(look_with_callback) => assert_eq!(look_with_callback.link().target, b"target"),
                         Err(error) => assert!(matches!(error, Error::Busy), "{error}"),
                     }
                 }

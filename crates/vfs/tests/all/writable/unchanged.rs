@@ -18,8 +18,8 @@ use vfs::{
     Volume, VolumeOptions, VolumeSpec,
 };
 
+use super::callbacks::look_with_callback;
 use super::changes::{buf, write};
-use super::told::promised;
 use super::{directory, name, nobody, path};
 
 const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
@@ -128,7 +128,7 @@ impl Step {
             Self::Look(spot) => volume.lookup(path(&at(spot))).await.map(drop),
             Self::Promise(spot) => {
                 let client = volume.cache().client(Holder(1)).unwrap();
-                drop(promised(&volume, &client, &at(spot)).await);
+                drop(look_with_callback(&volume, &client, &at(spot)).await);
                 Ok(())
             }
             Self::Forget => {

@@ -8,7 +8,7 @@ use lane::backend::sim::{Config, World};
 use lane::time;
 use vfs::{Cache, CacheOptions, CreateOptions, Directory, Holder, Volume, VolumeOptions, VolumeSpec};
 
-use super::told::{Said, Service, promised, sorted, until};
+use super::callbacks::{Said, Service, look_with_callback, sorted, until};
 use super::{Process, directory, inode, name, nobody, root, watched};
 
 #[test]
@@ -62,10 +62,11 @@ fn who_relies_on_something_where_a_watch_rested_hears_what_others_did_meanwhile(
         assert_eq!((counters.watches.get(), counters.watches_rested.get()), (0, 1));
         let service = Service::on(&volume, &Rc::default());
         let [one, two] = [1, 2].map(|n| volume.cache().client(Holder(n)).unwrap());
-        let rely =
-            async |at| promised(&volume, &one, at).await.resolved().object().unwrap().identity().clone();
+        let rely = async |at| {
+            look_with_callback(&volume, &one, at).await.resolved().object().unwrap().identity().clone()
+        };
         let (written, replaced, stays) = (rely("written").await, rely("replaced").await, rely("stays").await);
-        promised(&volume, &two, "").await;
+        look_with_callback(&volume, &two, "").await;
         fs.write("/srv/written", "by another").unwrap();
         fs.replace("/srv/replaced", "by another").unwrap();
         time::sleep(Duration::from_millis(100)).await;
@@ -90,7 +91,7 @@ fn a_watch_rests_too_where_a_change_above_had_the_directory_looked_at_anew() {
         let many = directory(&volume, "many").await;
         let service = Service::on(&volume, &Rc::default());
         let client = volume.cache().client(Holder(1)).unwrap();
-        let rely = async |at| promised(&volume, &client, at).await;
+        let rely = async |at| look_with_callback(&volume, &client, at).await;
         let stays = rely("many/stays").await.resolved().object().unwrap().identity().clone();
         rely("").await;
         for storm in 1..=3 {
@@ -124,13 +125,13 @@ fn numbers_that_are_reserved_change_nothing_that_anybody_is_told_of() {
         let many = directory(&volume, "many").await;
         let service = Service::on(&volume, &Rc::default());
         let client = volume.cache().client(Holder(1)).unwrap();
-        promised(&volume, &client, "").await;
+        look_with_callback(&volume, &client, "").await;
         let stamp = || fs.stat("/srv").unwrap().ctime;
         let before = stamp();
         come_and_go(&many, 40_000).await;
         time::sleep(Duration::from_secs(10)).await;
         assert_ne!(stamp(), before, "its mark has been written");
-        promised(&volume, &client, "").await;
+        look_with_callback(&volume, &client, "").await;
         assert_eq!(service.told.take(), []);
         assert_eq!(volume.counters().external_changes.get(), 0);
     });
@@ -147,7 +148,13 @@ fn a_watch_rests_too_while_another_lane_changes_much_that_this_one_remembers_not
         let volume = watching(&quiet);
         let service = Service::on(&volume, &Rc::default());
         let client = volume.cache().client(Holder(1)).unwrap();
-        let page = promised(&volume, &client, "page").await.resolved().object().unwrap().identity().clone();
+        let page = look_with_callback(&volume, &client, "page")
+            .await
+            .resolved()
+            .object()
+            .unwrap()
+            .identity()
+            .clone();
         assert_eq!(volume.counters().watches.get(), 1);
         until(|| volume.counters().watches_rested.get() == 1).await;
         quiet.host.fs().write("/srv/page", "second").unwrap();
@@ -179,7 +186,8 @@ fn what_nobody_saw_while_the_watches_of_several_lanes_rested_is_told_once() {
                 let volume = watching(&process);
                 let service = Service::on(&volume, &Rc::default());
                 let client = volume.cache().client(Holder(lane as u64)).unwrap();
-                let many = promised(&volume, &client, "many").await.resolved().object().unwrap().clone();
+                let many =
+                    look_with_callback(&volume, &client, "many").await.resolved().object().unwrap().clone();
                 until(|| volume.counters().watches_rested.get() == 1).await;
                 // He was told of the first change, and relies on it anew once there are no more.
                 let storm_is_over = async || {
@@ -188,7 +196,7 @@ fn what_nobody_saw_while_the_watches_of_several_lanes_rested_is_told_once() {
                     many.version() == before
                 };
                 while !storm_is_over().await {}
-                promised(&volume, &client, "many").await;
+                look_with_callback(&volume, &client, "many").await;
                 service.told.take();
                 let after_storm = many.version();
                 time::sleep(Duration::from_secs(10)).await;
@@ -196,7 +204,7 @@ fn what_nobody_saw_while_the_watches_of_several_lanes_rested_is_told_once() {
                 // Once more by the lane whose clients rely on nothing, which may be the first.
                 assert!((1..=2).contains(&raised), "{raised}");
                 assert_eq!(service.told.take().len(), 1);
-                promised(&volume, &client, "many").await;
+                look_with_callback(&volume, &client, "many").await;
                 time::sleep(Duration::from_secs(10)).await;
                 if lane == process.lanes[1] {
                     process.host.fs().write("/srv/many/theirs", "").unwrap();

@@ -19,8 +19,8 @@ use vfs::{
 };
 
 use super::access::operator;
+use super::callbacks::{Said, Service, look_with_callback, sorted};
 use super::changes::{text, write};
-use super::told::{Said, Service, promised, sorted};
 use super::{Process, directory, name, nobody, on_lanes, path, root};
 
 const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
@@ -211,7 +211,7 @@ fn a_file_with_names_in_two_directories_is_one_and_who_relies_on_it_or_the_new_o
         let client = volume.cache().client(Holder(1)).unwrap();
         let mut looks = Vec::new();
         for at in ["a", "b", "a/page"] {
-            looks.push(promised(&volume, &client, at).await);
+            looks.push(look_with_callback(&volume, &client, at).await);
         }
         let mut history = b.names(10).await.unwrap().history;
         let how = WatchOptions { beneath: false, kinds: EventMask::FILES };

@@ -19,7 +19,7 @@ use vfs::{
 
 use super::access::operator;
 use super::changes::{buf, read, write};
-use super::rest::come_and_go;
+use super::suspended_watches::come_and_go;
 use super::{directory, name, nobody, on_lanes, path, root, watched, watched_in};
 
 const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
@@ -35,7 +35,7 @@ fn a_thousand_writes_in_a_row_by_one_client_take_one_permit() {
         let caller = nobody().sparing(own.holder());
         let root = root(&volume).await;
         root.create(&caller, name("page"), NEW).await.unwrap();
-        let look = promised(&volume, &own, "page").await;
+        let look = look_with_callback(&volume, &own, "page").await;
         let before = look.confirm().unwrap().version;
         let writers = [(); 2].map(|()| root.open_writer(&caller, name("page")));
         let [first, second] = writers;
@@ -51,7 +51,7 @@ fn a_thousand_writes_in_a_row_by_one_client_take_one_permit() {
         let now = writers[0].file().object().unwrap().version();
         assert_eq!(u64::from(now), u64::from(before) + 1000, "and each has its version");
         // Who looks in between takes the permit back.
-        promised(&volume, &other, "page").await;
+        look_with_callback(&volume, &other, "page").await;
         write(1000).await;
         assert_eq!(service.contents_asked.get(), 2);
         let page = writers[0].file().object().unwrap().identity().clone();
@@ -76,16 +76,16 @@ fn what_moves_or_opens_a_directory_is_told_as_its_whole_volume_and_to_everybody(
 async fn rely(volume: &Volume, step: &Cell<u32>) {
     let [mover, other] = [1, 2].map(|n| volume.cache().client(Holder(n)).unwrap());
     until(|| step.get() == 1).await;
-    let beneath = promised(volume, &mover, "a/page").await;
-    let beside = promised(volume, &other, "beside").await;
+    let beneath = look_with_callback(volume, &mover, "a/page").await;
+    let beside = look_with_callback(volume, &other, "beside").await;
     step.set(2);
     until(|| step.get() == 3).await;
     assert!(beneath.confirm().is_some() && beside.confirm().is_none());
-    promised(volume, &other, "elsewhere").await;
+    look_with_callback(volume, &other, "elsewhere").await;
     step.set(4);
     until(|| step.get() == 5).await;
     assert!(beneath.confirm().is_none(), "no look of before the move is told to anybody");
-    let beneath = promised(volume, &mover, "b/page").await;
+    let beneath = look_with_callback(volume, &mover, "b/page").await;
     step.set(6);
     until(|| step.get() == 7).await;
     assert!(beneath.confirm().is_none());
@@ -127,7 +127,7 @@ fn a_reply_on_its_way_comes_before_the_word_that_its_promise_is_over() {
         let made = a.create(&nobody(), name("page"), NEW).await.unwrap();
         let page = made.writer.file().object().unwrap().identity().clone();
         let arrive = async |at: &str| {
-            let replies = [(); 2].map(|()| promised(&volume, &client, at));
+            let replies = [(); 2].map(|()| look_with_callback(&volume, &client, at));
             let [first, second] = replies;
             let replies = [first.await.in_flight_reply(), second.await.in_flight_reply()];
             let told = Rc::clone(&service.told);
@@ -161,7 +161,7 @@ fn replies_on_their_way_from_any_lane_come_before_the_word_that_all_is_void() {
                 root(&volume).await.create(&nobody(), name("page"), NEW).await.unwrap();
                 step.set(1);
                 until(|| step.get() == 2).await;
-                let here = promised(&volume, &client, "").await;
+                let here = look_with_callback(&volume, &client, "").await;
                 let reply = here.in_flight_reply();
                 let voiding = lane::spawn({
                     let (volume, client) = (volume.clone(), Arc::clone(&client));
@@ -180,7 +180,7 @@ fn replies_on_their_way_from_any_lane_come_before_the_word_that_all_is_void() {
                 voiding.await;
                 step.set(3);
                 // A reply that never comes keeps nobody waiting for ever.
-                let lost = promised(&volume, &client, "").await;
+                let lost = look_with_callback(&volume, &client, "").await;
                 let _lost = lost.in_flight_reply();
                 let began = time::now();
                 volume.cache().void_all(&client).await;
@@ -189,7 +189,7 @@ fn replies_on_their_way_from_any_lane_come_before_the_word_that_all_is_void() {
                 assert_eq!(told.take(), [(1, Said::All)]);
             } else {
                 until(|| step.get() == 1).await;
-                let reply = promised(&volume, &client, "page").await.in_flight_reply();
+                let reply = look_with_callback(&volume, &client, "page").await.in_flight_reply();
                 step.set(2);
                 time::sleep(Duration::from_millis(100)).await;
                 assert!(told.borrow().is_empty());
@@ -209,12 +209,12 @@ fn a_file_that_waits_for_its_name_is_no_change_of_its_directory() {
             let service = Service::on(&volume, &Rc::default());
             let client = volume.cache().client(Holder(1)).unwrap();
             let many = directory(&volume, "many").await;
-            let look = promised(&volume, &client, "many").await;
+            let look = look_with_callback(&volume, &client, "many").await;
             for publishes in [false, false, true] {
                 let staged = many.stage(&nobody(), 0o644).await.unwrap();
                 time::sleep(Duration::from_secs(1)).await;
                 // A look at the directory, too, finds it as it was.
-                promised(&volume, &client, "many").await;
+                look_with_callback(&volume, &client, "many").await;
                 assert_eq!((service.told.take(), look.confirm().is_some()), (vec![], true));
                 match publishes {
                     true => drop(staged.publish(&nobody(), name("page"), Expect::Absent).await.unwrap()),
@@ -234,7 +234,7 @@ fn a_file_that_is_made_anew_after_a_look_found_its_name_gone_was_not_replaced() 
         fs.write("/srv/stays", "there").unwrap();
         let service = Service::on(&volume, &Rc::default());
         let client = volume.cache().client(Holder(1)).unwrap();
-        promised(&volume, &client, "stays").await;
+        look_with_callback(&volume, &client, "stays").await;
         let root = root(&volume).await;
         // What the second look found is gone through two seconds after the first.
         for _ in 0..2 {
@@ -246,7 +246,7 @@ fn a_file_that_is_made_anew_after_a_look_found_its_name_gone_was_not_replaced() 
         come_and_go(&root, 100).await;
         assert_eq!(volume.counters().watches_rested.get(), 1);
         root.create(&nobody(), name("page"), NEW).await.unwrap();
-        promised(&volume, &client, "page").await;
+        look_with_callback(&volume, &client, "page").await;
         time::sleep(Duration::from_secs(5)).await;
         assert_eq!(service.told.take(), []);
         assert_eq!(volume.counters().external_changes.get(), 0);
@@ -259,16 +259,16 @@ fn what_somebody_external_changes_the_servers_back_is_told_when_notification_tel
         fs.write("/srv/page", "first").unwrap();
         let service = Service::on(&volume, &Rc::default());
         let [one, two] = [1, 2].map(|n| volume.cache().client(Holder(n)).unwrap());
-        let look = promised(&volume, &one, "page").await;
+        let look = look_with_callback(&volume, &one, "page").await;
         let before = look.confirm().unwrap().version;
         let page = look.resolved().object().unwrap().identity().clone();
-        promised(&volume, &two, "").await;
+        look_with_callback(&volume, &two, "").await;
         fs.write("/srv/page", "second").unwrap();
         until(|| !service.told.borrow().is_empty()).await;
         assert_eq!(service.told.take(), [(1, Said::Object(page))], "nobody had to look");
         assert!(look.confirm().is_none());
         assert_eq!(volume.counters().external_changes.get(), 1);
-        let look = promised(&volume, &one, "page").await;
+        let look = look_with_callback(&volume, &one, "page").await;
         assert!(look.confirm().unwrap().version > before);
         let (file, _) = look.resolved().clone().into_file().unwrap();
         assert_eq!(read(&file).await, "second");
@@ -299,8 +299,9 @@ fn what_others_do_in_a_directory_is_told_for_as_long_as_somebody_relies_on_it() 
         let service = Service::on(&volume, &Rc::default());
         let client = volume.cache().client(Holder(1)).unwrap();
         // The looks themselves are over.
-        let rely_on =
-            async |at| promised(&volume, &client, at).await.resolved().object().unwrap().identity().clone();
+        let rely_on = async |at| {
+            look_with_callback(&volume, &client, at).await.resolved().object().unwrap().identity().clone()
+        };
         let (empty, page) = (rely_on("empty").await, rely_on("dir/page").await);
         // Long after all else of them is forgotten.
         time::sleep(CacheOptions::default().idle_max * 10).await;
@@ -329,10 +330,10 @@ fn who_relies_on_a_file_alone_hears_that_somebody_else_has_replaced_it_or_taken_
         let [one, other] = [1, 2].map(|n| volume.cache().client(Holder(n)).unwrap());
         let mut of = std::collections::BTreeMap::new();
         for at in ["replaced", "removed", "moved", "stays", "ours"] {
-            let look = promised(&volume, &one, at).await;
+            let look = look_with_callback(&volume, &one, at).await;
             of.insert(at, look.resolved().object().unwrap().identity().clone());
         }
-        promised(&volume, &other, "ours").await;
+        look_with_callback(&volume, &other, "ours").await;
         time::sleep(Duration::from_millis(20)).await;
         fs.replace("/srv/replaced", "by another").unwrap();
         fs.remove("/srv/removed").unwrap();
@@ -358,7 +359,7 @@ fn what_somebody_else_changes_beside_a_files_content_is_told_and_leaves_its_vers
         fs.write("/srv/page", "first").unwrap();
         let service = Service::on(&volume, &Rc::default());
         let client = volume.cache().client(Holder(1)).unwrap();
-        let look = promised(&volume, &client, "page").await;
+        let look = look_with_callback(&volume, &client, "page").await;
         let (before, page) =
             (look.confirm().unwrap().version, look.resolved().object().unwrap().identity().clone());
         let acts: [(&str, Act); 6] = [
@@ -374,7 +375,7 @@ fn what_somebody_else_changes_beside_a_files_content_is_told_and_leaves_its_vers
             act(&fs);
             until(|| !service.told.borrow().is_empty()).await;
             assert_eq!(service.told.take(), [(1, Said::Object(page.clone()))], "{what}");
-            let look = promised(&volume, &client, "page").await;
+            let look = look_with_callback(&volume, &client, "page").await;
             let (now, stat) = (look.confirm().unwrap(), fs.stat("/srv/page").unwrap());
             assert_eq!(now.version, before, "{what}");
             let told = now.attributes;
@@ -386,7 +387,7 @@ fn what_somebody_else_changes_beside_a_files_content_is_told_and_leaves_its_vers
         fs.write_at("/srv/page", 0, b"FIRST").unwrap();
         fs.set_mtime("/srv/page", mtime).unwrap();
         until(|| !service.told.borrow().is_empty()).await;
-        let look = promised(&volume, &client, "page").await;
+        let look = look_with_callback(&volume, &client, "page").await;
         assert!(look.confirm().unwrap().version > before);
     });
 }
@@ -398,7 +399,7 @@ fn who_relies_on_a_file_hears_that_it_was_taken_away_right_after_it_was_found() 
         fs.write("/srv/stays", "there").unwrap();
         let service = Service::on(&volume, &Rc::default());
         let client = volume.cache().client(Holder(1)).unwrap();
-        promised(&volume, &client, "stays").await;
+        look_with_callback(&volume, &client, "stays").await;
         let root = root(&volume).await;
         for is_ours in [true, false] {
             fs.replace("/srv/other", "another").unwrap();
@@ -408,7 +409,7 @@ fn who_relies_on_a_file_hears_that_it_was_taken_away_right_after_it_was_found() 
                 false => fs.write("/srv/page", "").unwrap(),
             }
             time::sleep(Duration::from_millis(1)).await;
-            let look = promised(&volume, &client, "page").await;
+            let look = look_with_callback(&volume, &client, "page").await;
             let page = look.resolved().object().unwrap().identity().clone();
             drop(look);
             time::sleep(Duration::from_millis(10)).await;
@@ -449,7 +450,7 @@ fn who_has_listed_a_directory_hears_of_each_name_that_comes_or_goes_afterwards()
                         3 if there().contains(at) => fs.remove(&beside).unwrap(),
                         _ => {
                             service.told.take();
-                            let look = promised(&volume, &client, "").await;
+                            let look = look_with_callback(&volume, &client, "").await;
                             let names = root.names(100).await.unwrap();
                             let is_one =
                                 look.confirm().is_some_and(|now| now.version == names.history.version());
@@ -479,11 +480,17 @@ fn without_notification_it_is_told_before_somebody_else_is_answered() {
             fs.write("/srv/page", "first").unwrap();
             let service = Service::on(&volume, &told);
             let [one, two] = [1, 2].map(|n| volume.cache().client(Holder(n)).unwrap());
-            let page = promised(&volume, &one, "page").await.resolved().object().unwrap().identity().clone();
+            let page = look_with_callback(&volume, &one, "page")
+                .await
+                .resolved()
+                .object()
+                .unwrap()
+                .identity()
+                .clone();
             fs.write("/srv/page", "second").unwrap();
             time::sleep(Duration::from_secs(1)).await;
             assert_eq!(service.told.take(), [], "nothing says so");
-            let look = promised(&volume, &two, "page").await;
+            let look = look_with_callback(&volume, &two, "page").await;
             assert_eq!(service.told.take(), [(1, Said::Object(page))]);
             assert_eq!(volume.counters().external_changes.get(), 1);
             let (file, _) = look.resolved().clone().into_file().unwrap();
@@ -499,7 +506,7 @@ fn of_more_changes_than_are_looked_at_one_by_one_clients_hear_that_all_is_void()
         fs.write("/srv/page", "first").unwrap();
         let service = Service::on(&volume, &Rc::default());
         let client = volume.cache().client(Holder(1)).unwrap();
-        let look = promised(&volume, &client, "page").await;
+        let look = look_with_callback(&volume, &client, "page").await;
         for n in 0..400 {
             fs.write(&format!("/srv/new{n}"), "").unwrap();
         }
@@ -569,13 +576,17 @@ impl InvalidationListener for Service {
 }
 
 /// Has a client promised what has this name; the reply is on its way.
-pub(super) async fn promised(volume: &Volume, client: &Arc<Client>, at: &str) -> LookupWithCallback {
+pub(super) async fn look_with_callback(
+    volume: &Volume,
+    client: &Arc<Client>,
+    at: &str,
+) -> LookupWithCallback {
     let caller = nobody().sparing(client.holder());
     let until = time::now() + Duration::from_secs(3600);
-    let promised =
+    let look_with_callback =
         volume.lookup_with_callback(&caller, client, path(at), Rights::LOOKUP, until).await.unwrap();
-    assert!(promised.confirm().is_some());
-    promised
+    assert!(look_with_callback.confirm().is_some());
+    look_with_callback
 }
 
 pub(super) async fn until(is_so: impl Fn() -> bool) {

@@ -6,7 +6,7 @@ use std::rc::Rc;
 use lane::backend::sim::Config;
 use vfs::{CreateOptions, Expect, Holder, Replace, Volume};
 
-use super::told::{Said, Service, promised, until};
+use super::callbacks::{Said, Service, look_with_callback, until};
 use super::{directory, inode, name, nobody, on_lanes, root};
 
 const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
@@ -83,7 +83,13 @@ fn a_lane_whose_client_was_promised_a_directory_is_asked_whatever_it_remembers()
         async |volume, step| {
             let service = Service::teller_on(&volume);
             let client = volume.cache().client(Holder(1)).unwrap();
-            let top = promised(&volume, &client, "").await.resolved().object().unwrap().identity().clone();
+            let top = look_with_callback(&volume, &client, "")
+                .await
+                .resolved()
+                .object()
+                .unwrap()
+                .identity()
+                .clone();
             step.set(1);
             until(|| step.get() == 2).await;
             assert_eq!(service.told.take(), [(1, Said::Object(top))]);
@@ -108,7 +114,7 @@ fn a_lane_is_asked_no_more_once_its_client_has_heard_that_all_is_void() {
         async |volume, step| {
             let service = Service::teller_on(&volume);
             let client = volume.cache().client(Holder(1)).unwrap();
-            assert!(promised(&volume, &client, "").await.confirm().is_some());
+            assert!(look_with_callback(&volume, &client, "").await.confirm().is_some());
             volume.cache().void_all(&client).await;
             assert_eq!(service.told.take(), [(1, Said::All)]);
             step.set(1);
