@@ -24,7 +24,7 @@ pub(crate) struct Access {
     known: RefCell<SmallVec<[JudgedRights; 1]>>,
 }
 
-/// What came of it for somebody.
+/// Rights that were computed for one principal.
 #[derive(Clone, Copy)]
 struct JudgedRights {
     principal: (Id, u64, bool),

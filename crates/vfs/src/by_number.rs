@@ -53,7 +53,7 @@ impl FoundWithRights {
         if is_servers { Ownership::Servers } else { Ownership::Others }
     }
 
-    /// Whether it is somebody's own, as mode bits count: then he may take its name out of a sticky directory.
+    /// Whether the caller owns it by its mode bits, and so may remove its name from a sticky directory.
     pub fn is_own(&self, principal: &Principal) -> bool {
         self.resolved.attributes().owner().is_by_mode(principal)
     }

@@ -264,7 +264,7 @@ impl Volume {
         KeyRef { volume: self.inner.id, path }
     }
 
-    /// Counts a failure, and tells of one that is the file system's.
+    /// Counts a failure, and logs one that is the file system's.
     pub(crate) fn report_failure<T>(
         &self,
         path: RelPath<'_>,
@@ -274,7 +274,7 @@ impl Volume {
         self.counted(result.inspect_err(|error| io_faults::log(&self.inner.path, path, what, error)))
     }
 
-    /// As [`told`](Self::report_failure), of a directory that was read.
+    /// As [`report_failure`](Self::report_failure), for a directory that was read.
     pub(crate) fn report_listing_failure<T>(
         &self,
         path: RelPath<'_>,

@@ -133,7 +133,7 @@ impl CoherencePeer {
         home_of(self.me)
     }
 
-    /// What this lane's own clients have to be told.
+    /// Notifications to this lane's clients that an invalidation causes.
     fn notifications(&self, invalidation: &Invalidation) -> Vec<ClientNotification> {
         let listeners: Vec<_> = self.listeners.borrow().iter().filter_map(Weak::upgrade).collect();
         listeners.iter().filter_map(|listener| listener.invalidate(invalidation)).collect()

@@ -78,13 +78,13 @@ impl Inner {
         let mut external_events = self.external_events.borrow_mut();
         external_events.is_noticing(Arc::clone(directory.volume()), lane);
         if external_events.telling.as_ref().is_none_or(Task::is_finished) {
-            external_events.telling = Some(lane::spawn(tell(Rc::downgrade(self))));
+            external_events.telling = Some(lane::spawn(report_events(Rc::downgrade(self))));
         }
     }
 }
 
 /// Tells what was noticed a while ago, by when this server has told what it does itself.
-async fn tell(inner: Weak<Inner>) {
+async fn report_events(inner: Weak<Inner>) {
     loop {
         let next = {
             let Some(inner) = inner.upgrade() else { return };
@@ -116,7 +116,7 @@ impl ExternalEvents {
 }
 
 impl Inner {
-    /// Tells what is due. Gives when the next is, if there is any.
+    /// Reports the noticed events that are due. Returns when the next is, if there is any.
     async fn report_due(&self, volume: &Arc<SharedVolume>, lane: usize) -> Option<Instant> {
         let watches = volume.watches();
         loop {
@@ -170,7 +170,7 @@ async fn keep(inner: Weak<Inner>) {
 }
 
 impl WatchedForClient {
-    /// Whether the kernel's watch of the directory tells what others do in it.
+    /// Whether the kernel's watch of the directory reports what other programs do in it.
     fn is_kernel_watched(&self) -> bool {
         let hears = |held: &Rc<WatchedDir>| {
             held.is_current() && held.watch().is_some() && !held.change_rate().is_suspended()

@@ -229,7 +229,7 @@ impl Cache {
         self.inner.gauge();
     }
 
-    /// Has a service told of changes, for as long as it lives, before they are made.
+    /// Adds a service's listener, for as long as it lives: it receives invalidations before the changes are made.
     ///
     /// # Panics
     /// For a cache that does not [share](Cache::sharing).
@@ -248,7 +248,7 @@ impl Cache {
         self.inner.peer.get().map(|peer| &**peer)
     }
 
-    /// A point of view in the directory `key`, if the lane relies on that being `object`.
+    /// Validity of looks in the directory `key`, if the lane is a sharer of it and it is `object`.
     pub(crate) fn coherent_validity(&self, key: KeyRef<'_>, object: &Arc<Object>) -> Option<Validity> {
         self.inner.watches.coherent_validity(key, object)
     }
@@ -302,12 +302,13 @@ impl Cache {
         peer.new_staged_name()
     }
 
-    /// Has everybody forget what is about to change, under permits that the caller holds.
+    /// Invalidates these objects on every lane and breaks their clients' callbacks. The caller holds their change
+    /// locks.
     pub(crate) async fn invalidate_everywhere(&self, all: &[Invalidation]) {
         self.inner.invalidate_everywhere(all).await;
     }
 
-    /// Has holders of leases and oplocks told what they have to give back.
+    /// Sends lease and oplock breaks to their holders.
     pub(crate) fn send_breaks(&self, breaks: BreaksToSend) {
         self.inner.send_breaks(breaks);
     }
@@ -366,7 +367,8 @@ impl Cache {
         self.after_insert();
     }
 
-    /// A client was promised something in this directory, until then: others may change it as well.
+    /// Pins a directory's watch until then: a client holds a callback in it, and other programs may change it as
+    /// well.
     pub(crate) fn pin_watch(&self, watched: &Rc<WatchedDir>, until: Instant) {
         // Without a watch there is nothing to keep, but for one that rests.
         if watched.watch().is_none() && !watched.change_rate().is_suspended() {
@@ -387,7 +389,8 @@ impl Cache {
         self.pin_watch(watched, lane::time::now());
     }
 
-    /// What is open by a name looks as another program has left it: it is looked at anew soon, and who caches it is told.
+    /// What is open by a name looks as another program has left it: it is revalidated soon, and clients that cache it
+    /// are told.
     pub(crate) fn revalidate_open(&self, key: KeyRef<'_>) {
         self.inner.revalidate_open(Some(key.to_key()));
     }

@@ -122,7 +122,7 @@ impl Inner {
         }
     }
 
-    /// Whether clients rely on anything, or on the names of this directory.
+    /// Whether clients cache anything, or the names of this directory.
     fn is_cached_in(&self, watched: &WatchedDir) -> bool {
         self.has_client_callbacks() || watched.object().is_some_and(|object| object.log().is_some())
     }
@@ -316,7 +316,7 @@ impl Inner {
         volume_with(&self.pending_revalidation.borrow().volumes, object)
     }
 
-    /// What the kernel's watches would have told is lost: who watches for clients is to look.
+    /// Reports to all clients' watches that events were lost.
     pub(super) fn report_all_lost(&self) {
         for volume in self.pending_revalidation.borrow().volumes.iter().filter_map(WeakVolume::upgrade) {
             if let Some(watches) =

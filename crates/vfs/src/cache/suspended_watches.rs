@@ -69,7 +69,7 @@ impl ChangeRate {
 }
 
 impl Watches {
-    /// This server changes something in a directory, or it is told that something has changed. Says whether its watch rests from now on.
+    /// Notes a change that this server makes in a directory. Returns whether its watch is suspended from now on.
     fn note_own_change(&self, watched: &Rc<WatchedDir>) -> bool {
         let (Some(watch), Some(version)) = (watched.watch(), watched.version()) else { return false };
         // A directory that is known by several paths has one watch for all of them, which goes on.
@@ -83,7 +83,8 @@ impl Watches {
         true
     }
 
-    /// A directory on the books, but for one that has rested, or that nothing tells of: it has to be looked at anew.
+    /// The known directory `key`; `None` where its suspension is over or nothing watches it: then it is to be looked
+    /// at again.
     pub(super) fn current(&self, key: &Key) -> Option<Rc<WatchedDir>> {
         let known = self.known(key)?;
         if known.is_resumable(time::now()) || known.is_stale() || known.withholds_more_than(self.withheld()) {
@@ -101,7 +102,7 @@ impl WatchedDir {
     }
 }
 
-/// Directories whose rests are over, and those whose are not.
+/// Directories whose suspensions are over, and those whose are not.
 type Suspensions = (Vec<Rc<WatchedDir>>, Vec<Rc<WatchedDir>>);
 
 /// Directories whose watches are suspended, and the task that resumes them.
@@ -112,7 +113,7 @@ pub(super) struct SuspendedWatches {
 }
 
 impl Inner {
-    /// This server changes something in a directory, or it is told that something has changed.
+    /// Notes a change that this server makes in a directory.
     pub(super) fn note_own_change(self: &Rc<Self>, watched: &Rc<WatchedDir>) {
         if !self.watches.note_own_change(watched) {
             return;
@@ -180,7 +181,7 @@ async fn resume_suspended(inner: Weak<Inner>) {
 }
 
 impl Cache {
-    /// As [`Cache::pin_watch`], of a directory that is looked at anew.
+    /// As [`Cache::pin_watch`], for a directory that is looked at again.
     async fn pin_watch_again(&self, volume: &Volume, path: RelPath<'_>, until: Instant) -> Option<Validity> {
         for _ in 0..ATTEMPTS_MAX {
             let validity = self.validity(volume.root(), volume.key(path)).await;
@@ -195,8 +196,8 @@ impl Cache {
 }
 
 impl Volume {
-    /// Watches a directory again that has rested, and looks what clients who rely on it, or on something in it, have missed meanwhile. Of
-    /// the directory itself nobody knows: they are told.
+    /// Resumes the watch of a directory, and revalidates what clients cache in it. Clients that cache the directory
+    /// itself are told that it may have changed.
     async fn resume_watch(&self, path: RelPath<'_>, until: Instant) {
         let Some(validity) = self.cache().pin_watch_again(self, path, until).await else { return };
         self.cache().revalidate_all_open_in(&validity);

@@ -145,12 +145,12 @@ impl Validity {
         self.object().is_some()
     }
 
-    /// The object of the directory that it looks into, if it rests on promises.
+    /// The object of the directory that was looked into, if the lane is a sharer of it.
     pub(crate) fn object(&self) -> Option<&Arc<Object>> {
         self.watched.as_ref()?.object()
     }
 
-    /// What is to be waited for before there can be a promise.
+    /// The change that has to end before the lane can be a sharer.
     pub(crate) fn blocking_change(&self) -> Option<&Arc<Object>> {
         self.blocking_change.as_ref()
     }

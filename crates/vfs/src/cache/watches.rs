@@ -92,7 +92,7 @@ pub(crate) struct WatchedDir {
     _mark: Option<PresenceToken>,
 }
 
-/// Why a directory cannot be promised: what is changing, or nothing that could be waited for.
+/// Why the lane cannot be a sharer of a directory: the object that is changing, or nothing that could be waited for.
 type BlockingChange = Option<Arc<Object>>;
 
 impl Watches {
@@ -157,7 +157,7 @@ impl Watches {
         by_watch.get(&watch).into_iter().flatten().filter_map(Weak::upgrade).collect()
     }
 
-    /// A point of view in the directory `key`, if it is promised and is `object`.
+    /// Validity of looks in the directory `key`, if the lane is a sharer of it and it is `object`.
     pub(super) fn coherent_validity(&self, key: KeyRef<'_>, object: &Arc<Object>) -> Option<Validity> {
         let known = self.known(&key.to_key())?;
         let is_it = known.object().is_some_and(|promised| Arc::ptr_eq(promised, object));
@@ -177,7 +177,7 @@ impl Watches {
         by_object.get(&Arc::as_ptr(object)).into_iter().flatten().filter_map(Weak::upgrade).collect()
     }
 
-    /// Directories that clients rely on.
+    /// Directories whose watches are pinned.
     pub(super) fn pinned(&self) -> &PinnedWatches {
         &self.pinned
     }
@@ -206,7 +206,7 @@ impl Watches {
         }
     }
 
-    /// Until when clients rely on a directory, or on what is known by its path now.
+    /// Until when the watch of a directory is pinned, or that of what is known by its path now.
     pub(super) fn pinned_until(&self, watched: &WatchedDir) -> Option<Instant> {
         watched.pinned_until().or_else(|| self.known(&watched.key)?.pinned_until())
     }
@@ -559,7 +559,7 @@ impl WatchedDir {
         is_kept
     }
 
-    /// Until when it is among those that clients [rely on](super::pinned_watches).
+    /// Until when its watch is [pinned](super::pinned_watches).
     pub(super) fn pinned_until(&self) -> Option<Instant> {
         self.pinned_until.get()
     }
@@ -606,12 +606,12 @@ impl WatchedDir {
         &self.change_rate
     }
 
-    /// The object whose promise it rests on.
+    /// The object of which the lane is a sharer.
     pub(crate) fn object(&self) -> Option<&Arc<Object>> {
         self.promise.get().map(|promise| promise.object())
     }
 
-    /// Counts the lane in for one name in it, where it is promised.
+    /// Counts the lane in for one name in the directory, where the lane is a sharer of it.
     pub(super) fn count_in(&self, name: &[u8]) -> Option<PresenceToken> {
         let watches = self.watches.upgrade()?;
         Some(watches.peer.get()?.count_in(self.object()?, name))
@@ -634,7 +634,7 @@ impl WatchedDir {
         self.current.get() && self.upper.as_ref().is_none_or(|upper| upper.current.get())
     }
 
-    /// Whether it rests on promises.
+    /// Whether the lane is a sharer of the directory.
     pub(crate) fn is_coherent(&self) -> bool {
         self.promise.get().is_some()
     }
@@ -670,7 +670,8 @@ impl WatchedDir {
         self.own_revalidation.take();
     }
 
-    /// Who relies on its names is told now of what nobody had heard of, and it is watched: other lanes need not tell them.
+    /// Makes this lane a revalidation owner of the directory's names: it is watched, and earlier external changes
+    /// were reported.
     pub(crate) fn own_revalidation(&self) {
         if self.watch.get().is_some() && self.current.get() {
             *self.own_revalidation.borrow_mut() =
@@ -678,7 +679,7 @@ impl WatchedDir {
         }
     }
 
-    /// Other lanes have to tell them.
+    /// This lane is no longer a revalidation owner of the directory's names.
     pub(crate) fn release_revalidation(&self) {
         self.own_revalidation.take();
     }

@@ -60,7 +60,7 @@ struct Queued {
     waiting: SmallVec<[Ack; 1]>,
 }
 
-/// What somebody has to do about a client.
+/// What is to be done next about a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextStep {
     /// Nothing.

@@ -265,12 +265,12 @@ impl ClientCallbacks {
         self.replies.entry(number).or_default()
     }
 
-    /// Replies on their way with this promise, if there are any.
+    /// The replies in flight that carry this callback, if there are any.
     pub(super) fn in_flight(&self, number: u32) -> Option<&Rc<InFlightReplies>> {
         self.replies.get(&number).filter(|replies| !replies.is_empty())
     }
 
-    /// By client: replies on their way with a promise of an object that `is_of` says.
+    /// The replies in flight that carry a callback on an object that `is_of` selects, by client.
     pub(super) fn in_flight_by_client(
         &self,
         is_of: impl Fn(u32) -> bool,
@@ -284,7 +284,7 @@ impl ClientCallbacks {
         all
     }
 
-    /// Replies on their way to a client.
+    /// The replies in flight to a client.
     pub(super) fn in_flight_to(&self, client: &Arc<Client>) -> Vec<Rc<InFlightReplies>> {
         let Some(&known) = self.by_holder.get(&client.holder()) else { return Vec::new() };
         let is_to = |number: &u32| self.all.get(*number).is_some_and(|callback| callback.client == known);

@@ -127,7 +127,8 @@ impl Volume {
         (promised.stands(peer) && !judged().is_foreign()).then_some(Ok(promised))
     }
 
-    /// Waits until nobody changes an object, and has who keeps its permit for his next write ask for it anew.
+    /// Waits until no change of the object is under way, and reclaims a change lock that is only kept for further
+    /// writes.
     pub(crate) async fn wait_until_unchanging(&self, object: &Arc<Object>) -> Result<(), Error> {
         if object.is_changing() && !object.change_lock().reclaim() {
             self.counters().replies_waited.increment();
@@ -141,7 +142,7 @@ impl Volume {
     }
 }
 
-/// A promise of an object, and the mark of a look at it, from before the look.
+/// A callback on an object and the mark of a look at it, both from before the look.
 struct CallbackBeforeLook<'a> {
     volume: &'a Volume,
     object: &'a Arc<Object>,

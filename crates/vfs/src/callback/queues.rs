@@ -187,7 +187,7 @@ impl InvalidationQueues {
         })
     }
 
-    /// The next client to be told on a lane.
+    /// Takes the next client to be notified from a lane's queue.
     pub(crate) fn next_client(&self, lane: Member) -> Option<Arc<Client>> {
         self.lock(lane).clients.pop_front()
     }
@@ -211,12 +211,12 @@ impl InvalidationQueues {
         self.lock(lane).voided.pop_front()
     }
 
-    /// The next question to a lane.
+    /// Takes the next invalidation from a lane's queue.
     pub(crate) fn next_request(&self, lane: Member) -> Option<InvalidateRequest> {
         self.lock(lane).breaks.pop_front()
     }
 
-    /// The next holder to be told on a lane.
+    /// Takes the next lease break from a lane's queue.
     pub(crate) fn next_lease_break(&self, lane: Member) -> Option<UnsentBreak> {
         self.lock(lane).lease_breaks.pop_front()
     }

@@ -51,12 +51,12 @@ impl SnoopFilter {
         PresenceToken { filter: Arc::clone(self), slot }
     }
 
-    /// From now on the lane is asked whatever changes where it looks: a service on it tells clients of its own.
+    /// From now on the filter matches every name: a service on the lane notifies clients of its own.
     pub(crate) fn match_all(&self) {
         self.matches_all.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the lane is asked whatever changes where it looks.
+    /// Whether the filter matches every name.
     pub(crate) fn matches_all(&self) -> bool {
         self.matches_all.load(Ordering::SeqCst)
     }

@@ -206,7 +206,7 @@ impl CallbackTable {
         self.table.borrow_mut().callbacks.forget_in_flight(number, replies);
     }
 
-    /// Replies on their way to a client that carry promises.
+    /// The replies in flight to a client that carry callbacks.
     pub(crate) fn in_flight_to(&self, client: &Arc<Client>) -> Vec<Rc<InFlightReplies>> {
         self.table.borrow().callbacks.in_flight_to(client)
     }
@@ -237,7 +237,7 @@ impl CallbackTable {
         }
     }
 
-    /// Who relies on something.
+    /// The clients that hold callbacks.
     pub(crate) fn clients(&self) -> Vec<Arc<Client>> {
         self.table.borrow().callbacks.clients().map(|(_, known)| Arc::clone(&known.client)).collect()
     }
@@ -297,8 +297,8 @@ impl CallbackTable {
         (displaced, (end < table.tracked.end()).then_some(end))
     }
 
-    /// Objects that clients rely on and that were last found in this directory, and where there, among `count` of them from number `from`
-    /// on; and the number to go on from, as [`CallbackTable::displaced`].
+    /// Objects with callbacks that were last found in this directory, and where there, among `count` of them from
+    /// number `from` on. Also returns the number to go on from, as [`CallbackTable::displaced`].
     pub(crate) fn tracked_in(
         &self,
         directory: &Arc<Object>,

@@ -141,8 +141,8 @@ impl Volume {
         Ok(Some(version))
     }
 
-    /// Looks whether somebody else has changed what has this name, if clients rely on it; of a directory, of whose names notification has
-    /// told these. Gives what has the name now, and in which directory.
+    /// Looks whether another program has changed what has this name, if clients cache it; of a directory, whose names
+    /// notification has reported. Returns what has the name now, and in which directory.
     pub(crate) async fn revalidate_external(
         &self,
         path: RelPath<'_>,

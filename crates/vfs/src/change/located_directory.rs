@@ -243,7 +243,7 @@ impl LocatedDirectory {
         self.validity.watched().map(|watched| &**watched)
     }
 
-    /// The directory as the lane relies on it.
+    /// The directory as this lane caches it.
     pub(super) fn watched_rc(&self) -> Option<Rc<WatchedDir>> {
         self.validity.watched().cloned()
     }

@@ -5,7 +5,7 @@ use super::name_edits::NameEdits;
 use crate::callback::{ChangeKind, Invalidation};
 use crate::object::{Echo, Edit, EventKind, EventMask, Object, OwnChange, Watches};
 
-/// A change was made.
+/// Reports a change to the watches.
 pub(super) fn report(watches: &Watches, invalidations: &[Invalidation], edited: &[NameEdits]) {
     let of = |is: fn(&ChangeKind) -> bool| {
         invalidations.iter().find(move |invalidation| is(&invalidation.what)).map(|it| &*it.object)

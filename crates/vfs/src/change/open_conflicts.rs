@@ -50,7 +50,8 @@ impl OpenConflicts {
 }
 
 impl Volume {
-    /// Asks whether what is moved may be, under its permit, as for all that is open beneath it. Where nobody holds anything this is one look.
+    /// Checks, under the change lock, whether the object may be moved, and whether an open beneath it conflicts.
+    /// Where no client holds anything this is one load.
     ///
     /// # Errors
     /// [`Interrupted::AwaitLease`] where opens that are kept for later have to be given back first; [`Error::AccessDenied`] where something is open.
@@ -73,7 +74,7 @@ impl Volume {
         self.request_close(by, &open, BENEATH)
     }
 
-    /// Asks whether what a rename replaces may go, under its permit.
+    /// Checks, under its change lock, whether what a rename replaces may go.
     ///
     /// # Errors
     /// As [`Volume::check_opens_beneath`].
@@ -88,7 +89,7 @@ impl Volume {
         }
     }
 
-    /// Asks whether names may leave one directory and come to the other, under their permits.
+    /// Checks, under the change locks, whether names may leave one directory and come to the other.
     ///
     /// # Errors
     /// [`Interrupted::AwaitLease`]; [`Error::Locked`] where somebody has one open to delete it.

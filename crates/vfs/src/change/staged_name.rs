@@ -151,8 +151,8 @@ impl Drop for StagedName {
     }
 }
 
-/// A name of our own comes or goes in a directory until what this gives is dropped: that it has another change time then is ours, and
-/// nobody is told.
+/// A staged name comes or goes in a directory until the result is dropped: the new change time is this server's, and
+/// no client is told.
 fn begin_directory_metadata_change(directory: &Directory) -> Option<MetadataChange> {
     let (object, before) = directory.object().zip(directory.dir().stat().ok())?;
     object.begin_metadata_change(&before)

@@ -244,8 +244,8 @@ impl ChangeTransaction {
         self.before.set(known);
     }
 
-    /// The directory that is read anew gets its next version. No name comes or goes: nobody who watches is told anything, and images of the version
-    /// before lead no further.
+    /// Gives the directory that is read again its next version. No name comes or goes: watches report nothing, and
+    /// images of the version before lead no further.
     pub(super) fn bump_version_on_reread(&self) {
         for invalidation in &self.guard.invalidations {
             invalidation.object.bump_version_on_reread();
@@ -338,7 +338,7 @@ impl ChangeTransaction {
 }
 
 impl ChangeKeepAlive {
-    /// The part in a permit that writes share.
+    /// What the operations of a write under a shared change lock keep alive.
     pub(super) fn shared(part: Rc<SharedChangeLock>, volume: &Volume) -> Self {
         Self { guard: part, account: volume.account() }
     }

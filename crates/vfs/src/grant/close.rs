@@ -174,7 +174,7 @@ impl Volume {
         }
     }
 
-    /// What a directory shows has changed: leases of it go. Nobody is waited for.
+    /// Breaks the leases of a directory that shows a change, and waits for no holder.
     pub(crate) fn break_directory_lease(&self, directory: &Arc<Object>, by: Option<ExemptHolder>) {
         let change = Change { operation: FileOperation::Names, by };
         let now = lane::time::now();

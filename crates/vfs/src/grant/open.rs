@@ -154,7 +154,7 @@ impl Volume {
         Ok(request_of.granted(object, opened))
     }
 
-    /// What is to be asked of the object, with a number for the open and the lease named.
+    /// The request to the object's grants, with a number for the open and the lease named.
     pub(super) async fn request_of(
         &self,
         path: RelPath<'_>,
@@ -371,7 +371,7 @@ impl Open {
         acknowledge(cache, &self.object, self.holder(), keeps)
     }
 
-    /// From now on its client is told on this lane.
+    /// Makes this lane the one on which the open's client is told of breaks.
     pub fn set_home_lane(&self, cache: &Cache) {
         let home = cache.home();
         at_once(cache, &self.object, |grants, _, _| grants.move_home(self.holder(), home));

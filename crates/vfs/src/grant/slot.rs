@@ -48,7 +48,7 @@ pub(crate) enum WaitOutcome {
     Cancelled,
 }
 
-/// What came of a question, and what there is to be told of it.
+/// Outcome of a request to the grants, with the breaks that it causes.
 pub(crate) struct GrantOutcome<T> {
     pub(crate) value: T,
     pub(crate) breaks: Vec<Break>,
@@ -150,7 +150,7 @@ impl<'a> GrantSlot<'a> {
         self.is_in_use().then(|| self.ask(ask))
     }
 
-    /// One of the holders has been told, or cannot be.
+    /// Notes that one lease break was sent, or cannot be.
     pub(super) fn note_break_sent(self) {
         let mut side = self.object.lock_state();
         let held = side.grants.as_mut().expect("who has not been told keeps the state");

@@ -42,7 +42,7 @@ const KEPT: u8 = 1;
 /// Somebody is changing the object.
 const BUSY: u8 = 2;
 
-/// Whose writes share a change lock.
+/// The client or the open file whose writes share a change lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum LockSharer {
     /// A client's, through however many lanes.
@@ -91,7 +91,7 @@ struct Waiter {
     waker: Option<Waker>,
 }
 
-/// Who comes after somebody.
+/// The owner of the lock after the present one.
 enum NextOwner {
     Waiter(Waiter),
     /// Whoever comes next on this lane, where all who wait are on others.

@@ -120,8 +120,8 @@ impl Object {
         }
     }
 
-    /// Looked at under the permit of the change that is just over, it was left like this; `by_any_clock`: whatever its change time says, as
-    /// that may be of another machine's.
+    /// Notes the attributes after the change that is just over, under its change lock; `by_any_clock`: whatever the
+    /// change time says, as that may be of another machine's.
     pub(crate) fn note_attributes_after(&self, seen: &Attributes, by_any_clock: bool) {
         let mut state = self.lock_state();
         let draft = &mut state.draft;

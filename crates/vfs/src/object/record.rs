@@ -147,7 +147,7 @@ impl Object {
         self.end_nothing(&mut state.draft, before);
     }
 
-    /// The change of its content that raised the version last goes on, and nobody could look in between.
+    /// The change of content that raised the version last goes on, and no look came in between.
     pub(crate) fn continue_version(&self) {
         let version = self.version();
         self.begin_change(&mut self.lock_state().draft, version, lane::time::wall_clock());
@@ -300,7 +300,7 @@ impl Object {
         self.lock_state().draft.flags & UNPLACED != 0
     }
 
-    /// Tells the index what is to be known of it when it is used again.
+    /// Tells the index what is to be known of the object when it is used again.
     pub(super) fn release(&mut self) {
         if !self.volume.is_numbered() {
             return;

@@ -17,7 +17,7 @@ use super::SharedVolume;
 use super::remembered_lists::milliseconds;
 use crate::error::Error;
 
-/// What a pass over the lists that were told of has left.
+/// What a pass over the noted access lists has left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum SyncRest {
     Nothing,

@@ -360,8 +360,8 @@ impl Objects {
         *self.lock_sids() = Arc::new(sids);
     }
 
-    /// Rights of directories may be others than the lanes know, as somebody has changed them beside the server: every look-up that begins
-    /// from here on, on whatever lane, looks at them anew.
+    /// Has every lane look at the rights of directories again, at every look-up that begins from now on, as they were
+    /// changed outside of the server.
     pub fn revalidate_rights(&self) {
         self.shared.doubted.fetch_add(1, Ordering::SeqCst);
     }

@@ -120,7 +120,7 @@ struct Watched {
 /// Whether somebody still watches.
 pub(crate) struct WatchAlive(Weak<Watched>);
 
-/// How a file looks of whose change the kernel tells.
+/// Attributes of a file whose change the kernel reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FileLook {
     /// It was changed last at this time.
@@ -159,7 +159,7 @@ impl OwnChange<'_> {
     }
 }
 
-/// What is told of a name.
+/// What a watch reports of a name.
 struct NameReport<'a> {
     directory: &'a Arc<Object>,
     name: &'a [u8],
@@ -185,7 +185,7 @@ struct Recent {
     heard: u64,
 }
 
-/// How a name changed, as the kernel tells it.
+/// How a name changed, as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KernelChange {
     Came,
@@ -211,7 +211,7 @@ struct AllWatches {
     noticed: Noticing,
 }
 
-/// Who watches in one volume.
+/// The watches of clients in one volume.
 #[derive(Debug, Default)]
 pub(crate) struct Watches {
     count: AtomicUsize,
@@ -302,7 +302,7 @@ impl AllWatches {
         self.recent.iter_mut().filter(move |recent| recent.directory == directory && *recent.name == *name)
     }
 
-    /// Whether it is known already, of which the lane had not heard yet: that counts once.
+    /// Whether the change was reported before the lane noticed it: that counts once.
     fn was_reported(&mut self, waiting: &QueuedEvent) -> bool {
         let (change, bit) = (waiting.change(), waiting.bit());
         // Of how a file looks this server tells as often as it likes.
@@ -377,7 +377,7 @@ impl WatchAlive {
         self.0.upgrade().map_or(0, |watched| watched.grown.load(Ordering::Relaxed))
     }
 
-    /// Whether the kernel's watch tells what others do in the directory.
+    /// Whether the kernel's watch reports what other programs do in the directory.
     pub(crate) fn is_kernel_watched(&self, is_kernel_watched: bool) {
         if let Some(watched) = self.0.upgrade() {
             watched.is_kernel_watched.store(is_kernel_watched, Ordering::Relaxed);
@@ -442,7 +442,7 @@ impl Watches {
         self.lock().noticed.next_of(lane)
     }
 
-    /// Tells what was noticed, if it was not told meanwhile, nor is this server's own.
+    /// Reports a noticed event, unless it was reported meanwhile or is this server's own.
     pub(crate) fn report_noticed(&self, serial: u64, looks: FileLook) {
         let mut woken = Vec::new();
         let mut all = self.lock();
@@ -452,12 +452,12 @@ impl Watches {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// This server has done something to a name of a directory.
+    /// Reports a change that this server has made to a name of a directory.
     pub(crate) fn report(&self, directory: &Arc<Object>, name: &[u8], what: EventKind, kinds: EventMask) {
         self.report_own(directory, &[OwnChange { name, what, kinds, echo: Echo::Same }]);
     }
 
-    /// As [`Watches::report`], of the names of one change.
+    /// As [`Watches::report`], for the names of one change.
     pub(crate) fn report_own(&self, directory: &Arc<Object>, changes: &[OwnChange<'_>]) {
         let mut woken = Vec::new();
         let own = changes.iter().filter_map(|one| {
@@ -572,20 +572,19 @@ impl Watches {
         }
     }
 
-    /// What has the object's name has changed.
+    /// Reports that an object was modified.
     pub(crate) fn report_modified(&self, object: &Object, kinds: EventMask) {
         if let Some(Place { directory, name }) = object.place() {
             self.report(&directory, &name, EventKind::Modified, kinds);
         }
     }
 
-    /// Names of the directory have changed, nobody knows which.
+    /// Reports that names of the directory have changed, without knowing which.
     pub(crate) fn report_lost(&self, directory: &Arc<Object>) {
         self.each_of(directory, Watched::lose);
     }
 
-    /// Somebody else has changed something in the directory, as a look has shown: who watches it is told what, where the kernel's watch tells
-    /// of that.
+    /// Reports a change of another program that a look has shown, where the kernel's watch reports it too.
     pub(crate) fn report_seen(&self, directory: &Arc<Object>) {
         self.each_of(directory, |watched, queue| match watched.is_kernel_watched.load(Ordering::Relaxed) {
             true => None,
@@ -593,7 +592,7 @@ impl Watches {
         });
     }
 
-    /// What the kernel's watches would have told is lost.
+    /// Reports that kernel events were lost.
     pub(crate) fn report_all_lost(&self) {
         let all = self.lock();
         let each = all.by_directory.values().flatten();
@@ -602,7 +601,7 @@ impl Watches {
         woken.into_iter().for_each(Waker::wake);
     }
 
-    /// The directory is taken away, or is to be.
+    /// Reports that the directory is removed, or is about to be.
     pub(crate) fn report_going(&self, directory: &Arc<Object>) {
         self.each_of(directory, |watched, queue| {
             queue.goes = true;

@@ -87,7 +87,7 @@ impl WatchedDir {
         object.volume().objects().sids()
     }
 
-    /// It and all above it, upwards: whoever comes here passes through each.
+    /// The directory and all above it, upwards: a path to it passes through each.
     pub(crate) fn and_above(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |at| at.upper.as_deref())
     }

@@ -30,7 +30,7 @@ pub(crate) use self::places::LocalLockFiles;
 mod places;
 mod spans;
 
-/// The open of a file that has the locks, as long as somebody holds anything of the file.
+/// The open file that has the locks, as long as a client holds anything of the file.
 pub(crate) struct LocalLocks {
     state: Mutex<LocalLockState>,
     /// Its place among those of all files.
