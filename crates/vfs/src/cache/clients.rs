@@ -264,7 +264,7 @@ impl CoherencePeer {
             false => self.objects.queues().close_orphaned(self.member()),
         };
         if !ended.clients.is_empty() {
-            let (orphaned, now) = (ended.into_orphaned(&self.objects, self.member()), time::now());
+            let (orphaned, now) = (ended.orphaned_callbacks(&self.objects, self.member()), time::now());
             for client in &ended.clients {
                 let ack = Ack::orphaned(&orphaned);
                 self.notify_next(client, |client| client.post_all(now + VOID_KEPT, ack, now));

@@ -26,7 +26,8 @@ pub(crate) struct OrphanedCallbacks {
 }
 
 impl EndedLane {
-    pub(crate) fn into_orphaned(&self, table: &Objects, lane: Member) -> Arc<OrphanedCallbacks> {
+    /// Keeps the presence bits of the lane set until the result is dropped.
+    pub(crate) fn orphaned_callbacks(&self, table: &Objects, lane: Member) -> Arc<OrphanedCallbacks> {
         let ended =
             Self { clients: Vec::new(), objects: self.objects.clone(), volumes: self.volumes.clone() };
         Arc::new(OrphanedCallbacks { table: table.clone(), lane, ended })
