@@ -89,7 +89,8 @@ impl CoherencePeer {
         self.objects.queues().serve_clients(self.member());
     }
 
-    /// As [`CallbackTable::give`]; those who have to leave for it are told.
+    /// As [`CallbackTable::give`](crate::callback::CallbackTable::give); clients whose callbacks are evicted for it
+    /// are notified.
     pub(crate) fn give(
         self: &Rc<Self>,
         client: &Arc<Client>,

@@ -1,6 +1,5 @@
-//! Change lock of an object: first come, first served, on whatever lane, but for cohort [handoff](handoff): the lock
-//! may stay on one lane for a while. To wake another lane takes as long as several changes, in which none would be
-//! made.
+//! Change lock of an object: first come, first served, on whatever lane, but for cohort [handoff]: the lock may stay
+//! on one lane for a while. To wake another lane takes as long as several changes, in which none would be made.
 //!
 //! Data writes of one client share a turn on whatever lanes they are made, and the turn is kept after the last of them: nobody can rely on
 //! the object meanwhile, so the next need ask nobody. Whoever else comes takes it.
