@@ -19,9 +19,9 @@ pub enum Kind {
     },
 }
 
-/// What is held, as the columns of [`conflict`](crate::conflict) have it.
+/// The lease or oplock that is held: the columns of [`conflict`](crate::conflict).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Held {
+pub enum HeldCaching {
     /// Level II oplock.
     Level2,
     /// Exclusive oplock.
@@ -86,7 +86,7 @@ impl Caching {
     }
 }
 
-impl Held {
+impl HeldCaching {
     /// All columns, in order.
     pub const ALL: [Self; 7] =
         [Self::Level2, Self::Exclusive, Self::Batch, Self::R, Self::RH, Self::RW, Self::RWH];

@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use crate::caching::{Caching, Held, Kind};
+use crate::caching::{Caching, HeldCaching, Kind};
 use crate::conflict::{BreakAction, FileOperation, break_action, spares};
 use crate::event::{Break, Event};
 use crate::limits::Limits;
@@ -100,8 +100,8 @@ impl CachingGrant {
         self.breaking.as_ref().map(|breaking| breaking.until)
     }
 
-    pub(crate) fn column(&self) -> Option<Held> {
-        Held::of(self.kind, self.caching)
+    pub(crate) fn column(&self) -> Option<HeldCaching> {
+        HeldCaching::of(self.kind, self.caching)
     }
 
     /// What he relies on from now on: what he has been told to drop without being waited for is gone.

@@ -1,6 +1,6 @@
 //! What conflicts with what: three tables, and nothing else decides. docs/design/vfs.md shows them; a test goes through every cell.
 
-use crate::caching::{Caching, Held};
+use crate::caching::{Caching, HeldCaching};
 use crate::share::{Access, Share};
 
 /// An operation that may conflict with what others cache: the rows of [`break_action`] (MS-FSA 2.1.4.12, Operation).
@@ -52,7 +52,7 @@ pub enum BreakAction {
 ///
 /// Source: MS-FSA 2.1.4.12, with Samba's answers where clients rely on them; the rows `Remove` and, for batch oplocks, `Share`,
 /// `Delete` and `Security` are this server's.
-pub const fn break_action(operation: FileOperation, held: Held) -> BreakAction {
+pub const fn break_action(operation: FileOperation, held: HeldCaching) -> BreakAction {
     CACHING[operation as usize][held as usize]
 }
 
@@ -85,8 +85,8 @@ const CACHING: [[BreakAction; 7]; 14] = {
 
 /// Whether who holds `held` himself keeps it when it is he who `operation`. Level II oplocks go by their holder's own writes and
 /// locks too (MS-FSA 2.1.4.12).
-pub const fn spares(operation: FileOperation, held: Held) -> bool {
-    !matches!((operation, held), (FileOperation::Write | FileOperation::Lock, Held::Level2))
+pub const fn spares(operation: FileOperation, held: HeldCaching) -> bool {
+    !matches!((operation, held), (FileOperation::Write | FileOperation::Lock, HeldCaching::Level2))
 }
 
 /// What share modes have to allow to somebody without an open who does this.

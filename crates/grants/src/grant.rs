@@ -1,7 +1,7 @@
 //! How much of what a client wants to cache it gets (MS-SMB2 3.3.5.9, MS-FSA 2.1.5.18), beside what others have open and
 //! hold.
 
-use crate::caching::{Caching, Held, Kind};
+use crate::caching::{Caching, HeldCaching, Kind};
 use crate::conflict::{BreakAction, FileOperation, break_action};
 
 /// The opens, caching and locks of others that limit what a request for caching gets.
@@ -43,7 +43,7 @@ pub(crate) fn granted(kind: Kind, wanted: Caching, is_directory: bool, other_gra
 
 /// The caching that a waiting operation would leave: no more is granted.
 pub(crate) fn left_after(kind: Kind, caching: Caching, operation: FileOperation) -> Caching {
-    let Some(held) = Held::of(kind, caching) else { return caching };
+    let Some(held) = HeldCaching::of(kind, caching) else { return caching };
     match break_action(operation, held) {
         BreakAction::Keep => caching,
         BreakAction::Notify(to) | BreakAction::AwaitAck(to) => left_after(kind, to, operation),

@@ -22,17 +22,17 @@ pub struct LeaseKey {
 /// The leases of a process. `P` says of which object and stream one is.
 #[derive(Debug)]
 pub struct Leases<P> {
-    shards: Box<[Mutex<Shard<P>>]>,
+    shards: Box<[Mutex<LeaseShard<P>>]>,
     hasher: RandomState,
     next: AtomicU64,
     per_client_max: usize,
     of_clients: Mutex<HashMap<[u8; 16], usize>>,
 }
 
-type Shard<P> = HashMap<LeaseKey, Entry<P>>;
+type LeaseShard<P> = HashMap<LeaseKey, LeaseEntry<P>>;
 
 #[derive(Debug)]
-struct Entry<P> {
+struct LeaseEntry<P> {
     holder: Holder,
     /// Opens with this key.
     named: usize,
@@ -90,7 +90,7 @@ impl<P: Clone + PartialEq> Leases<P> {
         *of_client += 1;
         drop(of_clients);
         let holder = Holder(self.next.fetch_add(1, Ordering::Relaxed));
-        shard.insert(key, Entry { holder, named: 1, place: None, bound: 0 });
+        shard.insert(key, LeaseEntry { holder, named: 1, place: None, bound: 0 });
         Ok(LeaseRef { leases: Arc::clone(self), key, holder, is_bound: false })
     }
 
@@ -111,7 +111,7 @@ impl<P: Clone + PartialEq> Leases<P> {
         self.len() == 0
     }
 
-    fn shard(&self, key: &LeaseKey) -> MutexGuard<'_, Shard<P>> {
+    fn shard(&self, key: &LeaseKey) -> MutexGuard<'_, LeaseShard<P>> {
         let at = self.hasher.hash_one(key) as usize % SHARDS;
         self.shards[at].lock().expect("nobody panics while holding it")
     }

@@ -46,7 +46,7 @@ mod share;
 mod stream;
 mod waiting;
 
-pub use self::caching::{Caching, Held, Kind};
+pub use self::caching::{Caching, HeldCaching, Kind};
 pub use self::caching_grant::BadAcknowledgement;
 pub use self::event::{Break, Event, GrantResult, Refused, Wait};
 pub use self::leases::{LeaseKey, LeaseOfOtherFile, LeaseRef, Leases};

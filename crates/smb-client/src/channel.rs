@@ -1,5 +1,5 @@
 //! A channel: a session on one connection (MS-SMB2 3.2.4.2.3). The first one signs in; others are bound to the session
-//! with its [`Ticket`], which any lane may have.
+//! with its [`SessionTicket`], which any lane may have.
 
 use std::cell::RefCell;
 use std::rc::Rc;

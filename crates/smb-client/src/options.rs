@@ -46,7 +46,7 @@ pub struct Options {
     pub credits: u16,
     /// Whether to say that several connections of one session are understood.
     pub multichannel: bool,
-    /// Whether the server may say that it has ended a session (3.1.1): [`Broken::SessionClosed`](crate::Broken::SessionClosed).
+    /// Whether the server may say that it has ended a session (3.1.1): [`BreakNotification::SessionClosed`](crate::BreakNotification::SessionClosed).
     pub notifications: bool,
     /// Randomness: salts and challenges.
     pub random: Random,

@@ -15,7 +15,7 @@ use smb_wire::time::from_unix;
 use vfs::{Attributes, EntryExtended, FileId, FileKind};
 
 use crate::apple;
-use crate::lane_handle::{LaneHandle, What};
+use crate::lane_handle::{HandleKind, LaneHandle};
 use crate::open::Open;
 use crate::share::Share;
 use smb_wire::dos::{self, Dos};
@@ -88,7 +88,7 @@ impl CachedAttributes {
 
     /// Who writes to the file finds that its attribute "archive" is off.
     fn note_in(&self, handle: &LaneHandle) {
-        if let (What::File(file), true) = (&handle.what, self.dos.is_backed_up())
+        if let (HandleKind::File(file), true) = (&handle.what, self.dos.is_backed_up())
             && let Some(object) = file.object()
         {
             object.note_backed_up(true);
@@ -172,9 +172,9 @@ impl Share {
         let value = handle.extended(dos::NAME, dos::VALUE_MAX).await?;
         let dos = value.map(|value| Dos::parse(&value)).unwrap_or_default();
         let statx_extra = match &handle.what {
-            What::Directory(directory) => directory.statx_extra().await.ok(),
-            What::File(file) => file.lane_file().statx_extra().await.ok(),
-            What::Link(_) => None,
+            HandleKind::Directory(directory) => directory.statx_extra().await.ok(),
+            HandleKind::File(file) => file.lane_file().statx_extra().await.ok(),
+            HandleKind::Link(_) => None,
         };
         let StatxExtra { born, is_compressed } = statx_extra.unwrap_or_default();
         let seen = CachedAttributes { changed: now.ctime, dos, born, is_compressed, apple: None };

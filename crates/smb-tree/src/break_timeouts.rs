@@ -58,12 +58,12 @@ pub(crate) enum BrokenGrant {
 pub(crate) struct BreakTimeouts {
     /// Whether there is anything in it: most requests look at nothing else.
     is_used: AtomicBool,
-    all: Mutex<All>,
+    all: Mutex<BreakTimes>,
     hasher: RandomState,
 }
 
 #[derive(Debug, Default)]
-struct All {
+struct BreakTimes {
     /// When the time of a break is over.
     asked: HashMap<BrokenGrant, Instant>,
     /// Breaks that are under way, by the time at which they are over.
@@ -162,16 +162,16 @@ impl BreakTimeouts {
             .any(|(late_key, times)| all.late_keys.get(late_key).is_some_and(|counted| counted >= times))
     }
 
-    fn note(&self, all: &All) {
+    fn note(&self, all: &BreakTimes) {
         self.is_used.store(!all.asked.is_empty() || !all.late.is_empty(), Ordering::Release);
     }
 
-    fn lock(&self) -> MutexGuard<'_, All> {
+    fn lock(&self) -> MutexGuard<'_, BreakTimes> {
         self.all.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl All {
+impl BreakTimes {
     fn forget(&mut self, of: BrokenGrant) {
         if let Some(until) = self.asked.remove(&of) {
             self.by_time.remove(&(until, of));

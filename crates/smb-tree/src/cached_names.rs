@@ -15,7 +15,7 @@ use crate::status;
 
 /// Names of a directory, from some name on.
 #[derive(Clone)]
-pub(crate) enum Names {
+pub(crate) enum DirectoryNames {
     Whole(Listing),
     Page(Rc<NamePage>),
 }
@@ -25,7 +25,7 @@ pub(crate) enum Names {
 pub(crate) struct CachedNames {
     /// Which of the open's scans they were read for.
     pub(crate) scan: u64,
-    pub(crate) names: Names,
+    pub(crate) names: DirectoryNames,
 }
 
 /// The handles of a lane that keep a page of names, the one read longest ago first.
@@ -34,7 +34,7 @@ pub(crate) struct PageLru {
     handles: RefCell<VecDeque<Weak<LaneHandle>>>,
 }
 
-impl Names {
+impl DirectoryNames {
     fn covers(&self, after: Option<&[u8]>) -> bool {
         match self {
             Self::Whole(_) => true,
@@ -81,9 +81,9 @@ impl Share {
         handle: &Rc<LaneHandle>,
         directory: &Directory,
         (scan, after): (u64, Option<&[u8]>),
-    ) -> Result<Names, Status> {
+    ) -> Result<DirectoryNames, Status> {
         let kept = handle.names().filter(|kept| kept.scan == scan);
-        let is_large = matches!(&kept, Some(CachedNames { names: Names::Page(_), .. }));
+        let is_large = matches!(&kept, Some(CachedNames { names: DirectoryNames::Page(_), .. }));
         if let Some(CachedNames { names, .. }) = kept.filter(|kept| kept.names.covers(after)) {
             return Ok(names);
         }
@@ -112,19 +112,19 @@ impl Share {
         directory: &Directory,
         after: Option<&[u8]>,
         is_large: bool,
-    ) -> Result<Names, Error> {
+    ) -> Result<DirectoryNames, Error> {
         let options = self.options();
         let (names_max, whole_max) = (options.names_max, options.whole_names_max);
         if !is_large {
             match directory.entries_as(caller, whole_max.min(names_max)).await {
                 Err(Error::TooLarge { .. }) if whole_max < names_max => {}
-                listing => return Ok(Names::Whole(listing?)),
+                listing => return Ok(DirectoryNames::Whole(listing?)),
             }
         }
         let limits = PageLimits { names_max, bytes_max: options.page_bytes_max };
         self.lane_state().page_lru().make_room(limits.bytes_max);
         let page = directory.page_after(caller, after, limits).await?;
-        Ok(Names::Page(Rc::new(page)))
+        Ok(DirectoryNames::Page(Rc::new(page)))
     }
 }
 

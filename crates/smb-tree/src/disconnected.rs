@@ -28,11 +28,11 @@ pub(crate) struct Durability {
 /// Opens without a session, of the whole process.
 #[derive(Default)]
 pub(crate) struct Disconnected {
-    tables: Mutex<Tables>,
+    tables: Mutex<DisconnectedTables>,
     len: AtomicUsize,
 }
 
-struct Tables {
+struct DisconnectedTables {
     /// By FileId.Volatile.
     disconnected: HashMap<u64, DisconnectedEntry>,
     holders: HashMap<Holder, Vec<Arc<Open>>>,
@@ -146,12 +146,12 @@ impl Disconnected {
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, Tables> {
+    fn lock(&self) -> MutexGuard<'_, DisconnectedTables> {
         self.tables.lock().expect("nobody panics while holding it")
     }
 }
 
-impl Default for Tables {
+impl Default for DisconnectedTables {
     fn default() -> Self {
         let (disconnected, holders, addresses, ends, next, waiting) = Default::default();
         // How many there may be is told with each.
@@ -160,7 +160,7 @@ impl Default for Tables {
     }
 }
 
-impl Tables {
+impl DisconnectedTables {
     fn number(&mut self) -> u64 {
         self.next += 1;
         self.next

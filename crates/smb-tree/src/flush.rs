@@ -6,7 +6,7 @@ use lane::fs::SyncOf;
 use smb_wire::Status;
 use smb_wire::create::access::rights::{APPEND_DATA, WRITE_DATA};
 
-use crate::lane_handle::What;
+use crate::lane_handle::HandleKind;
 use crate::open::Open;
 use crate::request_context::RequestContext;
 use crate::share::Share;
@@ -27,9 +27,9 @@ impl Share {
         self.tell_write_time(open);
         let handle = self.handle(ctx, open).await?;
         let synced = match &handle.what {
-            What::Directory(directory) => directory.sync().await,
-            What::Link(_) => Ok(()),
-            What::File(_) => {
+            HandleKind::Directory(directory) => directory.sync().await,
+            HandleKind::Link(_) => Ok(()),
+            HandleKind::File(_) => {
                 let writer = handle.writer(self.volume(), &ctx.by(open), open.grants().object()).await;
                 writer.map_err(status::of)?.sync(SyncOf::All).await
             }

@@ -13,13 +13,13 @@ use crate::status;
 
 /// One lane's descriptors of an open: its file, directory or symbolic link.
 pub(crate) struct LaneHandle {
-    pub(crate) what: What,
+    pub(crate) what: HandleKind,
     writer: RefCell<Option<Writer>>,
     /// The names of a directory, while they are told reply after reply.
     names: RefCell<Option<CachedNames>>,
 }
 
-pub(crate) enum What {
+pub(crate) enum HandleKind {
     File(Rc<OpenFile>),
     Directory(Directory),
     /// A symbolic link itself: it has no data, no streams and no attributes of its own to set.
@@ -32,45 +32,45 @@ pub(crate) type Edit = Rc<dyn Fn(Option<Vec<u8>>) -> Option<Vec<u8>>>;
 impl LaneHandle {
     pub(crate) fn new(resolved: Resolved, writer: Option<Writer>) -> Self {
         let what = match resolved {
-            Resolved::File(file, _) => What::File(file),
-            Resolved::Directory(directory, _) => What::Directory(directory),
+            Resolved::File(file, _) => HandleKind::File(file),
+            Resolved::Directory(directory, _) => HandleKind::Directory(directory),
         };
         Self { what, writer: RefCell::new(writer), names: RefCell::default() }
     }
 
     pub(crate) fn of_link(link: SymbolicLink) -> Self {
-        Self { what: What::Link(link), writer: RefCell::default(), names: RefCell::default() }
+        Self { what: HandleKind::Link(link), writer: RefCell::default(), names: RefCell::default() }
     }
 
     pub(crate) fn attributes(&self) -> Result<Attributes, Status> {
         let attributes = match &self.what {
-            What::File(file) => file.attributes(),
-            What::Directory(directory) => directory.attributes(),
-            What::Link(link) => return Ok(link.attributes),
+            HandleKind::File(file) => file.attributes(),
+            HandleKind::Directory(directory) => directory.attributes(),
+            HandleKind::Link(link) => return Ok(link.attributes),
         };
         attributes.map_err(status::of)
     }
 
     pub(crate) fn file(&self) -> Result<&Rc<OpenFile>, Status> {
         match &self.what {
-            What::File(file) => Ok(file),
+            HandleKind::File(file) => Ok(file),
             //= MS-SMB2 3.3.5.12
             //# What is done to a file's data fails with STATUS_INVALID_DEVICE_REQUEST for a directory.
-            What::Directory(_) | What::Link(_) => Err(Status::INVALID_DEVICE_REQUEST),
+            HandleKind::Directory(_) | HandleKind::Link(_) => Err(Status::INVALID_DEVICE_REQUEST),
         }
     }
 
     pub(crate) fn link(&self) -> Option<&SymbolicLink> {
         match &self.what {
-            What::Link(link) => Some(link),
-            What::File(_) | What::Directory(_) => None,
+            HandleKind::Link(link) => Some(link),
+            HandleKind::File(_) | HandleKind::Directory(_) => None,
         }
     }
 
     pub(crate) fn directory(&self) -> Option<&Directory> {
         match &self.what {
-            What::Directory(directory) => Some(directory),
-            What::File(_) | What::Link(_) => None,
+            HandleKind::Directory(directory) => Some(directory),
+            HandleKind::File(_) | HandleKind::Link(_) => None,
         }
     }
 
@@ -82,9 +82,9 @@ impl LaneHandle {
         object: &vfs::Object,
     ) -> Result<Writer, Error> {
         match self.what {
-            What::File(_) => {}
-            What::Directory(_) => return Err(Error::IsADirectory),
-            What::Link(_) => return Err(Error::NotServable),
+            HandleKind::File(_) => {}
+            HandleKind::Directory(_) => return Err(Error::IsADirectory),
+            HandleKind::Link(_) => return Err(Error::NotServable),
         }
         if let Some(writer) = self.writer.borrow().as_ref() {
             return Ok(writer.clone());
@@ -116,9 +116,9 @@ impl LaneHandle {
     /// The value of an extended attribute, at most `max` bytes.
     pub(crate) async fn extended(&self, name: &[u8], max: usize) -> Result<Option<Vec<u8>>, Status> {
         let value = match &self.what {
-            What::File(file) => file.extended(name, max).await,
-            What::Directory(directory) => directory.extended(name, max).await,
-            What::Link(_) => return Ok(None),
+            HandleKind::File(file) => file.extended(name, max).await,
+            HandleKind::Directory(directory) => directory.extended(name, max).await,
+            HandleKind::Link(_) => return Ok(None),
         };
         match value {
             Err(error) if is_unsupported(&error) => Ok(None),
@@ -129,9 +129,9 @@ impl LaneHandle {
     /// Names of all extended attributes.
     pub(crate) async fn extended_names(&self) -> Result<Vec<Vec<u8>>, Status> {
         let names = match &self.what {
-            What::File(file) => file.extended_names().await,
-            What::Directory(directory) => directory.extended_names().await,
-            What::Link(_) => return Ok(Vec::new()),
+            HandleKind::File(file) => file.extended_names().await,
+            HandleKind::Directory(directory) => directory.extended_names().await,
+            HandleKind::Link(_) => return Ok(Vec::new()),
         };
         match names {
             Err(error) if is_unsupported(&error) => Ok(Vec::new()),
@@ -150,8 +150,8 @@ impl LaneHandle {
         edit: Edit,
     ) -> Result<(), Error> {
         match &self.what {
-            What::Directory(directory) => directory.edit_extended(caller, name, max, &*edit).await,
-            What::File(_) | What::Link(_) => {
+            HandleKind::Directory(directory) => directory.edit_extended(caller, name, max, &*edit).await,
+            HandleKind::File(_) | HandleKind::Link(_) => {
                 let writer = self.writer(volume, caller, object).await?;
                 writer.edit_extended(caller, name, max, move |before| (edit(before), ())).await
             }
@@ -168,11 +168,11 @@ impl LaneHandle {
         value: Vec<u8>,
     ) -> Result<(), Error> {
         match &self.what {
-            What::Directory(_) => {
+            HandleKind::Directory(_) => {
                 let edit: Edit = Rc::new(move |_| Some(value.clone()));
                 self.edit_extended(volume, caller, object, name, VALUE_MAX, edit).await
             }
-            What::File(_) | What::Link(_) => {
+            HandleKind::File(_) | HandleKind::Link(_) => {
                 let writer = self.writer(volume, caller, object).await?;
                 writer.set_extended(caller, name, value, XattrHow::Any).await
             }

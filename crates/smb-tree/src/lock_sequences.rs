@@ -32,11 +32,11 @@ pub(crate) struct UnderWay {
     entry: usize,
     number: u8,
     /// Those who wait may be on other lanes.
-    turn: Mutex<Turn>,
+    turn: Mutex<UnderWayState>,
 }
 
 #[derive(Debug, Default)]
-struct Turn {
+struct UnderWayState {
     is_called_off: bool,
     is_over: bool,
     owner: Option<Waker>,
@@ -147,7 +147,7 @@ impl UnderWay {
         followers.into_iter().for_each(Waker::wake);
     }
 
-    fn turn(&self) -> MutexGuard<'_, Turn> {
+    fn turn(&self) -> MutexGuard<'_, UnderWayState> {
         self.turn.lock().expect("nobody panics while holding it")
     }
 }

@@ -75,12 +75,12 @@ pub struct Open {
     pub(crate) position: AtomicU64,
     /// Writes that were begun and of whose end nobody has heard: of a request that was given up nobody does.
     pub(crate) writes: AtomicU32,
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<OpenState>,
 }
 
-/// What changes with use.
+/// The state of an open that changes with use.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct OpenState {
     pub(crate) enumeration: Option<crate::query_directory::Enumeration>,
     /// The named stream that it is of, as it is stored.
     pub(crate) stream: Option<Arc<str>>,
@@ -250,7 +250,7 @@ impl Open {
         self.position.store(offset, Ordering::Relaxed);
     }
 
-    pub(crate) fn state(&self) -> MutexGuard<'_, State> {
+    pub(crate) fn state(&self) -> MutexGuard<'_, OpenState> {
         self.state.lock().expect("nobody panics while holding it")
     }
 }

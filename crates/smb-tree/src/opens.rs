@@ -94,7 +94,7 @@ pub struct OpensUsage {
 /// Every open of the process.
 pub struct Opens {
     limits: OpensLimits,
-    shards: Box<[Mutex<Shard>]>,
+    shards: Box<[Mutex<OpensShard>]>,
     owners: Mutex<Owners>,
     break_targets: Mutex<HashMap<Holder, RegisteredTarget>>,
     break_timeouts: BreakTimeouts,
@@ -109,7 +109,7 @@ pub struct Opens {
 }
 
 /// By FileId.Volatile.
-type Shard = NumberMap<u64, Arc<Open>>;
+type OpensShard = NumberMap<u64, Arc<Open>>;
 
 struct Owners {
     sessions: HashMap<u64, HashSet<u64>>,
@@ -395,7 +395,7 @@ impl Opens {
         }
     }
 
-    fn shard(&self, volatile: u64) -> MutexGuard<'_, Shard> {
+    fn shard(&self, volatile: u64) -> MutexGuard<'_, OpensShard> {
         lock(&self.shards[volatile as usize % SHARDS])
     }
 

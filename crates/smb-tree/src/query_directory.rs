@@ -17,7 +17,7 @@ use vfs::{Attributes, Directory, Entry, EntryExtended, Error, FileKind, Listing,
 
 use crate::apple::AppleDirEntry;
 use crate::attributes::{CachedAttributes, Info};
-use crate::cached_names::Names;
+use crate::cached_names::DirectoryNames;
 use crate::lane_handle::LaneHandle;
 use crate::names;
 use crate::open::Open;
@@ -178,14 +178,16 @@ impl Share {
             let after = after.as_deref();
             let names = self.names_behind(ctx, handle, directory, (state.scan, after)).await?;
             let filled = match &names {
-                Names::Whole(listing) => self.fill_of_listing(&source, listing, after, state, reply).await,
-                Names::Page(page) => self.fill_of_page(&source, page, after, state, reply).await?,
+                DirectoryNames::Whole(listing) => {
+                    self.fill_of_listing(&source, listing, after, state, reply).await
+                }
+                DirectoryNames::Page(page) => self.fill_of_page(&source, page, after, state, reply).await?,
             };
             match filled {
                 Filled::NoRoom => return Ok(true),
                 Filled::Enough => return Ok(false),
                 // There may be more behind its last name, where the scan is now.
-                Filled::All if matches!(&names, Names::Page(page) if !page.is_last()) => {}
+                Filled::All if matches!(&names, DirectoryNames::Page(page) if !page.is_last()) => {}
                 Filled::All => state.next = ScanPosition::Nothing,
             }
         }

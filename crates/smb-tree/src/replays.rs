@@ -11,10 +11,10 @@ use crate::open::Open;
 
 /// CREATEs under way, and opens that nobody has used yet: one of each open at most.
 #[derive(Default)]
-pub(crate) struct Replays(Mutex<HashMap<Key, ReplaySlot>>);
+pub(crate) struct Replays(Mutex<HashMap<ReplayKey, ReplaySlot>>);
 
 /// ClientGuid and CreateGuid.
-type Key = (Guid, Guid);
+type ReplayKey = (Guid, Guid);
 
 enum ReplaySlot {
     UnderWay,
@@ -34,7 +34,7 @@ pub(crate) enum ReplayLookup {
 /// The table's entry of one CREATE, until this is dropped or has [ended](ReplayEntry::end).
 pub(crate) struct ReplayEntry {
     replays: Arc<Replays>,
-    key: Key,
+    key: ReplayKey,
     is_in: AtomicBool,
 }
 
@@ -64,7 +64,7 @@ impl Replays {
         self.lock().len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, ReplaySlot>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<ReplayKey, ReplaySlot>> {
         self.0.lock().expect("nobody panics while holding it")
     }
 }

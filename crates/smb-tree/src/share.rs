@@ -104,12 +104,12 @@ impl ShareOptions {
 /// A volume as a share, on this lane. Cloning it is cheap.
 #[derive(Clone)]
 pub struct Share {
-    pub(crate) inner: Rc<Inner>,
+    pub(crate) inner: Rc<ShareInner>,
     /// Where paths of clients begin.
     pub(crate) root: Arc<Root>,
 }
 
-pub(crate) struct Inner {
+pub(crate) struct ShareInner {
     pub(crate) name: Arc<str>,
     pub(crate) volume: Volume,
     pub(crate) options: ShareOptions,

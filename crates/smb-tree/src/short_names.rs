@@ -4,7 +4,7 @@
 
 use vfs::{Caller, Directory};
 
-use crate::cached_names::Names;
+use crate::cached_names::DirectoryNames;
 use crate::names::{is_short, to_wire};
 use crate::share::Share;
 use crate::status;
@@ -52,10 +52,10 @@ pub(crate) async fn find(
     loop {
         let read = share.read_names(caller, directory, after.as_deref(), is_large).await;
         let page = match read.map_err(status::of)? {
-            Names::Whole(listing) => {
+            DirectoryNames::Whole(listing) => {
                 return Ok(listing.iter().find(|entry| has_it(&entry.name)).map(|entry| entry.name.to_vec()));
             }
-            Names::Page(page) => page,
+            DirectoryNames::Page(page) => page,
         };
         for at in 0..page.len() {
             if at % NAMES_PER_TURN == NAMES_PER_TURN - 1 {

@@ -22,7 +22,7 @@ use crate::open::Open;
 use crate::opens::Opens;
 use crate::request_context::RequestContext;
 use crate::root::Root;
-use crate::share::{Inner as ShareInner, Share, ShareOptions};
+use crate::share::{Share, ShareInner, ShareOptions};
 
 /// One lane's part of what SMB does with trees. Cloning it is cheap.
 #[derive(Clone)]

@@ -9,13 +9,13 @@ use vfs::{RelPath, RelPathBuf};
 
 /// Names by share, directory and short name.
 #[derive(Debug, Default)]
-pub(crate) struct Tunnel(Mutex<HashMap<Key, Long>>);
+pub(crate) struct Tunnel(Mutex<HashMap<TunnelKey, LongName>>);
 
 /// The short name is in capitals.
-type Key = (Box<str>, RelPathBuf, Box<str>);
+type TunnelKey = (Box<str>, RelPathBuf, Box<str>);
 
 #[derive(Debug)]
-struct Long {
+struct LongName {
     name: Box<[u8]>,
     found: Instant,
 }
@@ -30,7 +30,7 @@ impl Tunnel {
         }
         // A name that nobody remembers is made as it is asked for.
         if known.len() < NAMES_MAX {
-            known.insert(key(share, above, short), Long { name: name.into(), found: now });
+            known.insert(key(share, above, short), LongName { name: name.into(), found: now });
         }
     }
 
@@ -40,12 +40,12 @@ impl Tunnel {
         (lane::time::now().duration_since(long.found) < KEPT).then_some(long.name)
     }
 
-    fn lock(&self) -> MutexGuard<'_, HashMap<Key, Long>> {
+    fn lock(&self) -> MutexGuard<'_, HashMap<TunnelKey, LongName>> {
         self.0.lock().expect("nobody panics while holding it")
     }
 }
 
-fn key(share: &str, above: RelPath<'_>, short: &str) -> Key {
+fn key(share: &str, above: RelPath<'_>, short: &str) -> TunnelKey {
     (share.into(), above.into(), short.to_ascii_uppercase().into())
 }
 

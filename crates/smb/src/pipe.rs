@@ -25,11 +25,11 @@ use crate::settings::PIPES;
 
 /// Every open pipe.
 #[derive(Debug, Default)]
-pub(crate) struct Pipes(Mutex<Table>);
+pub(crate) struct Pipes(Mutex<PipeTable>);
 
 /// Open pipes, and how many each session has.
 #[derive(Debug, Default)]
-struct Table {
+struct PipeTable {
     opens: HashMap<FileId, Arc<PipeOpen>>,
     by_session: HashMap<u64, Vec<FileId>>,
 }
@@ -40,11 +40,11 @@ pub(crate) struct PipeOpen {
     id: FileId,
     session: u64,
     tree: u32,
-    state: Mutex<State>,
+    state: Mutex<PipeState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct PipeState {
     pipe: Pipe,
     is_closed: bool,
     /// Who waits for something to read.
@@ -103,12 +103,12 @@ impl Pipes {
         closed.iter().for_each(|open| open.close());
     }
 
-    fn lock(&self) -> MutexGuard<'_, Table> {
+    fn lock(&self) -> MutexGuard<'_, PipeTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl Table {
+impl PipeTable {
     /// Opens one. Where there are as many as there may be, whoever has the most of them loses one, which is answered too.
     fn open(
         &mut self,
@@ -122,7 +122,7 @@ impl Table {
         }
         let lost = if self.opens.len() < ALL_MAX { None } else { Some(self.lose_one(held)?) };
         let id = FileId::new(u64::from_le_bytes(random::array()), u64::from_le_bytes(random::array()));
-        let state = Mutex::new(State { pipe, is_closed: false, waiting: Vec::new() });
+        let state = Mutex::new(PipeState { pipe, is_closed: false, waiting: Vec::new() });
         self.opens.insert(id, Arc::new(PipeOpen { id, session, tree, state }));
         self.by_session.entry(session).or_default().push(id);
         Ok((id, lost))
@@ -230,7 +230,7 @@ impl PipeOpen {
         waiting.into_iter().for_each(Waker::wake);
     }
 
-    fn state(&self) -> MutexGuard<'_, State> {
+    fn state(&self) -> MutexGuard<'_, PipeState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

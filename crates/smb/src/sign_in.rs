@@ -52,13 +52,13 @@ impl smb_auth::Accounts for SignInAccounts<'_> {
 /// names. Of IPv6 that is a /64; its /56 may fail four times as often, its /48 sixteen times. Touched by sign-ins alone.
 #[derive(Debug)]
 pub(crate) struct Failures {
-    failed: Mutex<Known<Key>>,
+    failed: Mutex<Known<FailureKey>>,
     /// Names are kept as what this makes of them: nobody chooses what collides, or how much memory a name takes.
     hasher: RandomState,
 }
 
 /// A network, and the name in small letters, or all names.
-type Key = (Network, Option<u64>);
+type FailureKey = (Network, Option<u64>);
 
 impl Default for Failures {
     fn default() -> Self {
@@ -94,11 +94,11 @@ impl Failures {
         self.lock().forget(&self.key(address, user));
     }
 
-    fn key(&self, address: IpAddr, user: &str) -> Key {
+    fn key(&self, address: IpAddr, user: &str) -> FailureKey {
         (Network::of(address, 64), Some(self.hasher.hash_one(user.to_lowercase())))
     }
 
-    fn lock(&self) -> MutexGuard<'_, Known<Key>> {
+    fn lock(&self) -> MutexGuard<'_, Known<FailureKey>> {
         self.failed.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

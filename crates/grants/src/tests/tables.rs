@@ -3,7 +3,7 @@
 use crate::conflict::{
     BreakAction, FileOperation, RangeUse, break_action, needs, overlaps_well, shares, spares,
 };
-use crate::{Access, Caching, Held, Kind, Share};
+use crate::{Access, Caching, HeldCaching, Kind, Share};
 
 const ASKS: [FileOperation; 14] = [
     FileOperation::Look,
@@ -50,15 +50,15 @@ fn rule(operation: FileOperation) -> Rule {
     }
 }
 
-fn caching(held: Held) -> (bool, Caching) {
+fn caching(held: HeldCaching) -> (bool, Caching) {
     match held {
-        Held::Level2 => (true, Caching::R),
-        Held::Exclusive => (true, Caching::RW),
-        Held::Batch => (true, Caching::RWH),
-        Held::R => (false, Caching::R),
-        Held::RH => (false, Caching::RH),
-        Held::RW => (false, Caching::RW),
-        Held::RWH => (false, Caching::RWH),
+        HeldCaching::Level2 => (true, Caching::R),
+        HeldCaching::Exclusive => (true, Caching::RW),
+        HeldCaching::Batch => (true, Caching::RWH),
+        HeldCaching::R => (false, Caching::R),
+        HeldCaching::RH => (false, Caching::RH),
+        HeldCaching::RW => (false, Caching::RW),
+        HeldCaching::RWH => (false, Caching::RWH),
     }
 }
 
@@ -66,7 +66,7 @@ fn caching(held: Held) -> (bool, Caching) {
 fn every_cell_of_the_table_is_what_its_row_and_column_mean() {
     let mut cells = 0;
     for operation in ASKS {
-        for held in Held::ALL {
+        for held in HeldCaching::ALL {
             let (is_oplock, has) = caching(held);
             let Rule { takes, awaits, of_batch } = rule(operation);
             // Directories have no oplocks.
@@ -78,7 +78,7 @@ fn every_cell_of_the_table_is_what_its_row_and_column_mean() {
             };
             let is_touched = has.bits() & takes.bits() != 0 && is_meant;
             let left = match (held, of_batch) {
-                (Held::Batch, Some(left)) => left,
+                (HeldCaching::Batch, Some(left)) => left,
                 _ => has.without(takes),
             };
             let is_awaited = match operation {
@@ -100,7 +100,7 @@ fn every_cell_of_the_table_is_what_its_row_and_column_mean() {
 #[test]
 fn what_is_left_is_always_something_that_can_be_held() {
     for operation in ASKS {
-        for held in Held::ALL {
+        for held in HeldCaching::ALL {
             let (is_oplock, has) = caching(held);
             let (BreakAction::Notify(to) | BreakAction::AwaitAck(to)) = break_action(operation, held) else {
                 continue;
@@ -108,9 +108,9 @@ fn what_is_left_is_always_something_that_can_be_held() {
             assert!(has.contains(to) && to != has, "{operation:?} takes something from {held:?}");
             assert!(to.is_none() || to.contains(Caching::R));
             let kind = if is_oplock { Kind::Oplock } else { Kind::Lease { epoch: None } };
-            let column = Held::of(kind, to);
+            let column = HeldCaching::of(kind, to);
             assert!(
-                !is_oplock || matches!(column, None | Some(Held::Level2)),
+                !is_oplock || matches!(column, None | Some(HeldCaching::Level2)),
                 "{operation:?} beside {held:?}"
             );
             // Who is asked the same again has nothing left to give back.
@@ -123,9 +123,9 @@ fn what_is_left_is_always_something_that_can_be_held() {
 #[test]
 fn a_holder_is_spared_what_he_asks_himself_but_for_level_two() {
     for operation in ASKS {
-        for held in Held::ALL {
-            let takes_his_own =
-                held == Held::Level2 && matches!(operation, FileOperation::Write | FileOperation::Lock);
+        for held in HeldCaching::ALL {
+            let takes_his_own = held == HeldCaching::Level2
+                && matches!(operation, FileOperation::Write | FileOperation::Lock);
             assert_eq!(spares(operation, held), !takes_his_own);
         }
     }
@@ -183,7 +183,7 @@ fn the_table_in_the_docs_is_the_one_that_decides() {
             BreakAction::Notify(left) => format!("{left:?}"),
             BreakAction::AwaitAck(left) => format!("**{left:?}**"),
         };
-        let cells = Held::ALL.map(cell).join(" | ");
+        let cells = HeldCaching::ALL.map(cell).join(" | ");
         let row = docs.lines().find(|line| line.starts_with(&format!("| `{operation:?}`:")));
         let row = row.unwrap_or_else(|| panic!("docs/design/vfs.md has no row for {operation:?}"));
         assert!(row.ends_with(&format!(" | {cells} |")), "{operation:?} is {cells}, and not {row}");

@@ -35,7 +35,7 @@ mod receive;
 mod send;
 
 pub use negotiate::Negotiated;
-use send::Queue;
+use send::FrameQueue;
 
 /// A connection to a server. It ends when the last of its handles, sessions, trees and opens is dropped.
 #[derive(Clone)]
@@ -57,7 +57,7 @@ pub(crate) struct ConnectionState {
     preauth: Cell<PreauthHash>,
     credits: RefCell<Credits>,
     pub(crate) pending: RefCell<NumberMap<u64, Rc<RequestSlot>>>,
-    queue: RefCell<Queue>,
+    queue: RefCell<FrameQueue>,
     /// Who may seal on this connection, by session.
     sealers: RefCell<HashMap<u64, Rc<Keys>>>,
     ended: RefCell<Option<Error>>,

@@ -13,13 +13,13 @@ use crate::exchange::RequestSlot;
 
 /// Frames that wait to be sent: their requests have credits, which bounds them.
 #[derive(Debug, Default)]
-pub(super) struct Queue {
-    frames: VecDeque<Outgoing>,
+pub(super) struct FrameQueue {
+    frames: VecDeque<QueuedFrame>,
     waker: Option<Waker>,
 }
 
 #[derive(Debug)]
-struct Outgoing {
+struct QueuedFrame {
     head: Vec<u8>,
     payload: Vec<Buf>,
     /// Whose the payload is.
@@ -33,9 +33,9 @@ struct Batch {
     owners: Vec<(Rc<RequestSlot>, std::ops::Range<usize>)>,
 }
 
-impl Queue {
+impl FrameQueue {
     pub(super) fn push(&mut self, head: Vec<u8>, payload: Vec<Buf>, owner: Option<Rc<RequestSlot>>) {
-        self.frames.push_back(Outgoing { head, payload, owner });
+        self.frames.push_back(QueuedFrame { head, payload, owner });
         if let Some(waker) = self.waker.take() {
             waker.wake();
         }

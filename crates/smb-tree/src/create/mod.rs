@@ -19,7 +19,7 @@ use self::params::{CreateContexts, CreateParams};
 use crate::attributes::allocated;
 use crate::breaks::{GrantedCaching, level};
 use crate::lane_handle::LaneHandle;
-use crate::open::{Open, OpenKind, State};
+use crate::open::{Open, OpenKind, OpenState};
 use crate::opens::Room;
 use crate::replays::ReplayEntry;
 use crate::request_context::RequestContext;
@@ -213,7 +213,7 @@ impl Share {
             word: ChannelWord::new(channel_sequence),
             position: AtomicU64::new(0),
             writes: AtomicU32::new(0),
-            state: Mutex::new(State { stream: granted.stream.map(Into::into), ..State::default() }),
+            state: Mutex::new(OpenState { stream: granted.stream.map(Into::into), ..OpenState::default() }),
         })
     }
 

@@ -8,7 +8,7 @@ use smb_wire::create::access::attributes;
 use smb_wire::create::access::rights::WRITE_DATA;
 use smb_wire::fsctl::compression;
 
-use crate::lane_handle::{LaneHandle, What, is_unsupported};
+use crate::lane_handle::{HandleKind, LaneHandle, is_unsupported};
 use crate::open::{Open, OpenKind};
 use crate::request_context::RequestContext;
 use crate::share::Share;
@@ -62,8 +62,8 @@ impl Share {
             return Ok(());
         }
         let set = match &handle.what {
-            What::Directory(directory) => directory.set_compressed(caller, on).await,
-            What::File(_) | What::Link(_) => {
+            HandleKind::Directory(directory) => directory.set_compressed(caller, on).await,
+            HandleKind::File(_) | HandleKind::Link(_) => {
                 let writer = handle.writer(self.volume(), caller, object).await.map_err(status::of)?;
                 writer.set_compressed(caller, on).await
             }

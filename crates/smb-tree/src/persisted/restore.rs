@@ -19,7 +19,7 @@ use crate::create::params::lease_key;
 use crate::disconnected::Durability;
 use crate::lock_sequences::Sequences;
 use crate::names::Case;
-use crate::open::{Open, OpenKind, State};
+use crate::open::{Open, OpenKind, OpenState};
 use crate::opens::{BreakRegistration, Room};
 use crate::replays::{ReplayEntry, ReplayLookup};
 use crate::request_context::RequestContext;
@@ -188,12 +188,12 @@ impl Tree {
         let RestoredGrants { grants, break_registration, ctx, room } = restored;
         let opens = self.opens();
         let join = |app_instance| opens.app_instances().join(app_instance, record.volatile);
-        let state = State {
+        let state = OpenState {
             stream: record.stream.as_deref().map(Into::into),
             mode: record.mode,
             sticky: record.sticky,
             lock_sequences: Sequences::of_numbers(record.sequences),
-            ..State::default()
+            ..OpenState::default()
         };
         Arc::new(Open {
             grants,

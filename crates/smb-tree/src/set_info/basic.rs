@@ -13,7 +13,7 @@ use smb_wire::info::file::BasicInformation;
 use smb_wire::time::{SetTime, from_unix};
 
 use crate::attributes::wire_time;
-use crate::lane_handle::{LaneHandle, What, is_unsupported};
+use crate::lane_handle::{HandleKind, LaneHandle, is_unsupported};
 use crate::open::Open;
 use crate::request_context::RequestContext;
 use crate::share::Share;
@@ -99,8 +99,8 @@ impl Share {
         (atime, mtime): (Set, Set),
     ) -> Result<(), Status> {
         let set = match &handle.what {
-            What::Directory(directory) => directory.set_times(caller, atime, mtime).await,
-            What::File(_) | What::Link(_) => {
+            HandleKind::Directory(directory) => directory.set_times(caller, atime, mtime).await,
+            HandleKind::File(_) | HandleKind::Link(_) => {
                 let writer = handle.writer(self.volume(), caller, object).await.map_err(status::of)?;
                 let change = AttributeChange { atime, mtime, ..AttributeChange::NONE };
                 writer.set_attributes(caller, change).await

@@ -18,7 +18,7 @@ use smb_wire::Dialect;
 pub use self::report::{ChannelReport, LockReport, OpenReport, SessionReport};
 pub(crate) use self::requests::{AdminCommand, AdminRequest, AdminRequests};
 use crate::server::ServerState;
-use crate::session::{Session, State};
+use crate::session::{Session, SessionState};
 
 /// The administrator's requests about SMB, answered by the lanes.
 pub(crate) struct SmbAdmin(pub(crate) Arc<ServerState>);
@@ -49,7 +49,8 @@ impl SmbAdmin {
     /// Every session that is signed in, by its number.
     fn sessions(&self) -> Vec<SessionReport> {
         let interfaces = LocalInterfaces::of_this_machine();
-        let sessions = self.0.sessions.all().into_iter().filter(|session| session.state() == State::Valid);
+        let sessions =
+            self.0.sessions.all().into_iter().filter(|session| session.state() == SessionState::Valid);
         let mut all: Vec<_> = sessions.filter_map(|session| self.session(&session, &interfaces)).collect();
         all.sort_by_key(|session| session.id);
         all

@@ -24,10 +24,10 @@ pub(crate) enum AdminCommand {
 
 /// Requests of administrators that no lane has taken yet.
 #[derive(Debug, Default)]
-pub(crate) struct AdminRequests(Mutex<Waiting>);
+pub(crate) struct AdminRequests(Mutex<RequestQueue>);
 
 #[derive(Debug, Default)]
-struct Waiting {
+struct RequestQueue {
     requests: VecDeque<AdminRequest>,
     /// Some lane has taken questions, or would.
     is_served: bool,
@@ -68,7 +68,7 @@ impl AdminRequests {
         .await
     }
 
-    fn lock(&self) -> MutexGuard<'_, Waiting> {
+    fn lock(&self) -> MutexGuard<'_, RequestQueue> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

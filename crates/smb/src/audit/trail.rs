@@ -37,10 +37,10 @@ pub(crate) struct Audit {
 /// where its connection ends before, as one that was cancelled. Costs nothing where there is no log.
 pub(crate) struct Trail {
     // On the heap, as few servers have one and each request would carry it.
-    inner: Option<Box<Inner>>,
+    inner: Option<Box<TrailInner>>,
 }
 
-struct Inner {
+struct TrailInner {
     log: Rc<RefCell<LaneLog>>,
     event: Event,
     begun: Instant,
@@ -90,7 +90,7 @@ impl Audit {
             let mut about = About { file: context.file_id, ..About::default() };
             about.take(command, &call.message);
             about.find(call);
-            Some(Box::new(Inner {
+            Some(Box::new(TrailInner {
                 log: Rc::clone(log),
                 event,
                 begun: lane::time::now(),
@@ -160,7 +160,7 @@ impl Trail {
 impl Drop for Trail {
     fn drop(&mut self) {
         let Some(inner) = self.inner.take() else { return };
-        let Inner { log, event, begun, status, peer, session, who, about } = *inner;
+        let TrailInner { log, event, begun, status, peer, session, who, about } = *inner;
         // Nobody that the client named has no name.
         let user = who.as_ref().filter(|who| !who.is_anonymous()).map_or("", Principal::name);
         let user_id = who.as_ref().map_or(0, |who| who.id().0);

@@ -14,7 +14,7 @@ use smb_wire::{Message, Role, Status};
 
 use crate::connection::{Call, Connection, Negotiated, SigningIn};
 use crate::options::Options;
-use crate::session::{Channel, Session, State};
+use crate::session::{Channel, Session, SessionState};
 
 /// The session that a connection may be bound to, so far as can be said before its user has signed in.
 ///
@@ -55,9 +55,9 @@ pub(super) fn session(call: &Call<'_>, options: &Options) -> Result<Arc<Session>
     //= MS-SMB2 3.3.5.5
     //# Session.State of InProgress fails with STATUS_REQUEST_NOT_ACCEPTED.
     match session.state() {
-        State::InProgress => return Err(Status::REQUEST_NOT_ACCEPTED),
-        State::Closed => return Err(Status::USER_SESSION_DELETED),
-        State::Valid => {}
+        SessionState::InProgress => return Err(Status::REQUEST_NOT_ACCEPTED),
+        SessionState::Closed => return Err(Status::USER_SESSION_DELETED),
+        SessionState::Valid => {}
     }
     //= MS-SMB2 3.3.5.5
     //# A session of a guest or of nobody in particular fails with STATUS_NOT_SUPPORTED.

@@ -8,7 +8,7 @@ use smb_wire::Status;
 use smb_wire::create::{CreateRequest, CreateResponse};
 
 use crate::connection::{Call, Reply};
-use crate::session::{State, TreeKind};
+use crate::session::{SessionState, TreeKind};
 
 /// Opens or makes what the request names.
 pub(super) async fn create(call: &Call<'_>, request: &CreateRequest<'_>) -> Result<Reply, Status> {
@@ -21,7 +21,7 @@ pub(super) async fn create(call: &Call<'_>, request: &CreateRequest<'_>) -> Resu
                 Err(refused) => return Ok(Reply::error(refused.status, refused.data)),
             };
             // What ended the session or the tree meanwhile may not have seen what was opened since.
-            if channel.session.state() != State::Valid {
+            if channel.session.state() != SessionState::Valid {
                 Box::pin(close_unseen(call, ctx, created.open, true)).await;
                 return Err(Status::USER_SESSION_DELETED);
             }

@@ -6,7 +6,7 @@ use smb_wire::{Dialect, Status};
 
 use super::target::Target;
 use super::test_controls;
-use crate::connection::{Call, Received, Reply};
+use crate::connection::{Call, ReceivedWrite, Reply};
 
 /// Writes bytes that lie in a message.
 pub(super) async fn write(call: &Call<'_>, request: &WriteRequest<'_>) -> Result<Reply, Status> {
@@ -24,8 +24,8 @@ pub(super) async fn write(call: &Call<'_>, request: &WriteRequest<'_>) -> Result
 }
 
 /// Writes bytes from where they were received.
-pub(crate) async fn write_received(call: &Call<'_>, received: Received) -> Result<Reply, Status> {
-    let Received { fixed, data, charge } = received;
+pub(crate) async fn write_received(call: &Call<'_>, received: ReceivedWrite) -> Result<Reply, Status> {
+    let ReceivedWrite { fixed, data, charge } = received;
     check(call, &fixed)?;
     let written = match call.target()? {
         Target::File { share, ctx, open } => {

@@ -23,7 +23,7 @@ use zerocopy::IntoBytes;
 
 use super::call::DATA_AT;
 use super::replies::{FRONT, Replies, begin_sealing, front, seal};
-use super::send_queue::{Outgoing, Payload};
+use super::send_queue::{OutgoingFrame, Payload};
 use super::{Connection, at_once};
 use crate::audit::Trail;
 use crate::cpu_scheduler::{CpuTurn, ROUND_COST};
@@ -143,7 +143,10 @@ impl Connection {
         }
     }
 
-    async fn put_together(self: &Rc<Self>, deferred_read: &DeferredRead) -> Result<Outgoing, ReadFailure> {
+    async fn put_together(
+        self: &Rc<Self>,
+        deferred_read: &DeferredRead,
+    ) -> Result<OutgoingFrame, ReadFailure> {
         let size = DATA_AT + deferred_read.len as usize;
         let charge = self.account.acquire(Pieces::size(size)).await;
         let mut piece = self.lane.pieces.lend_blank(size, DATA_AT);
@@ -160,7 +163,7 @@ impl Connection {
         self.lane.counters.bytes_read.add((piece.len() - DATA_AT) as u64);
         let from = front(&mut piece, deferred_read.sealer.is_some());
         let payload = Payload::Piece { piece, from };
-        Ok(Outgoing {
+        Ok(OutgoingFrame {
             head: Vec::new(),
             from: 0,
             payload,

@@ -28,7 +28,7 @@ use super::request_traits::{
 use super::send_queue::Payload;
 use super::{Connection, Negotiated};
 use crate::command;
-use crate::session::{Channel, State};
+use crate::session::{Channel, SessionState};
 
 /// Serves the messages of a frame; `sealer` is whose keys have opened it.
 pub(super) async fn serve_frame(connection: Rc<Connection>, frame: Frame, sealer: Option<Rc<Channel>>) {
@@ -56,7 +56,7 @@ pub(super) async fn serve_frame(connection: Rc<Connection>, frame: Frame, sealer
     for message in Messages::new(&frame) {
         // It was admitted whole.
         let Ok(message) = message else { break };
-        if connection.has_ended() || dispatch.serve(message, true, None).await == Next::End {
+        if connection.has_ended() || dispatch.serve(message, true, None).await == AfterMessage::End {
             return;
         }
     }
@@ -64,7 +64,7 @@ pub(super) async fn serve_frame(connection: Rc<Connection>, frame: Frame, sealer
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Next {
+enum AfterMessage {
     Message,
     /// The connection ends.
     End,
@@ -84,8 +84,8 @@ struct FrameDispatch<'a> {
     kept: usize,
 }
 
-/// The data of a WRITE, where it was received.
-pub(crate) struct Received {
+/// A WRITE whose data stays in the buffer that it was received in.
+pub(crate) struct ReceivedWrite {
     pub(crate) fixed: WriteRequestFixed,
     pub(crate) data: Buf,
     /// For the data.
@@ -94,9 +94,9 @@ pub(crate) struct Received {
 
 impl FrameDispatch<'_> {
     /// Serves a WRITE that is alone in its frame: its data is written from where it was received.
-    async fn serve_write(&mut self, frame: Frame) -> Next {
+    async fn serve_write(&mut self, frame: Frame) -> AfterMessage {
         let part = {
-            let Ok(message) = Message::new(&frame) else { return Next::End };
+            let Ok(message) = Message::new(&frame) else { return AfterMessage::End };
             match WriteRequest::parse(&message) {
                 Ok(request) if !request.data.is_empty() => {
                     let start = usize::from(request.fixed.data_offset.get());
@@ -107,11 +107,11 @@ impl FrameDispatch<'_> {
             }
         };
         let Some((fixed, part)) = part else {
-            let Ok(message) = Message::new(&frame) else { return Next::End };
+            let Ok(message) = Message::new(&frame) else { return AfterMessage::End };
             return self.serve(message, false, None).await;
         };
         let head: Vec<u8> = frame[..part.start].to_vec();
-        let Ok(message) = Message::new(&frame) else { return Next::End };
+        let Ok(message) = Message::new(&frame) else { return AfterMessage::End };
         let channel = self.channel_of(message.header().session_id.get());
         let checked = self.check(&message, Command::Write, channel.as_deref());
         self.checked = Some(checked);
@@ -119,14 +119,14 @@ impl FrameDispatch<'_> {
             return self.serve(message, false, None).await;
         }
         let (data, charge) = frame.into_part(part);
-        let Ok(message) = Message::new(&head) else { return Next::End };
-        self.serve(message, false, Some(Received { fixed, data, charge })).await
+        let Ok(message) = Message::new(&head) else { return AfterMessage::End };
+        self.serve(message, false, Some(ReceivedWrite { fixed, data, charge })).await
     }
 
     /// Checks a message that is alone in its frame, and serves it from a copy of its first `len` bytes: the rest means nothing.
-    async fn serve_cut(&mut self, frame: Frame, len: usize) -> Next {
+    async fn serve_cut(&mut self, frame: Frame, len: usize) -> AfterMessage {
         let head = {
-            let Ok(message) = Message::new(&frame) else { return Next::End };
+            let Ok(message) = Message::new(&frame) else { return AfterMessage::End };
             let command = message.header().command().unwrap_or(Command::Echo);
             let channel = self.channel_of(message.header().session_id.get());
             self.checked = Some(self.check(&message, command, channel.as_deref()));
@@ -134,12 +134,17 @@ impl FrameDispatch<'_> {
         };
         drop(frame);
         (self.held, self.kept) = (0, head.len());
-        let Ok(message) = Message::new(&head) else { return Next::End };
+        let Ok(message) = Message::new(&head) else { return AfterMessage::End };
         self.serve(message, false, None).await
     }
 
     /// Serves one message.
-    async fn serve(&mut self, message: Message<'_>, is_compounded: bool, received: Option<Received>) -> Next {
+    async fn serve(
+        &mut self,
+        message: Message<'_>,
+        is_compounded: bool,
+        received: Option<ReceivedWrite>,
+    ) -> AfterMessage {
         let header = *message.header();
         let Ok(command) = header.command() else {
             // As Windows and Samba have it; the specification would end the connection.
@@ -161,7 +166,7 @@ impl FrameDispatch<'_> {
             if !is_nobodys && self.check(&message, command, channel.as_deref()).is_ok() {
                 self.connection.requests.cancel(header.async_id(), header.message_id.get());
             }
-            return Next::Message;
+            return AfterMessage::Message;
         }
         let mut pending_reply = PendingReply::of(header, command);
         let (used, reply) = match begun {
@@ -181,7 +186,7 @@ impl FrameDispatch<'_> {
                     is_short: Cell::new(false),
                 };
                 let reply = self.answer(call, command, &mut pending_reply, received).await;
-                let Some((context, reply)) = reply else { return Next::End };
+                let Some((context, reply)) = reply else { return AfterMessage::End };
                 (Ok(context), reply)
             }
         };
@@ -195,7 +200,7 @@ impl FrameDispatch<'_> {
         mut call: Call<'_>,
         command: Command,
         pending_reply: &mut PendingReply,
-        received: Option<Received>,
+        received: Option<ReceivedWrite>,
     ) -> Option<(CompoundContext, Reply)> {
         let ready = self.ready(&mut call, command);
         let trail = self.connection.lane.audit.begin(command, &call);
@@ -216,7 +221,7 @@ impl FrameDispatch<'_> {
         call: &Call<'_>,
         command: Command,
         pending_reply: &mut PendingReply,
-        received: Option<Received>,
+        received: Option<ReceivedWrite>,
     ) -> Option<Reply> {
         if let Some(received) = received {
             return Some(self.execute_received(call, command, pending_reply, received).await);
@@ -240,7 +245,7 @@ impl FrameDispatch<'_> {
         call: &Call<'_>,
         command: Command,
         pending_reply: &mut PendingReply,
-        received: Received,
+        received: ReceivedWrite,
     ) -> Reply {
         let running = pin!(command::write::write_received(call, received));
         let mut running = causing(self.connection, running);
@@ -387,7 +392,7 @@ impl FrameDispatch<'_> {
             return Ok(());
         }
         let channel = call.channel()?;
-        if channel.session.state() != State::Valid {
+        if channel.session.state() != SessionState::Valid {
             return Err(Status::USER_SESSION_DELETED);
         }
         // Of the server, whatever tree they name: clients ask before they have one.
@@ -469,7 +474,7 @@ impl FrameDispatch<'_> {
         context: Option<CompoundContext>,
         channel: Option<Rc<Channel>>,
         reply: Reply,
-    ) -> Next {
+    ) -> AfterMessage {
         let (connection, counters) = (self.connection, &self.connection.lane.counters);
         counters.requests.increment();
         connection.stats.requests.add(1);
@@ -498,12 +503,12 @@ impl FrameDispatch<'_> {
             Content::File { file, offset, len } => {
                 self.replies.push(&header, None, |body| body.push(&ReadResponseFixed::new(len)));
                 leave_before(connection, &mut self.replies, Payload::File { file, offset, len }, len);
-                return Next::Message;
+                return AfterMessage::Message;
             }
             Content::Later { file, offset, len, trail } => {
                 let sealer = self.sealer.clone();
                 connection.defer_read(DeferredRead { file, offset, len, header, signer, sealer, trail });
-                return Next::Message;
+                return AfterMessage::Message;
             }
             Content::Short { mut message, charge } => {
                 let data = message.len() - DATA_AT;
@@ -512,7 +517,7 @@ impl FrameDispatch<'_> {
                 if leave_short(connection, message, charge, signer.as_deref(), sealer).is_err() {
                     connection.end();
                 }
-                return Next::Message;
+                return AfterMessage::Message;
             }
             _ => {}
         }
@@ -543,7 +548,7 @@ impl FrameDispatch<'_> {
             // What follows in the compound leaves by itself.
             self.leave();
         }
-        Next::Message
+        AfterMessage::Message
     }
 
     /// Who signs a reply: none where it is sealed, or nobody asked for it.

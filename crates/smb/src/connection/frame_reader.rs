@@ -16,14 +16,14 @@ use crate::memory::{Piece, Pieces};
 
 /// A frame without its prefix.
 pub(crate) struct Frame {
-    bytes: Bytes,
+    bytes: FrameBytes,
     /// Where it begins in them.
     start: usize,
     /// For a long one.
     charge: Option<Charge>,
 }
 
-enum Bytes {
+enum FrameBytes {
     Received(RecvBuf),
     Own(Vec<u8>),
     Long(Piece),
@@ -34,9 +34,9 @@ impl Deref for Frame {
 
     fn deref(&self) -> &[u8] {
         let bytes: &[u8] = match &self.bytes {
-            Bytes::Received(bytes) => bytes,
-            Bytes::Own(bytes) => bytes,
-            Bytes::Long(piece) => piece,
+            FrameBytes::Received(bytes) => bytes,
+            FrameBytes::Own(bytes) => bytes,
+            FrameBytes::Long(piece) => piece,
         };
         &bytes[self.start..]
     }
@@ -45,9 +45,9 @@ impl Deref for Frame {
 impl DerefMut for Frame {
     fn deref_mut(&mut self) -> &mut [u8] {
         let bytes: &mut [u8] = match &mut self.bytes {
-            Bytes::Received(bytes) => bytes,
-            Bytes::Own(bytes) => bytes,
-            Bytes::Long(piece) => piece,
+            FrameBytes::Received(bytes) => bytes,
+            FrameBytes::Own(bytes) => bytes,
+            FrameBytes::Long(piece) => piece,
         };
         &mut bytes[self.start..]
     }
@@ -56,7 +56,7 @@ impl DerefMut for Frame {
 impl Frame {
     /// A frame of these bytes.
     pub(crate) fn of(bytes: Vec<u8>) -> Self {
-        Self { bytes: Bytes::Own(bytes), start: 0, charge: None }
+        Self { bytes: FrameBytes::Own(bytes), start: 0, charge: None }
     }
 
     /// It begins so many bytes later from now on.
@@ -74,17 +74,17 @@ impl Frame {
     pub(crate) fn into_part(self, part: Range<usize>) -> (Buf, Option<Charge>) {
         let part = self.start + part.start..self.start + part.end;
         let buf = match self.bytes {
-            Bytes::Received(mut bytes) => {
+            FrameBytes::Received(mut bytes) => {
                 bytes.truncate(part.end);
                 bytes.advance(part.start);
                 Buf::from(bytes)
             }
-            Bytes::Own(mut bytes) => {
+            FrameBytes::Own(mut bytes) => {
                 bytes.truncate(part.end);
                 bytes.drain(..part.start);
                 Buf::from(bytes)
             }
-            Bytes::Long(piece) => piece.into_part(part),
+            FrameBytes::Long(piece) => piece.into_part(part),
         };
         (buf, self.charge)
     }
@@ -175,7 +175,7 @@ impl FrameReader {
     ) -> Result<Frame, ReceiveEnd> {
         let was_alone = std::mem::replace(&mut self.is_alone, len > SHORT_MAX);
         if unread.len() == len {
-            return Ok(Frame { bytes: Bytes::Received(unread), start: 0, charge: None });
+            return Ok(Frame { bytes: FrameBytes::Received(unread), start: 0, charge: None });
         }
         if unread.len() > len {
             let frame = Frame::of(unread[..len].to_vec());
@@ -202,7 +202,8 @@ impl FrameReader {
             true => long_within(len, stream, piece).await?,
             false => within(len, stream, piece).await?,
         };
-        let frame = Frame { bytes: Bytes::Long(Piece::new(piece, pieces)), start: 0, charge: Some(charge) };
+        let frame =
+            Frame { bytes: FrameBytes::Long(Piece::new(piece, pieces)), start: 0, charge: Some(charge) };
         result?;
         Ok(frame)
     }

@@ -40,7 +40,7 @@ use smb_wire::{Command, Dialect, FrameKind, Guid, Malformed};
 use self::by_address::AddressTraffic;
 pub(crate) use self::by_address::ByAddress;
 pub(crate) use self::call::{Call, Content, DATA_AT, Reply};
-pub(crate) use self::dispatch::Received;
+pub(crate) use self::dispatch::ReceivedWrite;
 use self::dispatch::serve_frame;
 use self::frame_reader::{Frame, FrameReader, ReceiveEnd};
 use self::pending::PendingRequests;

@@ -12,7 +12,7 @@ use smb_wire::transform::TRANSFORM_LEN;
 use smb_wire::{Header, Role};
 
 use super::Connection;
-use super::send_queue::{Outgoing, Payload};
+use super::send_queue::{OutgoingFrame, Payload};
 use crate::session::Channel;
 
 /// Replies that have not left yet.
@@ -127,7 +127,7 @@ impl Replies {
         };
         put_prefix(&mut head[from..], 0);
         let charge = self.charge.take();
-        connection.send(Outgoing { head, from, payload: Payload::None, charge, deferred_bytes: 0 });
+        connection.send(OutgoingFrame { head, from, payload: Payload::None, charge, deferred_bytes: 0 });
         Ok(())
     }
 }
@@ -164,7 +164,13 @@ pub(crate) fn leave_short(
     sealer: Option<&Channel>,
 ) -> Result<(), NoNonce> {
     let from = protect(&mut head, signer, sealer)?;
-    connection.send(Outgoing { head, from, payload: Payload::None, charge: Some(charge), deferred_bytes: 0 });
+    connection.send(OutgoingFrame {
+        head,
+        from,
+        payload: Payload::None,
+        charge: Some(charge),
+        deferred_bytes: 0,
+    });
     Ok(())
 }
 
@@ -190,7 +196,7 @@ pub(crate) fn leave_before(connection: &Rc<Connection>, replies: &mut Replies, p
     let mut head = std::mem::take(&mut replies.out);
     replies.messages.clear();
     put_prefix(&mut head[TRANSFORM_LEN..], len as usize);
-    connection.send(Outgoing { head, from: TRANSFORM_LEN, payload, charge: None, deferred_bytes: 0 });
+    connection.send(OutgoingFrame { head, from: TRANSFORM_LEN, payload, charge: None, deferred_bytes: 0 });
 }
 
 /// Seals what lies behind the prefix.

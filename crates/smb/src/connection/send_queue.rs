@@ -17,9 +17,9 @@ use vfs::OpenFile;
 use super::Connection;
 use super::deferred_read::{DEFERRED_READS_MAX, DeferredReads, SLOW};
 
-/// A frame, ready to leave.
-pub(crate) struct Outgoing {
-    /// Prefix and headers, from [`Outgoing::from`] on.
+/// A frame that is ready to be sent.
+pub(crate) struct OutgoingFrame {
+    /// Prefix and headers, from [`OutgoingFrame::from`] on.
     pub(crate) head: Vec<u8>,
     pub(crate) from: usize,
     pub(crate) payload: Payload,
@@ -45,7 +45,7 @@ pub(crate) enum Payload {
     },
 }
 
-impl Outgoing {
+impl OutgoingFrame {
     fn len(&self) -> usize {
         let payload = match &self.payload {
             Payload::None => 0,
@@ -74,8 +74,8 @@ impl Outgoing {
 /// ones alone that go into one batch, and a short one for one long frame at most.
 #[derive(Default)]
 pub(crate) struct SendQueue {
-    short: RefCell<VecDeque<Outgoing>>,
-    long: RefCell<VecDeque<Outgoing>>,
+    short: RefCell<VecDeque<OutgoingFrame>>,
+    long: RefCell<VecDeque<OutgoingFrame>>,
     /// Long ones that are not put together yet.
     pub(super) deferred_reads: DeferredReads,
     /// Short ones have just left.
@@ -158,13 +158,13 @@ impl SendQueue {
         self.bytes.get()
     }
 
-    fn push(&self, frame: Outgoing) {
+    fn push(&self, frame: OutgoingFrame) {
         self.bytes.update(|bytes| bytes + frame.len());
         let queue = if frame.is_short() { &self.short } else { &self.long };
         queue.borrow_mut().push_back(frame);
     }
 
-    fn pop(&self) -> Option<Outgoing> {
+    fn pop(&self) -> Option<OutgoingFrame> {
         let first =
             if self.is_turn_of_long.get() { [&self.long, &self.short] } else { [&self.short, &self.long] };
         let next = first.into_iter().find_map(|queue| queue.borrow_mut().pop_front())?;
@@ -174,7 +174,7 @@ impl SendQueue {
     }
 
     /// The next short one, if there is room for it.
-    fn pop_short(&self, room: usize) -> Option<Outgoing> {
+    fn pop_short(&self, room: usize) -> Option<OutgoingFrame> {
         let mut short = self.short.borrow_mut();
         let next = short.pop_front_if(|next| next.len() <= room)?;
         self.bytes.update(|bytes| bytes.saturating_sub(next.len()));
@@ -184,7 +184,7 @@ impl SendQueue {
 
 impl Connection {
     /// Has a frame leave behind those that are done already.
-    pub(crate) fn send(self: &Rc<Self>, frame: Outgoing) {
+    pub(crate) fn send(self: &Rc<Self>, frame: OutgoingFrame) {
         let send_queue = &self.send_queue;
         if send_queue.is_closed.get() {
             return;
@@ -234,9 +234,9 @@ impl Connection {
         send_queue.wake();
     }
 
-    async fn write_frame(&self, frame: Outgoing) -> io::Result<()> {
+    async fn write_frame(&self, frame: OutgoingFrame) -> io::Result<()> {
         let is_short = frame.is_short();
-        let Outgoing { head, from, payload, charge, .. } = frame;
+        let OutgoingFrame { head, from, payload, charge, .. } = frame;
         match payload {
             Payload::None if is_short => {
                 let Some(mut batch) = self.batch(head.len() - from) else {

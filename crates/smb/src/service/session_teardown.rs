@@ -13,7 +13,7 @@ use super::lane_mailbox::LaneMessage;
 use super::lane_service::LaneSmb;
 use super::notification;
 use crate::connection::Connection;
-use crate::session::{ChannelEntry, LaneTree, Loss, Session, State, TreeKind};
+use crate::session::{ChannelEntry, LaneTree, Loss, Session, SessionState, TreeKind};
 
 impl LaneSmb {
     /// Closes what is open in a tree that was disconnected.
@@ -103,7 +103,7 @@ impl LaneSmb {
         for connection in self.connection_table().all() {
             let ended: Vec<_> = {
                 let channels = connection.channels.borrow();
-                let is_over = |id: &&u64| channels[id].session.state() == State::Closed;
+                let is_over = |id: &&u64| channels[id].session.state() == SessionState::Closed;
                 channels.keys().filter(is_over).copied().collect()
             };
             for session in ended {

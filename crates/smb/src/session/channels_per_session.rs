@@ -5,7 +5,7 @@ use std::sync::Arc;
 use lane::counters::{CounterBlock, CounterKind, Reading};
 use lane::mesh::Member;
 
-use super::State;
+use super::SessionState;
 use crate::server::ServerState;
 
 /// Counts the sessions whose oldest connection is on this lane when somebody asks: so each is counted once.
@@ -22,7 +22,7 @@ impl ChannelsPerSession {
     fn counts(&self) -> [u64; BUCKETS.len()] {
         let mut counts = [0; BUCKETS.len()];
         let sessions = self.server_state.sessions.all();
-        for session in sessions.iter().filter(|session| session.state() == State::Valid) {
+        for session in sessions.iter().filter(|session| session.state() == SessionState::Valid) {
             let channels = session.channels();
             if channels.first().is_some_and(|oldest| oldest.lane == self.lane) {
                 counts[bucket(channels.len())] += 1;

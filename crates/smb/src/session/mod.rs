@@ -44,10 +44,10 @@ pub(crate) struct Session {
     pub(crate) notifies: bool,
     /// Its client is to hear that it is over.
     is_to_be_told: AtomicBool,
-    /// Its [`State`] in the low bits, and above them how often its user has signed in again.
+    /// Its [`SessionState`] in the low bits, and above them how often its user has signed in again.
     state: AtomicU32,
     signed_in: OnceLock<SignedIn>,
-    shared: Mutex<Shared>,
+    shared: Mutex<SessionTables>,
 }
 
 /// What sign-in leaves, for good.
@@ -75,9 +75,9 @@ pub(crate) struct Sealing {
     pub(crate) to_server: SealingKey,
 }
 
-/// What changes.
+/// The channels and tree connects of a session, which change during its life.
 #[derive(Default)]
-struct Shared {
+struct SessionTables {
     /// Whose rights count: the owner's as of the last sign-in, or an anonymous client's.
     principal: Option<Principal>,
     channels: Vec<ChannelEntry>,
@@ -124,7 +124,7 @@ pub(crate) struct EndedSession {
 /// The life of a session (MS-SMB2 3.3.1.8 `Session.State`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
-pub(crate) enum State {
+pub(crate) enum SessionState {
     /// Its first sign-in is under way.
     InProgress = 0,
     /// It can be used.
@@ -146,15 +146,15 @@ pub(crate) struct Channel {
 impl Session {
     pub(crate) fn new(id: u64, client: Guid, agreed: Agreed, notifies: bool) -> Self {
         let (state, signed_in, shared) =
-            (AtomicU32::new(State::InProgress as u32), OnceLock::new(), Mutex::default());
+            (AtomicU32::new(SessionState::InProgress as u32), OnceLock::new(), Mutex::default());
         Self { id, client, agreed, notifies, is_to_be_told: AtomicBool::new(false), state, signed_in, shared }
     }
 
-    pub(crate) fn state(&self) -> State {
+    pub(crate) fn state(&self) -> SessionState {
         match self.state.load(Ordering::Acquire) & STATE_MASK {
-            0 => State::InProgress,
-            1 => State::Valid,
-            _ => State::Closed,
+            0 => SessionState::InProgress,
+            1 => SessionState::Valid,
+            _ => SessionState::Closed,
         }
     }
 
@@ -178,7 +178,7 @@ impl Session {
         self.shared().principal = Some(signed_in.owner.clone());
         // A session is begun by the one connection that made it.
         let _ = self.signed_in.set(signed_in);
-        self.state.fetch_or(State::Valid as u32, Ordering::Release);
+        self.state.fetch_or(SessionState::Valid as u32, Ordering::Release);
     }
 
     /// How often its user has signed in again: what lanes have made of who he was is old then.
@@ -199,7 +199,7 @@ impl Session {
 
     /// It is over: whoever still has it refuses what comes. The trees and channels it had.
     pub(crate) fn close(&self) -> EndedSession {
-        self.state.fetch_or(State::Closed as u32, Ordering::Release);
+        self.state.fetch_or(SessionState::Closed as u32, Ordering::Release);
         let mut shared = self.shared();
         let trees = shared.trees.drain().map(|(_, tree)| tree).collect();
         let mut channels = std::mem::take(&mut shared.channels);
@@ -225,7 +225,7 @@ impl Session {
     pub(crate) fn add_channel(&self, connection: u64, lane: Member) -> Result<u32, Status> {
         let mut shared = self.shared();
         // Whoever ends it says so before he takes the channels that there are.
-        if self.state() == State::Closed {
+        if self.state() == SessionState::Closed {
             return Err(Status::USER_SESSION_DELETED);
         }
         //= MS-SMB2 3.3.5.5
@@ -327,7 +327,7 @@ impl Session {
         Some(tree)
     }
 
-    fn shared(&self) -> MutexGuard<'_, Shared> {
+    fn shared(&self) -> MutexGuard<'_, SessionTables> {
         self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -383,7 +383,7 @@ impl Channel {
     }
 }
 
-/// Bits of [`State`].
+/// Bits of [`SessionState`].
 const STATE_MASK: u32 = 3;
 /// One more sign-in of the user.
 const RENEWAL: u32 = 4;

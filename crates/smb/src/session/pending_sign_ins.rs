@@ -12,17 +12,17 @@ use crate::connection::SigningIn;
 
 /// The sign-ins of the process that wait for their next message, the oldest first.
 #[derive(Default)]
-pub(crate) struct PendingSignIns(Mutex<All>);
+pub(crate) struct PendingSignIns(Mutex<PendingTable>);
 
 #[derive(Default)]
-struct All {
-    entries: BTreeMap<u64, Entry>,
+struct PendingTable {
+    entries: BTreeMap<u64, PendingSignIn>,
     addresses: HashMap<IpAddr, usize>,
     network: HashMap<IpAddr, usize>,
     next: u64,
 }
 
-struct Entry {
+struct PendingSignIn {
     signing_in: SigningIn,
     connection: u64,
     session: u64,
@@ -55,7 +55,7 @@ impl PendingSignIns {
         all.next += 1;
         *all.addresses.entry(address).or_default() += 1;
         *all.network.entry(network).or_default() += 1;
-        all.entries.insert(number, Entry { signing_in, connection, session, address, network });
+        all.entries.insert(number, PendingSignIn { signing_in, connection, session, address, network });
         gone
     }
 
@@ -86,14 +86,14 @@ impl PendingSignIns {
         self.lock().entries.len()
     }
 
-    fn lock(&self) -> MutexGuard<'_, All> {
+    fn lock(&self) -> MutexGuard<'_, PendingTable> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-impl All {
+impl PendingTable {
     /// Removes the oldest entry for which `is_meant` holds.
-    fn remove(&mut self, is_meant: impl Fn(&Entry) -> bool) -> Option<SigningIn> {
+    fn remove(&mut self, is_meant: impl Fn(&PendingSignIn) -> bool) -> Option<SigningIn> {
         let number = *self.entries.iter().find(|(_, entry)| is_meant(entry))?.0;
         let entry = self.entries.remove(&number)?;
         give_back(&mut self.addresses, entry.address, 1);

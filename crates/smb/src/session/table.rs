@@ -13,14 +13,14 @@ use super::Session;
 /// The table, in shards: each has its own lock.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    shards: [Mutex<HashMap<u64, Entry>>; SHARDS],
+    shards: [Mutex<HashMap<u64, SessionEntry>>; SHARDS],
     books: Mutex<Books>,
     next: AtomicU32,
     key: RandomState,
 }
 
 #[derive(Debug)]
-struct Entry {
+struct SessionEntry {
     session: Arc<Session>,
     consumer: Consumer,
 }
@@ -47,7 +47,7 @@ impl Sessions {
         books.set_limit(max);
         books.take(consumer, 1).map_err(|_| Status::INSUFFICIENT_RESOURCES)?;
         drop(books);
-        self.shard(session.id).insert(session.id, Entry { session: Arc::clone(session), consumer });
+        self.shard(session.id).insert(session.id, SessionEntry { session: Arc::clone(session), consumer });
         Ok(())
     }
 
@@ -58,7 +58,7 @@ impl Sessions {
 
     /// All there are.
     pub(crate) fn all(&self) -> Vec<Arc<Session>> {
-        let of_shard = |shard: &Mutex<HashMap<u64, Entry>>| -> Vec<_> {
+        let of_shard = |shard: &Mutex<HashMap<u64, SessionEntry>>| -> Vec<_> {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
             shard.values().map(|entry| Arc::clone(&entry.session)).collect()
         };
@@ -67,7 +67,7 @@ impl Sessions {
 
     /// Takes a session out; `None` if somebody else has.
     pub(crate) fn remove(&self, id: u64) -> Option<Arc<Session>> {
-        let Entry { session, consumer } = self.shard(id).remove(&id)?;
+        let SessionEntry { session, consumer } = self.shard(id).remove(&id)?;
         self.books().give_back(consumer, 1);
         Some(session)
     }
@@ -91,7 +91,7 @@ impl Sessions {
         self.books.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn shard(&self, id: u64) -> MutexGuard<'_, HashMap<u64, Entry>> {
+    fn shard(&self, id: u64) -> MutexGuard<'_, HashMap<u64, SessionEntry>> {
         self.shards[id as usize % SHARDS].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -118,10 +118,10 @@ fn a_tree_that_is_disconnected_by_one_channel_is_gone_for_all() {
         assert!(session.remove_tree(next.id).is_some() && next.id != id);
     }
     assert!(rooms.len() <= 1, "{}", rooms.len());
-    assert_eq!(session.state(), State::InProgress);
+    assert_eq!(session.state(), SessionState::InProgress);
     assert_eq!(session.add_channel(1, LANE.into()), Ok(0));
     let ended = session.close();
     assert_eq!((ended.trees.len(), ended.channels.len()), (0, 1));
-    assert_eq!(session.state(), State::Closed);
+    assert_eq!(session.state(), SessionState::Closed);
     assert_eq!(session.add_channel(2, LANE.into()), Err(Status::USER_SESSION_DELETED));
 }

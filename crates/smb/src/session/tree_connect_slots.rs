@@ -8,10 +8,10 @@ use smb_wire::Status;
 
 /// The slots for tree connects, counted by connection, address and user.
 #[derive(Clone, Debug)]
-pub(crate) struct TreeConnectSlots(Arc<Mutex<Held>>);
+pub(crate) struct TreeConnectSlots(Arc<Mutex<SlotsHeld>>);
 
 #[derive(Debug)]
-struct Held {
+struct SlotsHeld {
     books: Books,
     connections: HashMap<u64, usize>,
 }
@@ -47,7 +47,7 @@ impl TreeConnectSlots {
         self.lock().books.held()
     }
 
-    fn lock(&self) -> MutexGuard<'_, Held> {
+    fn lock(&self) -> MutexGuard<'_, SlotsHeld> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -55,7 +55,7 @@ impl TreeConnectSlots {
 impl Default for TreeConnectSlots {
     fn default() -> Self {
         let books = Books::new(ALL_MAX, Shares::THRICE);
-        Self(Arc::new(Mutex::new(Held { books, connections: HashMap::new() })))
+        Self(Arc::new(Mutex::new(SlotsHeld { books, connections: HashMap::new() })))
     }
 }
 

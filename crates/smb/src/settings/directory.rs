@@ -9,11 +9,11 @@ use vfs::{Name, NameError, RelPathBuf};
 /// A path in a volume, of names with variables in them (smb.conf(5), "VARIABLE SUBSTITUTIONS").
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Template {
-    names: Vec<Vec<Part>>,
+    names: Vec<Vec<TemplatePart>>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum Part {
+enum TemplatePart {
     Text(String),
     /// `%U`: who has signed in.
     User,
@@ -47,7 +47,7 @@ impl Template {
 
     /// Whether it is not the same directory always.
     pub(crate) fn varies(&self) -> bool {
-        self.names.iter().flatten().any(|part| !matches!(part, Part::Text(_)))
+        self.names.iter().flatten().any(|part| !matches!(part, TemplatePart::Text(_)))
     }
 
     /// The path for somebody who connects now.
@@ -61,9 +61,9 @@ impl Template {
             let mut name = String::new();
             for part in parts {
                 match part {
-                    Part::Text(text) => name.push_str(text),
-                    Part::User => name.push_str(user.ok_or(TemplateError::NoUser)?),
-                    Part::Time => name.push_str(&time(now)),
+                    TemplatePart::Text(text) => name.push_str(text),
+                    TemplatePart::User => name.push_str(user.ok_or(TemplateError::NoUser)?),
+                    TemplatePart::Time => name.push_str(&time(now)),
                 }
             }
             // One name is made of each, whatever the user is called.
@@ -73,13 +73,13 @@ impl Template {
     }
 }
 
-fn parts(name: &str) -> Result<Vec<Part>, String> {
+fn parts(name: &str) -> Result<Vec<TemplatePart>, String> {
     let (mut parts, mut text) = (Vec::new(), String::new());
     let mut rest = name.chars();
     while let Some(c) = rest.next() {
         let part = match (c, (c == '%').then(|| rest.next()).flatten()) {
-            ('%', Some('U')) => Part::User,
-            ('%', Some('t')) => Part::Time,
+            ('%', Some('U')) => TemplatePart::User,
+            ('%', Some('t')) => TemplatePart::Time,
             ('%', Some('%')) => {
                 text.push('%');
                 continue;
@@ -96,12 +96,12 @@ fn parts(name: &str) -> Result<Vec<Part>, String> {
             }
         };
         if !text.is_empty() {
-            parts.push(Part::Text(std::mem::take(&mut text)));
+            parts.push(TemplatePart::Text(std::mem::take(&mut text)));
         }
         parts.push(part);
     }
     if !text.is_empty() {
-        parts.push(Part::Text(text));
+        parts.push(TemplatePart::Text(text));
     }
     Ok(parts)
 }

@@ -407,7 +407,7 @@ fn created(reply: &Reply) -> Result<FileId, Error> {
     }
 }
 
-/// As [`How::ask`], of what lives as long as it takes.
+/// As [`OpenParams::request`], of what lives as long as it takes.
 fn create(how: &OpenParams, name: &str) -> OutgoingRequest<'static> {
     let (name, contexts) = (name.to_owned(), how.contexts.clone());
     let fixed = CreateRequestFixed {
