@@ -1,10 +1,10 @@
 //! What the server itself keeps and reads: its state, accounts, configuration, certificates, keys and logs. Nobody is served any of it,
 //! wherever it lies.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
@@ -59,6 +59,11 @@ impl OwnFiles {
     /// Has nobody served any of it, by whatever name. What is not there yet is known by its name.
     pub(crate) fn withhold(&self, withheld: &Withheld) {
         for OwnFile { path, has_kin } in &self.0 {
+            for (above, name) in steps_to(path) {
+                if let Ok(above) = id_of(&above) {
+                    withheld.fix_name(above, name.as_bytes());
+                }
+            }
             // A symbolic link is withheld, and what it leads to.
             let real = path.canonicalize().ok();
             let is_link = path.symlink_metadata().is_ok_and(|found| found.is_symlink());
@@ -172,6 +177,31 @@ fn files_in(path: &Path) -> Vec<PathBuf> {
     entries.filter(is_file).take(FILES_MAX).map(|entry| entry.path()).collect()
 }
 
+/// Each directory on the way to a path and the name that leads on from it, those on the way to what symbolic links lead to among them.
+fn steps_to(path: &Path) -> Vec<(PathBuf, OsString)> {
+    let (mut steps, mut at, mut links) = (Vec::new(), PathBuf::from("."), 0);
+    let parts = |path: &Path| path.iter().rev().map(OsStr::to_owned).collect::<Vec<_>>();
+    let mut rest = parts(path);
+    while let Some(name) = rest.pop() {
+        let next = at.join(&name);
+        match Path::new(&name).components().next() {
+            Some(Component::Normal(_)) => steps.push((at.clone(), name)),
+            _ => {
+                at = next;
+                continue;
+            }
+        }
+        match std::fs::read_link(&next) {
+            Ok(target) if links < LINKS_MAX => {
+                links += 1;
+                rest.extend(parts(&target));
+            }
+            _ => at = next,
+        }
+    }
+    steps
+}
+
 /// Opens what is there by that name, to know it by: neither to read nor to write it.
 fn open_path(path: &Path) -> std::io::Result<std::fs::File> {
     Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?.into())
@@ -182,6 +212,8 @@ fn id_of(path: &Path) -> std::io::Result<FileId> {
     Ok(FileId { dev: found.dev(), ino: found.ino() })
 }
 
+/// As many symbolic links as the kernel follows on one way.
+const LINKS_MAX: usize = 40;
 /// Between two looks at the paths of the server's own files.
 const PERIOD: Duration = Duration::from_secs(1);
 //@ limit: files of the state directory known by themselves
@@ -198,6 +230,29 @@ const FILES_MAX: usize = 64;
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_way_to_a_path_has_each_directory_and_link_that_leads_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let real = dir.path().canonicalize().unwrap();
+        let at = |name: &str| real.join(name);
+        std::fs::create_dir_all(at("a/b")).unwrap();
+        std::fs::create_dir_all(at("c/d")).unwrap();
+        std::os::unix::fs::symlink("../c/./d", at("a/link")).unwrap();
+        std::os::unix::fs::symlink(at("a/link"), at("first")).unwrap();
+        let found = steps_to(&at("first/../d/key"));
+        let found: Vec<_> = found
+            .iter()
+            .filter_map(|(above, name)| {
+                let above = above.canonicalize().unwrap();
+                Some(above.strip_prefix(&real).ok()?.join(name))
+            })
+            .collect();
+        let wanted = ["first", "a", "a/link", "c", "c/d", "c/d", "c/d/key"].map(PathBuf::from);
+        assert_eq!(found, wanted);
+        std::os::unix::fs::symlink("circle", at("circle")).unwrap();
+        assert!(steps_to(&at("circle/key")).len() > LINKS_MAX);
+    }
 
     #[test]
     fn each_file_of_the_server_is_told_of_where_a_volume_holds_it_by_whatever_way() {

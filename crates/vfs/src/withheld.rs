@@ -23,6 +23,8 @@ struct Sets {
     /// With what keeps it open: the number of a file that is removed is given to another, unless somebody has it open.
     things: HashMap<FileId, Option<File>>,
     names: HashMap<FileId, WithheldNames>,
+    /// Of each directory, names on the way to what is withheld.
+    fixed: HashMap<FileId, HashSet<Box<[u8]>>>,
 }
 
 /// Of one directory.
@@ -35,7 +37,8 @@ struct WithheldNames {
 /// Names that are given to successors and predecessors of one file.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum NameFamily {
-    /// The name itself, and with `.`, `-` or `~` and anything behind it: `access.log.1`, `access.log-20260101.gz`.
+    /// The name itself and what rotations, copies and editors make beside it: `access.log.1`, `access.log-20260101.gz`,
+    /// `access-20260101.log`, `access.bak`, `.access.log.swp`, `#access.log#`.
     Beside(Box<[u8]>),
     /// `stem`, digits, `rest`: `privkey1.pem` and `privkey12.pem`.
     Numbered {
@@ -111,6 +114,12 @@ impl Withheld {
         });
     }
 
+    /// Keeps a name of a directory from being removed, moved or replaced by any client: it lies on the way to what is withheld, and
+    /// whoever put another directory in its place would choose what the server finds there.
+    pub fn fix_name(&self, directory: FileId, name: &[u8]) {
+        self.change(|sets| sets.fixed.entry(directory).or_default().insert(name.into()));
+    }
+
     fn change(&self, change: impl FnOnce(&mut Sets) -> bool) {
         let mut sets = self.sets.write().unwrap_or_else(PoisonError::into_inner);
         if change(&mut sets) {
@@ -128,6 +137,12 @@ impl Withheld {
     pub(crate) fn has_name(&self, directory: FileId, name: &[u8]) -> bool {
         self.generation() > 0
             && self.read(|sets| sets.names.get(&directory).is_some_and(|names| names.has(name)))
+    }
+
+    /// Whether no client may remove, move or replace what has this name in a directory.
+    pub(crate) fn is_fixed(&self, directory: FileId, name: &[u8]) -> bool {
+        self.generation() > 0
+            && self.read(|sets| sets.fixed.get(&directory).is_some_and(|names| names.contains(name)))
     }
 
     /// What of a directory is withheld; `above`: of the one that it lies in, by that name.
@@ -187,9 +202,20 @@ impl NameFamily {
 
     fn has(&self, name: &[u8]) -> bool {
         match self {
-            Self::Beside(first) => name
-                .strip_prefix(&**first)
-                .is_some_and(|rest| rest.first().is_none_or(|next| matches!(next, b'.' | b'-' | b'~'))),
+            Self::Beside(first) => {
+                // Editors' own: `.accounts.toml.swp`, `#accounts.toml#`.
+                let name = name.strip_prefix(b".").or_else(|| name.strip_prefix(b"#")).unwrap_or(name);
+                let follows = |rest: &[u8]| rest.first().is_none_or(|next| b".-~#".contains(next));
+                // `access-20260101.log`, `access.1.log` and `access.bak` of `access.log`.
+                let dot = first.iter().rposition(|byte| *byte == b'.').filter(|dot| *dot > 0);
+                let (stem, kind) = first.split_at(dot.unwrap_or(first.len()));
+                let is_of_stem = name.strip_prefix(stem).is_some_and(|rest| {
+                    let number = rest.strip_suffix(kind).filter(|number| !number.is_empty());
+                    let is_number = |byte: &u8| byte.is_ascii_digit() || b"-._TZ".contains(byte);
+                    COPIES.contains(&rest) || number.is_some_and(|number| number.iter().all(is_number))
+                });
+                name.strip_prefix(&**first).is_some_and(follows) || is_of_stem
+            }
             Self::Numbered { stem, rest } => {
                 let number = name.strip_prefix(&**stem).and_then(|name| name.strip_suffix(&**rest));
                 number.is_some_and(|number| !number.is_empty() && number.iter().all(u8::is_ascii_digit))
@@ -197,6 +223,9 @@ impl NameFamily {
         }
     }
 }
+
+/// What ends the names of copies in place of what they are of.
+const COPIES: [&[u8]; 6] = [b".bak", b".old", b".orig", b".save", b".swp", b".tmp"];
 
 #[cfg(test)]
 mod tests {
@@ -210,6 +239,19 @@ mod tests {
             ("access.log.1", true),
             ("access.log-20260101.gz", true),
             ("access.log~", true),
+            ("access-20260101.log", true),
+            ("access.1.log", true),
+            ("access.bak", true),
+            (".access.log.swp", true),
+            (".access.log.un~", true),
+            (".access.log.kate-swp", true),
+            ("#access.log#", true),
+            (".access-1.log", true),
+            ("access", false),
+            ("accesses.log", false),
+            ("access.html", false),
+            ("access-rights.log", false),
+            (".log", false),
             ("access.logs", false),
             ("access.lo", false),
             ("my access.log", false),

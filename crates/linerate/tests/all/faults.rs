@@ -756,6 +756,12 @@ fn files_of_the_server_are_served_to_nobody_by_any_protocol_under_any_name() {
         assert_ne!(std::fs::read(at(path)).unwrap(), b"x", "{path} is another");
         assert!(!at("moved").exists(), "{path} was moved");
     }
+    // What leads to them stays, or who put another directory in its place would write where the server reads.
+    for command in ["rename logs moved", "mkdir other; rename other logs", "rmdir logs"] {
+        let told = share.asks(command);
+        assert!(told.contains("ACCESS_DENIED") || told.contains("NOT_EMPTY"), "{command}: {told}");
+    }
+    assert!(at("logs/access.log").exists() && !at("moved").exists());
     assert_eq!(kept, ["accounts.toml", "linerate.toml"].map(|path| std::fs::read(at(path)).unwrap()));
     let listed = share.asks("ls; ls logs\\*; ls open\\*");
     for name in ["accounts.toml", "linerate.toml", "access.log", "audit.log", "hard", "index"] {

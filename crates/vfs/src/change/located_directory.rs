@@ -209,13 +209,19 @@ impl LocatedDirectory {
         require(self.rights(caller), need)
     }
 
-    /// Checks that the caller may remove this name here: in a sticky directory only its owner may.
+    /// Checks that the caller may remove this name here: in a sticky directory only its owner may, and no client may where the name
+    /// leads to what is withheld.
     pub(super) async fn require_to_unlink(
         &self,
         caller: &Caller,
         name: Name<'_>,
         found: &NameTarget,
     ) -> Result<(), Error> {
+        // What leads to the server's own files stays where it is, whatever rights anybody has.
+        let withheld = self.volume().cache().withheld();
+        if withheld.is_some_and(|withheld| withheld.is_fixed(self.directory().id(), name.as_bytes())) {
+            return Err(Error::Denied(Rights::DELETE));
+        }
         let rights = self.rights(caller);
         if !rights.contains(Rights::DELETE_OWN) {
             return require(rights, Rights::DELETE);

@@ -692,6 +692,14 @@ fn what_is_withheld_is_served_to_nobody_by_whatever_name() {
                 hidden("link", over.link(&who, name(at), name("linked")).await);
             }
             hidden("move", top.rename(&who, name("state"), &open, name("moved"), Replace::Never).await);
+            // What leads there stays, or another directory would be what the server finds at its path.
+            withheld.fix_name(id(""), b"etc");
+            let (page, etc_name) = (name("page"), name("etc"));
+            hidden("move", top.rename(&who, etc_name, &open, name("moved"), Replace::Never).await);
+            hidden("exchange", top.exchange(&who, etc_name, &top, name("open")).await);
+            hidden("exchange", top.exchange(&who, name("open"), &top, etc_name).await);
+            hidden("move over", open.rename(&who, page, &top, etc_name, Replace::Existing).await);
+            hidden("remove", top.remove_directory(&who, etc_name).await);
             let listed = |listing: &[vfs::Entry]| {
                 let names = listing.iter().map(|entry| String::from_utf8_lossy(&entry.name).into_owned());
                 names.collect::<Vec<_>>()
