@@ -90,7 +90,7 @@ impl HttpSite {
         for MountSection { volume: name, keys, .. } in &self.mounts {
             let volume = volumes.get(name).ok_or_else(|| format!("the volume {name} is not open"))?;
             let mut mount = Mount::new(&keys.mount, volume.clone(), keys.listings);
-            mount.precompressed = keys.precompressed;
+            mount.precompressed = keys.precompressed.unwrap_or(!mount.volume.is_writable());
             mount.auth = keys.auth;
             mount.sandboxes = match keys.content_security_policy {
                 ContentSecurityPolicy::Auto => mount.sandboxes,
@@ -251,7 +251,7 @@ mod tests {
             keys: VolumeKeys {
                 mount: "/".to_owned(),
                 listings: true,
-                precompressed: true,
+                precompressed: None,
                 auth,
                 content_security_policy: ContentSecurityPolicy::default(),
             },

@@ -183,6 +183,11 @@ impl Attributes {
         Owner { uid: Some(self.uid), recorded: self.maker }
     }
 
+    /// Whether both belong to one POSIX user, and to one user of AFS or SMB where a maker is recorded.
+    pub fn has_owner_of(&self, other: &Self) -> bool {
+        self.uid == other.uid && self.maker == other.maker
+    }
+
     /// Whether it is a directory.
     pub fn is_directory(&self) -> bool {
         self.kind == FileKind::Directory

@@ -200,7 +200,8 @@ async fn choose_variant(head: &Head<'_>, found: FoundFile<'_>) -> (Chosen, bool)
     (plain, false)
 }
 
-/// The sibling of this coding, unless it was made before the file had its present content.
+/// The sibling of this coding, unless it was made before the file had its present content, or has another owner: who may make a name
+/// in a directory may not say by that what another one's file holds.
 async fn sibling(
     caller: &Caller,
     mount: &Mount,
@@ -213,7 +214,8 @@ async fn sibling(
     match mount.lookup(caller, RelPath::parse(&name).ok()?).await {
         // Compressors give the file's own time stamp to what they make, so equal is not older.
         Ok(Resolved::File(file, attributes)) => {
-            (attributes.mtime >= plain.mtime).then_some((file, attributes))
+            let stands_for_it = attributes.mtime >= plain.mtime && attributes.has_owner_of(plain);
+            stands_for_it.then_some((file, attributes))
         }
         // Whatever keeps a sibling from being served, the file itself can be.
         _ => None,

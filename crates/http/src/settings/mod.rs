@@ -134,9 +134,9 @@ pub struct VolumeKeys {
     /// Whether a directory without an index file is listed.
     #[serde(default = "yes")]
     pub listings: bool,
-    /// Whether `.br`, `.zst` and `.gz` siblings are sent in place of a file to clients that take them.
-    #[serde(default = "yes")]
-    pub precompressed: bool,
+    /// Whether `.br`, `.zst` and `.gz` siblings are sent in place of a file to clients that take them; absent: where no client may make
+    /// any.
+    pub precompressed: Option<bool>,
     /// When users say who they are.
     #[serde(default)]
     pub auth: Auth,

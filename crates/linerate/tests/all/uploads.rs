@@ -331,6 +331,42 @@ fn uploads_leave_a_full_disk_what_it_keeps_for_root() {
 }
 
 #[test]
+fn a_name_that_is_added_beside_a_file_does_not_say_what_the_file_holds() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    // Of each: whether the volume may be written to, its key, whether the sibling has another owner, and whether it is sent.
+    let cases = [
+        ("read", false, "", false, true),
+        ("write", true, "", false, false),
+        ("asked", true, "precompressed = true\n", false, true),
+        ("others", true, "precompressed = true\n", true, false),
+        ("other-read", false, "", true, false),
+    ];
+    let mut config = "[http]\nlisten = '127.0.0.1:0'\n[admin]\nlisten = '127.0.0.1:0'\n".to_owned();
+    for (name, is_writable, key, is_others, _) in cases {
+        std::fs::create_dir(at(name)).unwrap();
+        std::fs::write(at(name).join("page.html"), "the page").unwrap();
+        std::fs::write(at(name).join("page.html.gz"), "another").unwrap();
+        let writable = if is_writable { "writable = 'anyone'\n" } else { "" };
+        config +=
+            &format!("[[volume]]\nname = '{name}'\npath = '{name}'\nmount = '/{name}'\n{writable}{key}");
+        if is_others && rustix::process::geteuid().is_root() {
+            std::os::unix::fs::chown(at(name).join("page.html.gz"), Some(4242), None).unwrap();
+        }
+    }
+    std::fs::write(at("linerate.toml"), config).unwrap();
+    let server = Launch::config(&at("linerate.toml")).start();
+    for (name, _, _, is_others, is_sent) in cases {
+        if is_others && !rustix::process::geteuid().is_root() {
+            continue;
+        }
+        let url = format!("http://{}/{name}/page.html", server.http[0]);
+        let told = curl(&["--header", "Accept-Encoding: gzip"], &url);
+        assert_eq!(told, (200, if is_sent { "another" } else { "the page" }.to_owned()), "{name}");
+    }
+}
+
+#[test]
 fn clients_that_send_their_bodies_by_drops_are_let_go_and_others_upload() {
     let dir = tempfile::tempdir().unwrap();
     let served = dir.path().join("served");
