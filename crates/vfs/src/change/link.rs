@@ -135,7 +135,7 @@ impl Directory {
         let new_parent = to_directory.locate_for(caller, to, Rights::INSERT).await?;
         let parent = self.locate_for(caller, from, Rights::NONE).await?;
         let (locks, (found, mut replaced)) = lock_to_link(&parent, from, &new_parent, to).await?;
-        found.require(which)?;
+        parent.confirm(from, &found, which).await?;
         if found.kind != FileKind::File {
             return Err(Error::NotServable.into());
         }

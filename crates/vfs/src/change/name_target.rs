@@ -159,6 +159,26 @@ impl LocatedDirectory {
         self.find_new(&c_name(name)).await
     }
 
+    /// Confirms that `found` has the number `which`, if one is given, and still has the name: what tells of changes by other programs may
+    /// come later, or be suspended. The directory is locked.
+    ///
+    /// # Errors
+    /// [`Error::Unexpected`].
+    pub(super) async fn confirm(
+        &self,
+        name: Name<'_>,
+        found: &NameTarget,
+        which: Option<Number>,
+    ) -> Result<(), Error> {
+        found.require(which)?;
+        if which.is_none() {
+            return Ok(());
+        }
+        let now = self.find_new(&c_name(name)).await?;
+        let is_it = now.is_some_and(|now| Arc::ptr_eq(&now.object, &found.object));
+        if is_it { Ok(()) } else { Err(Error::Unexpected) }
+    }
+
     /// As [`LocatedDirectory::find`], of a name of which this lane knows nothing.
     pub(super) async fn find_new(&self, name: &CString) -> Result<Option<NameTarget>, Error> {
         match self.directory().dir().stat_at(name).await {

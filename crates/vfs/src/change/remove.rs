@@ -82,7 +82,7 @@ impl Directory {
         let parent = self.locate_to_unlink(caller, name, Rights::NONE).await?;
         let (locks, found) = parent.lock_with_name(name).await?;
         let mut found = found.ok_or(Error::NotFound)?;
-        found.require(which)?;
+        parent.confirm(name, &found, which).await?;
         parent.require_to_unlink(caller, name, &found).await?;
         match (found.kind, is_directory) {
             (FileKind::Directory, false) => return Err(Error::IsADirectory.into()),

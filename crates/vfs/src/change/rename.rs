@@ -99,7 +99,7 @@ impl Directory {
         let parent = self.locate_to_unlink(caller, from, Rights::NONE).await?;
         let new_parent = to_directory.locate_for(caller, to, Rights::INSERT).await?;
         let (locks, concerned) = lock_to_rename(&parent, from, &new_parent, to).await?;
-        concerned.moved.require(which)?;
+        parent.confirm(from, &concerned.moved, which).await?;
         parent.require_to_unlink(caller, from, &concerned.moved).await?;
         let is_due = concerned.is_due(&parent, &new_parent, over)?;
         let Concerned { moved, mut replaced } = concerned;
