@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use identity::{Acl, Id, Nearest, Rights, Side};
 use smb_wire::Status;
-use smb_wire::body::query_info::security_information::{DACL, GROUP, OWNER};
+use smb_wire::body::query_info::security_information::{DACL, GROUP, LABEL, OWNER, SACL};
 use smb_wire::create::access::expand_generic;
 use smb_wire::create::access::rights::{
     DELETE, DELETE_CHILD, FILE_ALL, READ_CONTROL, SYNCHRONIZE, WRITE_DAC, WRITE_OWNER,
@@ -33,8 +33,8 @@ impl Share {
         len_max: usize,
     ) -> Result<Answer, Status> {
         //= MS-SMB2 3.3.5.20.3
-        //# Owner, group and list take READ_CONTROL.
-        if wanted & (OWNER | GROUP | DACL) != 0 && !open.may(READ_CONTROL) {
+        //# Owner, group, list and label take READ_CONTROL, the audit list ACCESS_SYSTEM_SECURITY, which no open has.
+        if wanted & SACL != 0 || wanted & (OWNER | GROUP | DACL | LABEL) != 0 && !open.may(READ_CONTROL) {
             return Err(Status::ACCESS_DENIED);
         }
         let output = self.descriptor(ctx, open, wanted).await?.to_bytes();
@@ -146,7 +146,10 @@ impl Share {
         data: &[u8],
     ) -> Result<(), Status> {
         //= MS-SMB2 3.3.5.21.3
-        //# The list takes WRITE_DAC, owner and group WRITE_OWNER.
+        //# The list takes WRITE_DAC, owner and group WRITE_OWNER, the audit list ACCESS_SYSTEM_SECURITY, which no open has.
+        if wanted & SACL != 0 {
+            return Err(Status::ACCESS_DENIED);
+        }
         let needs = if wanted & DACL == 0 { 0 } else { WRITE_DAC }
             | if wanted & (OWNER | GROUP) == 0 { 0 } else { WRITE_OWNER };
         if open.granted_access() & needs != needs {

@@ -39,6 +39,11 @@ impl Share {
             return Err(Status::OBJECT_NAME_INVALID.into());
         }
         //= MS-FSA 2.1.5.1.1
+        //# A directory that is to be temporary: STATUS_INVALID_PARAMETER.
+        if is_directory && params.attributes & attributes::TEMPORARY != 0 {
+            return Err(Status::INVALID_PARAMETER.into());
+        }
+        //= MS-FSA 2.1.5.1.1
         //# What is made not to be written is not deleted on close.
         if params.attributes & attributes::READONLY != 0 && params.has(options::DELETE_ON_CLOSE) {
             return Err(Status::CANNOT_DELETE.into());

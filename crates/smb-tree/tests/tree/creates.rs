@@ -194,6 +194,16 @@ fn attributes_are_kept_and_guard_the_file() {
         assert_eq!(most.granted_access(), rights::FILE_ALL & !(rights::WRITE_DATA | rights::APPEND_DATA));
         side.share.close(&who, &most, 0).await.unwrap();
 
+        // No directory is temporary, and none is made that is to be.
+        for disposition in [Disposition::Create, Disposition::OpenIf] {
+            let temporary = Wish { attributes: attributes::TEMPORARY, ..Wish::new(disposition) };
+            let directory = temporary.clone().with(options::DIRECTORY_FILE);
+            assert_eq!(side.status(&who, "scratch", &directory).await, Status::INVALID_PARAMETER);
+            assert_eq!(
+                side.status(&who, "scratch", &Wish::new(Disposition::Open)).await,
+                Status::OBJECT_NAME_NOT_FOUND
+            );
+        }
         let hidden = Wish { attributes: attributes::HIDDEN, ..Wish::new(Disposition::Create) };
         assert_eq!(side.status(&who, "shy", &hidden).await, Status::SUCCESS);
         let over = Wish::new(Disposition::OverwriteIf);

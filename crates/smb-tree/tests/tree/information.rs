@@ -465,6 +465,22 @@ fn a_descriptor_says_who_may_what_and_what_no_list_holds_is_the_files_own() {
             }
             assert_eq!(query(&side, &who, open, (kind, 0, len)).await.unwrap().status, Status::SUCCESS);
         }
+        // The audit list is nobody's, alone or beside what is everybody's.
+        for wanted in [8, 0xc, 0xf, 0x1c] {
+            let mut asked = QueryInfoRequestFixed::blank();
+            asked.info_type = kind;
+            asked.output_buffer_length.set(4096);
+            asked.additional_information.set(wanted);
+            let asked = QueryInfoRequest { fixed: &asked, input: &[] };
+            let told = side.share.query_info(&who, &page, &asked).await.map(|told| told.output);
+            assert_eq!(told, Err(Status::ACCESS_DENIED), "{wanted:x}");
+            let mut fixed = SetInfoRequestFixed::blank();
+            fixed.info_type = kind;
+            fixed.additional_information.set(wanted);
+            let data = descriptor(&side, &who, &page).await.to_bytes();
+            let set = side.share.set_info(&who, &page, &SetInfoRequest { fixed: &fixed, data: &data }).await;
+            assert_eq!(set, Err(Status::ACCESS_DENIED), "{wanted:x}");
+        }
         let allow = |mask, sid| Ace { kind: ace_type::ACCESS_ALLOWED, flags: 3, mask, sid };
         let with = |aces: Vec<Ace>| Descriptor { dacl: Some(aces), ..Descriptor::default() }.to_bytes();
         let reads = with(vec![allow(rights::FILE_READ | rights::EXECUTE, Sid::EVERYONE)]);
