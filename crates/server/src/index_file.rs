@@ -157,15 +157,22 @@ impl IndexFile {
             leave();
         }
         let closed = if is_safe { self.index.close() } else { self.index.flush() };
-        if let Err(error) = closed {
-            //@ cause: At the server's end the index in the state directory could not be written, as when the disk is full.
-            //@ remedy: Make room on the disk of the state directory, or mend it. No file is lost.
-            tracing::error!(
-                "index: its last changes could not be written: {error}; files have new versions at the next start, and clients fetch \
-                 them again; look at the disk [index-not-closed]"
-            );
-        }
+        closed.unwrap_or_else(|error| report_unwritten(&error));
     }
+
+    /// Ends what was no use of it, as in a start that was refused: the next opening finds that the last server stopped as it did.
+    pub(crate) fn put_back(&self) {
+        self.index.put_back().unwrap_or_else(|error| report_unwritten(&error));
+    }
+}
+
+fn report_unwritten(error: &Error) {
+    //@ cause: At the server's end the index in the state directory could not be written, as when the disk is full.
+    //@ remedy: Make room on the disk of the state directory, or mend it. No file is lost.
+    tracing::error!(
+        "index: its last changes could not be written: {error}; files have new versions at the next start, and clients fetch them again; \
+         look at the disk [index-not-closed]"
+    );
 }
 
 impl std::fmt::Debug for IndexFile {

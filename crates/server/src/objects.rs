@@ -35,6 +35,8 @@ pub(crate) struct ProcessObjects {
     is_numbered: bool,
     index: Option<IndexFile>,
     trouble: Option<String>,
+    /// Services have what the last server left: from here on this one may serve.
+    is_handed_over: bool,
     /// What is served to nobody.
     withheld: Arc<Withheld>,
 }
@@ -200,9 +202,19 @@ impl ProcessObjects {
     }
 
     /// Tells services what the last server has left for them beside the index, which no other server has.
-    pub(crate) fn hand_over(&self, config: &Config) {
+    pub(crate) fn hand_over(&mut self, config: &Config) {
+        self.is_handed_over = true;
         if let Some(index) = &self.index {
             handover::hand_over(index.state(), &services(config));
+        }
+    }
+}
+
+/// A start that is refused before anything is served is no run of a server, and so none that was killed.
+impl Drop for ProcessObjects {
+    fn drop(&mut self) {
+        if !self.is_handed_over {
+            self.index.iter().for_each(IndexFile::put_back);
         }
     }
 }

@@ -144,8 +144,13 @@ impl Reopening<'_> {
                 Ok(is_it.then_some(found))
             }
             Err(Error::NotFound | Error::NotADirectory | Error::Escapes | Error::SymlinkRefused) => Ok(None),
-            // Another's rights say nothing about this one.
-            Err(Error::Denied(_) | Error::NotServable) if !self.leads_to(path, file).await? => Ok(None),
+            Err(Error::Hidden) if self.volume.hides(path.as_path()) => Err(Error::Hidden),
+            // What keeps another from being served, as one that a link leads to, says nothing about this one.
+            Err(Error::Denied(_) | Error::NotServable | Error::Hidden | Error::NameTooLong)
+                if !self.leads_to(path, file).await? =>
+            {
+                Ok(None)
+            }
             Err(error) => Err(error),
         }
     }

@@ -50,7 +50,11 @@ impl ServedCall {
         match volume.find_with_callback(caller, client, number, need, until).await {
             Ok(promised) => Ok(FileLookup::Node(promised)),
             Err(error) if may_be_link(fid, &error) => {
-                Ok(FileLookup::Link(volume.find_link_with_callback(caller, client, number, until).await?))
+                match volume.find_link_with_callback(caller, client, number, until).await {
+                    Ok(link) => Ok(FileLookup::Link(link)),
+                    Err(_) if matches!(error, vfs::Error::AccessDenied) => Err(error.into()),
+                    Err(error) => Err(error.into()),
+                }
             }
             Err(error) => Err(error.into()),
         }
@@ -235,8 +239,8 @@ impl FileLookup {
 
 /// Whether what cannot be found or opened by its number is a link, or nothing.
 fn may_be_link(fid: Fid, error: &vfs::Error) -> bool {
-    use vfs::Error::{Escapes, NotServable, Stale, SymlinkRefused};
-    !fid.is_directory() && matches!(error, Stale | NotServable | SymlinkRefused | Escapes)
+    use vfs::Error::{AccessDenied, Escapes, NotServable, Stale, SymlinkRefused};
+    !fid.is_directory() && matches!(error, Stale | NotServable | SymlinkRefused | Escapes | AccessDenied)
 }
 
 /// Rights to see a status: of a directory that one may pass to, none.

@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use afs_client::directory::{self, Entry};
-use afs_client::{Address, FileType, Found, Metadata, TEXT_MAX, addressed, fetch};
+use afs_client::{Address, Error, FileType, Found, Metadata, TEXT_MAX, addressed, fetch};
 use anyhow::Context;
 use serde_json::{Value, json};
 
@@ -43,14 +43,21 @@ async fn lines(found: &Found, name: &[u8]) -> anyhow::Result<Vec<CellLine>> {
     }
     let mut lines = Vec::new();
     for (Entry { name, fid }, status) in directory::list_status(&found.server, found.fid).await? {
+        let mut status = status.map_err(|code| code.to_string());
         let kind = status.as_ref().ok().map(|metadata| metadata.kind);
         let target = match kind {
             Some(FileType::Link | FileType::MountPoint) => {
-                Some(fetch::small(&found.server, fid, TEXT_MAX).await?)
+                match fetch::small(&found.server, fid, TEXT_MAX).await {
+                    Ok(target) => Some(target),
+                    Err(Error::Refused(code)) => {
+                        status = Err(code.to_string());
+                        None
+                    }
+                    Err(error) => return Err(error.into()),
+                }
             }
             _ => None,
         };
-        let status = status.map_err(|code| code.to_string());
         lines.push(CellLine { name, fid, status, target });
     }
     Ok(lines)

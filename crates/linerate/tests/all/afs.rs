@@ -339,6 +339,41 @@ fn a_directory_is_served_over_afs_unless_something_is_in_its_way() {
 }
 
 #[test]
+fn a_link_to_what_nobody_is_served_is_listed_as_itself() {
+    let Some(_namespace) = Namespace::new_or_skip() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (tree, config) = writable_cell(dir.path(), "");
+    let text = std::fs::read_to_string(&config).unwrap();
+    std::fs::write(&config, format!("{text}[log]\naccess = 'pub/access.log'\n")).unwrap();
+    std::fs::write(tree.join(".h"), "h").unwrap();
+    std::fs::create_dir(tree.join(".d")).unwrap();
+    let long = "n".repeat(300);
+    let links = [
+        ("to-hidden", ".h"),
+        ("to-hidden-below", ".d/none"),
+        ("to-log", "access.log"),
+        ("to-long", &*long),
+        ("to-nothing", "none"),
+        ("to-outside", "/etc/hostname"),
+        ("to-page", "zz"),
+    ];
+    for (name, target) in links.into_iter().chain([(".link", "zz")]) {
+        std::os::unix::fs::symlink(target, tree.join(name)).unwrap();
+    }
+    std::fs::write(tree.join("zz"), "text").unwrap();
+    let _server = Launch::config(&config).start();
+    let wanted: Vec<_> =
+        links.map(|(name, target)| (name, Some(target))).into_iter().chain([("zz", None)]).collect();
+    // Again, by what the server keeps of them since the first time.
+    for _ in 0..2 {
+        let listed = lines(&mut linerate(["ls", "--json", "afs://127.0.0.1/pub"]));
+        let told: Vec<_> =
+            listed.iter().map(|line| (line["name"].as_str().unwrap(), line["target"].as_str())).collect();
+        assert_eq!(told, wanted);
+    }
+}
+
+#[test]
 fn an_address_that_is_printed_opens_as_it_is_printed_and_a_check_tells_nothing_of_itself() {
     let Some(_namespace) = Namespace::new_or_skip() else { return };
     let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

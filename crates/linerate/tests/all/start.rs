@@ -4,6 +4,8 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
+use rustix::process::Signal;
+
 use crate::support::raw;
 use crate::support::site::{ANY_PORT, Site};
 use crate::support::{Launch, linerate, output};
@@ -112,6 +114,43 @@ fn one_word_listens_at_both_families_and_off_at_nothing() {
 }
 
 #[test]
+fn a_start_that_is_refused_is_no_server_that_was_killed() {
+    let site = Site::new(&[("a.txt", b"hello\n")], "");
+    let any = SocketAddr::from(([127, 0, 0, 1], 0));
+    let configure = |http: SocketAddr, more: &str| {
+        let text = configuration(http, any, "[server]\nlanes = 1\nstate_dir = 'state'\n");
+        let volume = "[[volume]]\nname = 'files'\npath = 'root'\nwritable = 'anyone'\n";
+        std::fs::write(site.config(), format!("{text}{more}{volume}")).unwrap();
+    };
+    let holder = TcpListener::bind(any).unwrap();
+    let held = holder.local_addr().unwrap();
+    let refused = || {
+        for (http, more, words) in
+            [(held, "", "in use"), (any, "[identity]\naccounts = 'none.toml'\n", "none.toml")]
+        {
+            configure(http, more);
+            let (status, told) = site.launch().fail();
+            assert!(!status.success() && told.contains(words), "{told}");
+        }
+        configure(any, "");
+    };
+    // Of a state directory that is new, and of one that a server has left in order.
+    for _ in 0..2 {
+        refused();
+        let mut server = site.start();
+        server.signal(Signal::TERM);
+        assert!(server.wait().success());
+        assert!(!server.stderr().contains("[index-after-"), "{}", server.stderr());
+    }
+    // What is to be told is told by the start that comes to serve.
+    let mut server = site.start();
+    server.signal(Signal::KILL);
+    server.wait();
+    refused();
+    site.start().says("[index-after-");
+}
+
+#[test]
 fn a_server_whose_rings_fail_ends_with_the_cause_and_is_not_deaf() {
     let site = Site::new(&[("a.txt", b"hello\n")], "");
     // io_uring_setup, io_uring_enter, io_uring_register: of each kind of filter that people have.
@@ -150,7 +189,7 @@ fn what_the_kernel_lacks_is_said_once_and_the_rest_is_served() {
             let address = SocketAddr::from(([127, 0, 0, 1], address.port()));
             assert_eq!(raw::get(address, "/a.txt").body, b"hello\n", "{what}");
         }
-        server.signal(rustix::process::Signal::TERM);
+        server.signal(Signal::TERM);
         assert!(server.wait().success(), "{what}");
         let told = server.stderr();
         word.iter().for_each(|word| assert_eq!(told.matches(word).count(), 1, "{what}: {told}"));
@@ -172,7 +211,7 @@ fn a_kernel_without_udp_segmentation_is_told_where_afs_is_served() {
         assert!(server.stdout().contains("afs://127.0.0.1:7000/"), "{}", server.stdout());
         let listed = output(&mut linerate(["ls", "afs://127.0.0.1/"]));
         assert!(!listed.is_empty());
-        server.signal(rustix::process::Signal::TERM);
+        server.signal(Signal::TERM);
         assert!(server.wait().success());
         let told = server.stderr();
         assert_eq!(told.matches("[packets-unsegmented]").count(), usize::from(is_told), "{calls:?}: {told}");

@@ -66,6 +66,9 @@ impl Directory {
         if stat.kind != FileKind::Symlink {
             return Err(Error::NotServable.into());
         }
+        if parent.directory().withholds(name.as_bytes(), &stat) {
+            return Err(Error::Hidden.into());
+        }
         let shared = self.volume().shared().ok_or(Error::ReadOnly)?;
         let at = Some(At { directory: parent.object()?, name: name.as_bytes() });
         let object = shared.object_of(self.volume().root().dir(), By::Name(dir, &entry), &stat, at).await?;
