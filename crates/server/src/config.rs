@@ -439,18 +439,18 @@ mod tests {
         for (text, words, line) in [
             (
                 format!("[http]\nlisten_on = []\n{VOLUME}"),
-                "unknown field `listen_on`, expected one of `listen`, `redirect_to_https`, `upload_max`, `uploads_synced`, `limits`",
+                "unknown key `listen_on`: the keys here are `listen`, `redirect_to_https`, `upload_max`, `uploads_synced`, `limits`",
                 2,
             ),
-            (format!("[server]\nlane = 2\n{VOLUME}"), "unknown field `lane`, expected one of `lanes`", 2),
+            (format!("[server]\nlane = 2\n{VOLUME}"), "unknown key `lane`: the keys here are `lanes`", 2),
             (
                 format!("{VOLUME}[htp]\n"),
-                "unknown field `htp`, expected one of `server`, `log`, `admin`, `identity`, `http`, `https`, `volume`",
+                "unknown key `htp`: the keys here are `server`, `log`, `admin`, `identity`, `http`, `https`, `volume`",
                 4,
             ),
             (
                 format!("{VOLUME}symlink = true\n"),
-                "unknown field `symlink`, expected one of `name`, `path`, `symlinks`, `serve_dotfiles`, `writable`, `quota`, \
+                "unknown key `symlink`: the keys here are `name`, `path`, `symlinks`, `serve_dotfiles`, `writable`, `quota`, \
                  `max_files`, `track_usage`, `posix_locks`, `mount`, `listings`, `precompressed`",
                 4,
             ),
@@ -531,7 +531,7 @@ mod tests {
         assert!(nothing.starts_with(told) && nothing.ends_with("linerate.toml, line 2)"), "{nothing}");
         // A program without HTTP does not know its tables.
         assert!(load_for("", &[]).is_ok());
-        assert!(load_for("[http]\n", &[]).unwrap_err().contains("unknown field `http`"));
+        assert!(load_for("[http]\n", &[]).unwrap_err().contains("unknown key `http`"));
     }
 
     #[test]

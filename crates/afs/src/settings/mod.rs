@@ -477,7 +477,7 @@ mod tests {
             (format!("{VOLUME}[afs]\noob_idle_seconds = 0\n"), "afs.oob_idle_seconds: ", "86400"),
             (format!("{VOLUME}[afs]\noob_transfers_per_lane = 0\n"), "afs.oob_transfers_per_lane: ", "65536"),
             (format!("{VOLUME}[afs]\ndscp = 64\n"), "afs.dscp: ", "63"),
-            (format!("{VOLUME}[afs]\nport = 1\n"), "in /etc/linerate.toml: ", "unknown field `port`"),
+            (format!("{VOLUME}[afs]\nport = 1\n"), "in /etc/linerate.toml: ", "unknown key `port`"),
         ] {
             let problem = read(&text).unwrap_err();
             assert!(problem.starts_with(start) && problem.contains(word), "{text:?} gave {problem}");

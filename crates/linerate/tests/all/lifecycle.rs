@@ -181,7 +181,7 @@ fn a_start_that_cannot_succeed_says_what_to_do() {
     };
     refused(
         "[http.limits]\nheader_secs = 1\n",
-        &["unknown field `header_secs`", "header_seconds", "linerate.toml"],
+        &["unknown key `header_secs`", "header_seconds", "linerate.toml"],
     );
     refused("[http]\nlisten = [\"localhost:80\"]\n", &["listen", "localhost:80"]);
     refused(

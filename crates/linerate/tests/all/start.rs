@@ -218,6 +218,36 @@ fn a_kernel_without_udp_segmentation_is_told_where_afs_is_served() {
     }
 }
 
+#[test]
+fn what_stands_in_place_of_a_word_is_told_with_the_words_that_may_and_keys_by_plain_words() {
+    let site = Site::new(&[("a.txt", b"hello\n")], "");
+    for (text, words) in [
+        (
+            "[smb]\nsigning = 1\n",
+            &["line 2,", "this is the number 1, where one of the words \"allowed\" or \"required\" is wanted"][..],
+        ),
+        ("[smb]\nencryption = false\n", &["line 2,", "this is false,", "\"off\", \"allowed\", \"required\""]),
+        ("[log]\naudit_format = 3\n", &["line 2,", "this is the number 3,", "\"json\" or \"openafs\""]),
+        ("[server]\nnodes_without_nic = 3\n", &["line 2,", "this is the number 3,", "\"idle\" or \"assist\""]),
+        (
+            "[[volume]]\nname = 'b'\npath = 'b'\ncontent_security_policy = 5\n",
+            &["line 4,", "this is the number 5,", "\"auto\", \"sandbox\", \"off\""],
+        ),
+        (
+            "[[volume]]\nname = 'b'\npath = 'b'\nauth = false\n",
+            &["line 4,", "this is false,", "\"off\", \"when_required\", \"always\""],
+        ),
+        ("[[volume]]\nname = 'b'\n", &["line 1,", "the key `path` is missing here"]),
+        ("[http]\nlisten = 'off'\nlisten = 'off'\n", &["line 3,", "this key is given twice in one table"]),
+        ("[smb]\nsining = 'allowed'\n", &["line 2,", "unknown key `sining`: the keys here are ", "`signing`"]),
+    ] {
+        site.configure(text);
+        let (good, said) = check(&site, "--check=reload");
+        let is_told = words.iter().all(|words| said.contains(words)) && said.contains("linerate.toml");
+        assert!(!good && is_told, "{text}: {said}");
+    }
+}
+
 /// The keys of the documentation, each with the header of its table.
 fn documented_keys() -> Vec<(String, String)> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/configuration.md");
@@ -277,6 +307,8 @@ fn what_is_no_value_of_a_key_is_told_in_words_of_configurations_with_file_and_li
                 .contains(word)
             };
             assert_eq!(words.filter(known).collect::<Vec<_>>(), [""; 0], "{header} {line}{told}");
+            let of_the_reader = ["wanted string or table", "unknown variant", "unknown field", "missing field"];
+            assert!(!of_the_reader.iter().any(|words| told.contains(words)), "{header} {line}{told}");
             assert!(told.contains(&key), "{header} {line}{told}");
         }
     }

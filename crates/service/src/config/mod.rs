@@ -115,7 +115,10 @@ impl Document {
     /// # Errors
     /// [`ConfigError::Parse`], with line and column.
     pub fn tables<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
-        toml::from_str(&self.text).map_err(|source| self.refused(source))
+        toml::from_str(&self.text).map_err(|source| {
+            let words = self.words_instead::<T>(&source);
+            self.refused_with(source, words.as_deref())
+        })
     }
 
     /// Reads what concerns the caller of every `[[volume]]`, in their order.
@@ -181,10 +184,28 @@ impl Document {
     }
 
     fn refused(&self, source: toml::de::Error) -> ConfigError {
+        self.refused_with(source, None)
+    }
+
+    /// `known`: the words that may stand where something else does.
+    fn refused_with(&self, source: toml::de::Error, known: Option<&str>) -> ConfigError {
         let written = source.span().and_then(|span| self.text.get(span)).unwrap_or_default();
         let message = source.message();
-        let told = source.to_string().replacen(message, &words::of_users(message, written), 1);
+        let mut told = source.to_string();
+        // Last, below the line of the file, which may have the same words.
+        if let Some(at) = told.rfind(message) {
+            told.replace_range(at..at + message.len(), &words::of_users(message, written, known));
+        }
         ConfigError::Parse { path: self.path.clone(), told }
+    }
+
+    /// The words that may stand where something else does: as they are told where an empty one stands in its place.
+    fn words_instead<T: DeserializeOwned>(&self, source: &toml::de::Error) -> Option<String> {
+        let span = source.span().filter(|_| words::is_no_word(source.message()))?;
+        let (before, after) = (self.text.get(..span.start)?, self.text.get(span.end..)?);
+        let again = toml::from_str::<T>(&format!("{before}\"\"{after}")).err()?;
+        let is_there = again.span().is_some_and(|again| again.start == span.start);
+        words::words_of(again.message()).filter(|_| is_there).map(str::to_owned)
     }
 }
 
@@ -231,6 +252,47 @@ mod tests {
         let told = document.tables::<Tables>().unwrap_err().to_string();
         assert!(told.starts_with("in /etc/linerate.toml: TOML parse error at line 2, "), "{told}");
         assert!(told.contains("this is the number 0, where a text is wanted"), "{told}");
+    }
+
+    #[test]
+    fn what_is_no_word_or_no_key_is_told_with_those_that_may_be_and_the_line() {
+        #[derive(Debug, Deserialize)]
+        #[serde(rename_all = "lowercase")]
+        enum Word {
+            Off,
+            On,
+        }
+        #[derive(Debug, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        struct Section {
+            #[serde(rename = "word")]
+            _word: Word,
+            #[serde(rename = "name")]
+            _name: String,
+        }
+        #[derive(Debug, Deserialize)]
+        struct Tables {
+            #[serde(rename = "web")]
+            _web: Vec<Section>,
+        }
+        for (wrong, words) in [
+            ("word = 1", "this is the number 1, where one of the words \"off\" or \"on\" is wanted"),
+            ("word = false", "this is false, where one of the words \"off\" or \"on\" is wanted"),
+            ("word = ['on']", "this is a list, where one of the words \"off\" or \"on\" is wanted"),
+            ("word = {}", "this is a table, where one of the words \"off\" or \"on\" is wanted"),
+            ("word = 'of'", "this is the text \"of\", where one of the words \"off\" or \"on\" is wanted"),
+            ("wrod = 'on'", "unknown key `wrod`: the keys here are `word` or `name`"),
+            ("name = 'b'", "this key is given twice in one table"),
+            ("# missing field", "the key `word` is missing here"),
+        ] {
+            let text = format!("# duplicate key\n[[web]]\nname = 'a'\n{wrong}\n");
+            let document = Document::of_text(Path::new("/etc/linerate.toml"), text);
+            let told = document.tables::<Tables>().unwrap_err().to_string();
+            assert!(told.starts_with("in /etc/linerate.toml: TOML parse error at line "), "{told}");
+            assert!(told.contains(words), "{wrong}: {told}");
+            let reader = ["wanted string", "unknown field", "unknown variant", "expected"];
+            assert!(!reader.iter().any(|words| told.contains(words)), "{told}");
+        }
     }
 
     #[test]

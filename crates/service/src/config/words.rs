@@ -1,13 +1,64 @@
 //! What is wrong with a value, in the words of those who write configurations: text, number, list, table.
 
-/// The message of a wrong value as users know its words. `value` is what is written there.
-pub(super) fn of_users(message: &str, value: &str) -> String {
+/// The message of what is refused as users know its words. `value` is what is written there, `known` the [words](words_of) that may be.
+pub(super) fn of_users(message: &str, value: &str, known: Option<&str>) -> String {
+    if is_no_word(message) {
+        let wanted = known.map_or_else(|| "a word".to_owned(), |known| one_of(known));
+        return format!("this is {}, where {wanted} is wanted", written_there(value));
+    }
+    if let Some((word, known)) = unknown(message, "unknown variant `") {
+        let found = if value.starts_with('{') { "a table".to_owned() } else { format!("the text {word:?}") };
+        return format!("this is {found}, where {} is wanted", one_of(known));
+    }
+    if let Some((key, known)) = unknown(message, "unknown field `") {
+        return format!("unknown key `{key}`: the keys here are {known}");
+    }
+    if let Some(key) = message.strip_prefix("missing field ") {
+        return format!("the key {key} is missing here");
+    }
+    if message == "duplicate key" {
+        return "this key is given twice in one table, or the table twice: leave one of them".to_owned();
+    }
     let wrong = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
     match wrong.and_then(|wrong| wrong.rsplit_once(", expected ")) {
         Some((found, expected)) => {
             format!("this is {}, where {} is wanted", found_there(found, value), wanted(expected))
         }
         None => message.to_owned(),
+    }
+}
+
+/// Whether something else stands where a word is wanted, in a message that does not say which words may stand there.
+pub(super) fn is_no_word(message: &str) -> bool {
+    message == "wanted string or table" || message.starts_with("wanted exactly 1 element")
+}
+
+/// The words that may stand where another does, as the message that refuses that one has them.
+pub(super) fn words_of(message: &str) -> Option<&str> {
+    unknown(message, "unknown variant `").map(|(_, known)| known)
+}
+
+/// What is unknown, and what is known there.
+fn unknown<'m>(message: &'m str, prefix: &str) -> Option<(&'m str, &'m str)> {
+    let (found, known) = message.strip_prefix(prefix)?.rsplit_once("`, expected ")?;
+    Some((found, known.strip_prefix("one of ").unwrap_or(known)))
+}
+
+fn one_of(known: &str) -> String {
+    let words = known.replace('`', "\"");
+    if words.contains(", ") || words.contains(" or ") { format!("one of the words {words}") } else { words }
+}
+
+/// A value by how it is written.
+fn written_there(value: &str) -> String {
+    let is_number = |text: &str| text.starts_with(|first: char| first.is_ascii_digit() || "+-".contains(first));
+    match value.chars().next() {
+        Some('{') => "a table".to_owned(),
+        Some('[') => "a list".to_owned(),
+        Some('"' | '\'') => format!("the text {value}"),
+        _ if value.parse::<toml::value::Datetime>().is_ok() => "a date or time".to_owned(),
+        _ if is_number(value) => format!("the number {value}"),
+        _ => value.to_owned(),
     }
 }
 
@@ -101,9 +152,53 @@ mod tests {
                 "99999999999999999999",
                 "this is the number 99999999999999999999, where a number from 0 on is wanted",
             ),
-            ("missing field `name`", "", "missing field `name`"),
+            ("missing field `name`", "", "the key `name` is missing here"),
+            (
+                "unknown field `a`, expected one of `b`, `c`",
+                "a",
+                "unknown key `a`: the keys here are `b`, `c`",
+            ),
+            ("unknown field `a`, expected `b`", "a", "unknown key `a`: the keys here are `b`"),
+            (
+                "duplicate key",
+                "a",
+                "this key is given twice in one table, or the table twice: leave one of them",
+            ),
+            (
+                "unknown variant `a`, expected b`, expected one of `off`, `on`",
+                "'a`, expected b'",
+                "this is the text \"a`, expected b\", where one of the words \"off\", \"on\" is wanted",
+            ),
+            (
+                "unknown variant `a`, expected `off` or `on`",
+                "{ a = 1 }",
+                "this is a table, where one of the words \"off\" or \"on\" is wanted",
+            ),
         ] {
-            assert_eq!(of_users(message, value), told);
+            assert_eq!(of_users(message, value, None), told);
+        }
+    }
+
+    #[test]
+    fn what_stands_in_place_of_a_word_is_told_with_the_words_that_may() {
+        let message = "wanted string or table";
+        for (value, told) in [
+            ("1", "the number 1"),
+            ("-1.5", "the number -1.5"),
+            ("false", "false"),
+            ("[1]", "a list"),
+            ("{ }", "a table"),
+            ("1979-05-27", "a date or time"),
+            ("inf", "inf"),
+        ] {
+            assert_eq!(
+                of_users(message, value, Some("`off`, `on`, `both`")),
+                format!("this is {told}, where one of the words \"off\", \"on\", \"both\" is wanted")
+            );
+            assert_eq!(
+                of_users(message, value, None),
+                format!("this is {told}, where a word is wanted")
+            );
         }
     }
 }

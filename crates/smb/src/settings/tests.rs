@@ -111,9 +111,9 @@ fn contradictions_name_their_key_and_what_would_do() {
         (
             format!("{VOLUME}[smb]\n{}", homes("path = '/home'")),
             "in /etc/linerate.toml: ",
-            "unknown field `path`",
+            "unknown key `path`",
         ),
-        (format!("{VOLUME}[smb]\nport = 1\n"), "in /etc/linerate.toml: ", "unknown field `port`"),
+        (format!("{VOLUME}[smb]\nport = 1\n"), "in /etc/linerate.toml: ", "unknown key `port`"),
     ] {
         let problem = read(&text).unwrap_err();
         assert!(problem.starts_with(start) && problem.contains(word), "{text:?} gave {problem}");

@@ -280,7 +280,7 @@ fn both_are_served_counted_and_logged_side_by_side() {
         "{refused}"
     );
     let refused = read_config(&text.replace("word", "words"), &both()).unwrap_err();
-    assert!(refused.contains("unknown field `words`"), "{refused}");
+    assert!(refused.contains("unknown key `words`"), "{refused}");
     let refused = read_config(&text.replace("'lo'", "'l o'"), &both()).unwrap_err();
     assert!(refused.starts_with("echo.word: one word, please (") && refused.contains(", line "), "{refused}");
 
