@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 
-/// Draws until it is stopped; nothing where standard error is no terminal.
+/// Draws until it is stopped; nothing where there is no [terminal for it](target).
 pub struct Bar {
     ended: Arc<AtomicBool>,
     thread: JoinHandle<()>,
@@ -31,13 +31,16 @@ impl Bar {
     }
 }
 
+/// Where progress is drawn: on standard error if that is a terminal, unless the user wants [plain](crate::is_plain) text.
+pub fn target() -> ProgressDrawTarget {
+    match std::io::stderr().is_terminal() && !crate::is_plain() {
+        true => ProgressDrawTarget::stderr(),
+        false => ProgressDrawTarget::hidden(),
+    }
+}
+
 fn draw(template: &str, update: impl Fn(&ProgressBar), stop: &AtomicBool) {
-    let target = if std::io::stderr().is_terminal() {
-        ProgressDrawTarget::stderr()
-    } else {
-        ProgressDrawTarget::hidden()
-    };
-    let bar = ProgressBar::with_draw_target(Some(0), target);
+    let bar = ProgressBar::with_draw_target(Some(0), target());
     bar.set_style(ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar()));
     while !stop.load(Ordering::Relaxed) {
         std::thread::park_timeout(Duration::from_millis(100));

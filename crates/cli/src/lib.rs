@@ -5,6 +5,7 @@
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
 use std::ffi::{OsStr, OsString};
+use std::fs::File;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
@@ -106,7 +107,7 @@ fn without_empty_variables(command: Command) -> Command {
     names.into_iter().fold(command, |command, name| command.mut_subcommand(name, without_empty_variables))
 }
 
-/// Whether the user wants no colours (<https://no-color.org>), or has a terminal that knows none.
+/// Whether the user wants neither colours (<https://no-color.org>) nor bars, or has a terminal that knows none.
 pub fn is_plain() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     is_set("NO_COLOR") || std::env::var_os("TERM").is_some_and(|term| term == "dumb")
@@ -124,7 +125,10 @@ pub fn completions(mut program: Command, shell: clap_complete::Shell) -> anyhow:
 /// Prints the manual page of a command of `program`, named by `names`, or writes the pages of all commands into `dir`.
 pub fn man(program: Command, names: &[String], dir: Option<&Path>) -> anyhow::Result<ExitCode> {
     if let Some(dir) = dir {
-        clap_mangen::generate_to(program, dir)
+        let mut program = program.disable_help_subcommand(true);
+        program.build();
+        std::fs::create_dir_all(dir)
+            .and_then(|()| write_pages(&program, dir))
             .with_context(|| format!("cannot write manual pages into {}", dir.display()))?;
         return Ok(ExitCode::SUCCESS);
     }
@@ -139,6 +143,19 @@ pub fn man(program: Command, names: &[String], dir: Option<&Path>) -> anyhow::Re
     clap_mangen::Man::new(command).render(&mut page)?;
     output::write_bytes(&page);
     Ok(ExitCode::SUCCESS)
+}
+
+/// Writes the pages of a command and of those below it. What has the name of a page goes, so that nothing is written through a link.
+fn write_pages(command: &Command, dir: &Path) -> std::io::Result<()> {
+    for below in command.get_subcommands().filter(|below| !below.is_hide_set()) {
+        write_pages(below, dir)?;
+    }
+    let page = clap_mangen::Man::new(command.clone());
+    let path = dir.join(page.get_filename());
+    match std::fs::remove_file(&path) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        _ => page.render(&mut File::create_new(path)?),
+    }
 }
 
 /// The error and its causes, each said once: some errors tell their cause themselves.

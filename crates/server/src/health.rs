@@ -29,7 +29,14 @@ impl Health {
         let mut lines = String::new();
         for (subject, trouble) in &*self.troubles() {
             // One line each, whatever a path holds. A string takes every text.
-            let _ = writeln!(lines, "{subject}: {}", trouble.escape_debug());
+            let _ = write!(lines, "{subject}: ");
+            for char in trouble.chars() {
+                match char {
+                    '\'' | '"' => lines.push(char),
+                    other => lines.extend(other.escape_debug()),
+                }
+            }
+            lines.push('\n');
         }
         lines
     }
@@ -57,6 +64,8 @@ mod tests {
         health.note("volume files", "gone");
         health.note("reload", "refused\ntwice");
         assert_eq!(health.lines(), "reload: refused\\ntwice\nvolume files: gone\n");
+        health.note("reload", "by \"this\" machine's clock \\ \u{7f}");
+        assert_eq!(health.lines(), "reload: by \"this\" machine's clock \\\\ \\u{7f}\nvolume files: gone\n");
         health.clear("reload");
         health.clear("volume files");
         assert_eq!(health.lines(), "");

@@ -66,7 +66,7 @@ fn replace(state: &Path) -> anyhow::Result<ExitCode> {
 /// Checks one, with a bar where somebody looks on.
 fn outcome(volumes: &Volumes, name: String, repair: bool) -> VolumeOutcome {
     let progress = Arc::new(CheckProgress::default());
-    let bar = ProgressBar::new_spinner().with_prefix(name.clone());
+    let bar = ProgressBar::with_draw_target(None, cli::bar::target()).with_prefix(name.clone());
     bar.set_style(ProgressStyle::with_template("{spinner} {prefix}: {msg} [{elapsed}]").expect("it is one"));
     let checked = std::thread::scope(|scope| {
         let checking = scope.spawn(|| volumes.check(&name, repair, &progress));

@@ -143,9 +143,16 @@ fn completions_are_taken_by_the_shell_and_the_manual_by_man() {
     );
     let unknown = linerate(["man", "nothing"]).output().unwrap();
     assert!(!unknown.status.success() && String::from_utf8_lossy(&unknown.stderr).contains("nothing"));
-    let pages = dir.path().join("man1");
-    std::fs::create_dir(&pages).unwrap();
+    // It makes the directory, replaces pages, and follows no link of a page's name.
+    let pages = dir.path().join("share/man1");
+    let kept = dir.path().join("kept");
     output(linerate(["man", "--dir"]).arg(&pages));
+    std::fs::write(&kept, "kept").unwrap();
+    std::fs::write(pages.join("linerate-stat.1"), "an old page").unwrap();
+    std::fs::remove_file(pages.join("linerate.1")).unwrap();
+    std::os::unix::fs::symlink(&kept, pages.join("linerate.1")).unwrap();
+    output(linerate(["man", "--dir"]).arg(&pages));
+    assert_eq!(std::fs::read(&kept).unwrap(), b"kept");
     for name in [
         "linerate",
         "linerate-serve",

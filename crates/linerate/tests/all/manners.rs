@@ -304,6 +304,28 @@ fn a_server_on_a_terminal_has_colours_unless_the_user_wants_none() {
 }
 
 #[test]
+fn progress_is_drawn_on_a_terminal_unless_the_user_wants_plain_text() {
+    let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let tree = home.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    (0..3000).for_each(|at| drop(File::create(tree.join(format!("f{at}"))).unwrap()));
+    let state = home.path().join("state");
+    output(linerate(["volume", "create", "home"]).arg(&tree).env("LINERATE_STATE", &state));
+    for (name, value, is_drawn) in
+        [("NO_COLOR", "1", false), ("TERM", "dumb", false), ("NO_COLOR", "", true), ("TERM", "xterm", true)]
+    {
+        let mut on_terminal = tool("python3", "python3");
+        on_terminal.args(["-c", "import pty, sys; pty.spawn(sys.argv[1:])"]);
+        on_terminal.arg(assert_cmd::cargo::cargo_bin!("linerate")).args(["volume", "check", "--dry-run"]);
+        on_terminal.env("LINERATE_STATE", &state);
+        on_terminal.env_remove("NO_COLOR").env("TERM", "xterm").env(name, value);
+        let shown = String::from_utf8(output(&mut on_terminal)).unwrap();
+        assert!(shown.contains("home"), "{shown:?}");
+        assert_eq!(shown.contains(" names compared ["), is_drawn, "{name}={value}: {shown:?}");
+    }
+}
+
+#[test]
 fn an_empty_variable_of_the_environment_is_as_good_as_none() {
     let home = tempfile::tempdir().unwrap();
     let by_default = |line: &[&str]| {

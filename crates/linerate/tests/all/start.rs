@@ -224,11 +224,17 @@ fn what_stands_in_place_of_a_word_is_told_with_the_words_that_may_and_keys_by_pl
     for (text, words) in [
         (
             "[smb]\nsigning = 1\n",
-            &["line 2,", "this is the number 1, where one of the words \"allowed\" or \"required\" is wanted"][..],
+            &[
+                "line 2,",
+                "this is the number 1, where one of the words \"allowed\" or \"required\" is wanted",
+            ][..],
         ),
         ("[smb]\nencryption = false\n", &["line 2,", "this is false,", "\"off\", \"allowed\", \"required\""]),
         ("[log]\naudit_format = 3\n", &["line 2,", "this is the number 3,", "\"json\" or \"openafs\""]),
-        ("[server]\nnodes_without_nic = 3\n", &["line 2,", "this is the number 3,", "\"idle\" or \"assist\""]),
+        (
+            "[server]\nnodes_without_nic = 3\n",
+            &["line 2,", "this is the number 3,", "\"idle\" or \"assist\""],
+        ),
         (
             "[[volume]]\nname = 'b'\npath = 'b'\ncontent_security_policy = 5\n",
             &["line 4,", "this is the number 5,", "\"auto\", \"sandbox\", \"off\""],
@@ -239,7 +245,10 @@ fn what_stands_in_place_of_a_word_is_told_with_the_words_that_may_and_keys_by_pl
         ),
         ("[[volume]]\nname = 'b'\n", &["line 1,", "the key `path` is missing here"]),
         ("[http]\nlisten = 'off'\nlisten = 'off'\n", &["line 3,", "this key is given twice in one table"]),
-        ("[smb]\nsining = 'allowed'\n", &["line 2,", "unknown key `sining`: the keys here are ", "`signing`"]),
+        (
+            "[smb]\nsining = 'allowed'\n",
+            &["line 2,", "unknown key `sining`: the keys here are ", "`signing`"],
+        ),
     ] {
         site.configure(text);
         let (good, said) = check(&site, "--check=reload");
@@ -307,7 +316,8 @@ fn what_is_no_value_of_a_key_is_told_in_words_of_configurations_with_file_and_li
                 .contains(word)
             };
             assert_eq!(words.filter(known).collect::<Vec<_>>(), [""; 0], "{header} {line}{told}");
-            let of_the_reader = ["wanted string or table", "unknown variant", "unknown field", "missing field"];
+            let of_the_reader =
+                ["wanted string or table", "unknown variant", "unknown field", "missing field"];
             assert!(!of_the_reader.iter().any(|words| told.contains(words)), "{header} {line}{told}");
             assert!(told.contains(&key), "{header} {line}{told}");
         }

@@ -51,7 +51,8 @@ fn one_of(known: &str) -> String {
 
 /// A value by how it is written.
 fn written_there(value: &str) -> String {
-    let is_number = |text: &str| text.starts_with(|first: char| first.is_ascii_digit() || "+-".contains(first));
+    let is_number =
+        |text: &str| text.starts_with(|first: char| first.is_ascii_digit() || "+-".contains(first));
     match value.chars().next() {
         Some('{') => "a table".to_owned(),
         Some('[') => "a list".to_owned(),
@@ -195,10 +196,7 @@ mod tests {
                 of_users(message, value, Some("`off`, `on`, `both`")),
                 format!("this is {told}, where one of the words \"off\", \"on\", \"both\" is wanted")
             );
-            assert_eq!(
-                of_users(message, value, None),
-                format!("this is {told}, where a word is wanted")
-            );
+            assert_eq!(of_users(message, value, None), format!("this is {told}, where a word is wanted"));
         }
     }
 }
