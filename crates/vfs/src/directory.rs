@@ -1,5 +1,6 @@
 //! A directory of a volume: its attributes, its names, its listing.
 
+use std::cell::Cell;
 use std::ffi::CString;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::fs::{Dir, DirEntry, File, FileKind, OpenHow, OpenKind, Stat, StatxExtra};
 
-use crate::attributes::{Attributes, FileId};
+use crate::attributes::{Attributes, ChangeToken, FileId};
 use crate::cache::Validity;
 use crate::caller::Caller;
 use crate::change::c_name;
@@ -38,6 +39,8 @@ pub(crate) struct OpenDirectory {
     path: RelPathBuf,
     object: Option<Arc<Object>>,
     readers: Readers,
+    /// How many entries it is known to exceed, as of a state of its own: it is not read up to there again.
+    exceeds: Cell<Option<(usize, ChangeToken)>>,
 }
 
 impl Directory {
@@ -232,14 +235,17 @@ impl Directory {
     /// # Errors
     /// [`Error::TooLarge`] when there are more; as [`Volume::lookup`] otherwise.
     pub async fn entries(&self, max: usize) -> Result<Listing, Error> {
-        if let Some(listing) = self.cached_listing().await {
-            return self.volume.counted(listing.within(max));
-        }
-        // Readings of a large directory are dear: who finds one under way waits for it, once.
-        if self.node.readers.wait_for_one().await
-            && let Some(listing) = self.cached_listing().await
-        {
-            return self.volume.counted(listing.within(max));
+        // Readings of a large directory are dear: a caller that finds one under way waits for it, once.
+        for has_waited in [false, true] {
+            if let Some(listing) = self.cached_listing().await {
+                return self.volume.counted(listing.within(max));
+            }
+            if self.exceeds(max)? {
+                return self.volume.counted(Err(Error::TooLarge { max }));
+            }
+            if has_waited || !self.node.readers.wait_for_one().await {
+                break;
+            }
         }
         let _reading = self.node.readers.begin();
         let read = self.read_listing(max).await;
@@ -327,6 +333,12 @@ impl Directory {
         entries.iter().zip(found).all(|(entry, found)| is_so(entry, found.map(|found| found.stat)))
     }
 
+    /// Whether it is known to have more entries than `max`: none has come or gone since that was found.
+    fn exceeds(&self, max: usize) -> Result<bool, Error> {
+        let Some((known, token)) = self.node.exceeds.get() else { return Ok(false) };
+        Ok(max <= known && self.attributes()?.change_token() == token)
+    }
+
     fn read_listing<'a>(&'a self, max: usize) -> LocalBoxFuture<'a, Result<Listing, Error>> {
         Box::pin(async move {
             let (volume, path) = (&self.volume, self.path());
@@ -337,7 +349,12 @@ impl Directory {
             let (before, began) = (self.attributes()?, lane::time::now());
             let dir = self.opened_to_list().await?;
             let raw = dir.entries(max).await.map_err(|error| match error.raw_os_error() {
-                Some(libc::EFBIG) => Error::TooLarge { max },
+                Some(libc::EFBIG) => {
+                    if before.is_settled(lane::time::wall_clock()) {
+                        self.node.exceeds.set(Some((max, before.change_token())));
+                    }
+                    Error::TooLarge { max }
+                }
                 _ => error.into(),
             })?;
             let found = raw.len();
@@ -434,7 +451,7 @@ impl Directory {
 
 impl OpenDirectory {
     pub(crate) fn new(dir: Dir, id: FileId, path: RelPathBuf, object: Option<Arc<Object>>) -> Self {
-        Self { dir, id, path, object, readers: Readers::default() }
+        Self { dir, id, path, object, readers: Readers::default(), exceeds: Cell::new(None) }
     }
 
     pub(crate) fn id(&self) -> FileId {

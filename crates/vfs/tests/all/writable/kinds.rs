@@ -163,6 +163,26 @@ fn a_crowd_that_looks_for_a_directory_and_lists_it_reads_it_once() {
             assert_eq!(listing.await, 100);
         }
         assert_eq!(volume.counters().listings.get(), 1);
+        // That it has too many is found once as well, until it changes.
+        process.host.fs().write("/srv/large/f", "x").unwrap();
+        for n in 0..100 {
+            process.host.fs().write(&format!("/srv/large/f{n}"), "x").unwrap();
+        }
+        lane::time::sleep(std::time::Duration::from_secs(3)).await;
+        let crowd: Vec<_> = (0..50)
+            .map(|_| {
+                let volume = volume.clone();
+                lane::spawn(async move { directory(&volume, "large").await.entries(100).await })
+            })
+            .collect();
+        for listing in crowd {
+            assert!(matches!(listing.await, Err(Error::TooLarge { max: 100 })));
+        }
+        assert_eq!(volume.counters().listings.get(), 2);
+        assert_eq!(directory(&volume, "large").await.entries(101).await.unwrap().len(), 101);
+        process.host.fs().remove("/srv/large/f").unwrap();
+        lane::time::sleep(std::time::Duration::from_secs(3)).await;
+        assert_eq!(directory(&volume, "large").await.entries(100).await.unwrap().len(), 100);
     });
 }
 
