@@ -149,6 +149,9 @@ pub enum ServerError {
     /// How packets are to be marked.
     #[error(transparent)]
     Egress(#[from] EgressError),
+    /// The kernel refuses a call.
+    #[error(transparent)]
+    Lacking(#[from] lane::probe::Lacking),
     /// A lane's ring or memory.
     #[error(transparent)]
     Lane(#[from] lane::runtime::StartError),
@@ -322,6 +325,7 @@ impl Server {
 
 impl Serving {
     fn start(mut config: Config, purpose: Purpose) -> Result<Self, ServerError> {
+        lane::probe::require_calls()?;
         OwnFiles::of(&config).guard(&mut config.volumes);
         let roots = Root::all(&config.volumes);
         let volumes = Root::table(&roots, &VolumeTable::default(), &config.volumes);

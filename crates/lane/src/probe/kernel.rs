@@ -1,5 +1,8 @@
 //! Kernel version, path resolution, CPU clocks and CPU quotas.
 
+use rustix::fs::{Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
+
 use super::{Area, Finding, Verdict};
 use crate::topology::table::or_dash;
 use crate::topology::{Topology, Tree};
@@ -18,12 +21,24 @@ pub(super) fn version(tree: &Tree) -> Finding {
 
 /// Names are resolved beneath an export's root by this call alone.
 pub(super) fn openat2() -> Finding {
-    use rustix::fs::{CWD, Mode, OFlags, ResolveFlags, openat2};
+    let opened = open_beneath();
+    let found = opened.as_ref().map_or_else(|error| format!("refused: {error}"), |()| "works".to_owned());
+    Finding::new(Area::Kernel, "openat2", found, "works").unless(opened.is_ok(), Verdict::Bad, OPENAT2_ADVICE)
+}
+
+/// The error of a kernel that does not know openat2, or of a filter that refuses it.
+pub(super) fn require_openat2() -> Result<(), Errno> {
+    match open_beneath() {
+        Err(error @ (Errno::PERM | Errno::NOSYS)) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Opens the root directory from itself: whoever runs the process may pass it.
+fn open_beneath() -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    let opened = openat2(CWD, ".", flags, Mode::empty(), ResolveFlags::BENEATH);
-    let found = opened.as_ref().map_or_else(|error| format!("refused: {error}"), |_| "works".to_owned());
-    let advice = "allow openat2 in the seccomp profile of the container or service";
-    Finding::new(Area::Kernel, "openat2", found, "works").unless(opened.is_ok(), Verdict::Bad, advice)
+    let root = rustix::fs::open("/", flags, Mode::empty())?;
+    rustix::fs::openat2(root, ".", flags, Mode::empty(), ResolveFlags::BENEATH).map(drop)
 }
 
 /// The governor of the CPUs' clocks, where the kernel controls them.
@@ -74,3 +89,4 @@ fn quota_cpus(limit: &str) -> Option<f64> {
 
 /// SENDMSG_ZC and DEFER_TASKRUN came with 6.1, the oldest kernel that is tested.
 const KERNEL_MIN: (u32, u32) = (6, 1);
+pub(super) const OPENAT2_ADVICE: &str = "allow openat2 in the seccomp profile of the container or service";

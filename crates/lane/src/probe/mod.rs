@@ -85,6 +85,35 @@ pub enum Verdict {
     Bad,
 }
 
+/// A call that no lane can do without is refused. The text names it, and says what to change.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Lacking {
+    /// A ring.
+    #[error("{refusal}. Linerate needs it; to change that: {}", refusal.advice())]
+    Ring {
+        /// Why.
+        refusal: RingRefusal,
+    },
+    /// A way to open names beneath a directory and nowhere else.
+    #[error(
+        "openat2 is refused: {error}. Linerate opens every file by it; to change that: {}",
+        kernel::OPENAT2_ADVICE
+    )]
+    OpenAt2 {
+        /// The kernel's answer.
+        error: rustix::io::Errno,
+    },
+}
+
+/// Looks for the calls that no lane can do without, before anything is started that has to be ended in order.
+///
+/// # Errors
+/// The first that is refused.
+pub fn require_calls() -> Result<(), Lacking> {
+    uring::require(&Tree::new(Path::new("/"))).map_err(|refusal| Lacking::Ring { refusal })?;
+    kernel::require_openat2().map_err(|error| Lacking::OpenAt2 { error })
+}
+
 /// Everything about the running machine.
 pub fn examine_machine() -> Vec<Finding> {
     let mut findings = examine_kernel(Path::new("/"));

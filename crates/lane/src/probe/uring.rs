@@ -111,9 +111,21 @@ pub(super) fn all(tree: &Tree) -> Vec<Finding> {
     }
 }
 
-/// A ring of the kind lanes use.
+/// The reason why there is no ring, or none that may be entered and have something registered with it.
+pub(super) fn require(tree: &Tree) -> Result<(), RingRefusal> {
+    let registered = lane_ring().and_then(|ring| ring.submitter().register_probe(&mut Probe::new()));
+    registered.map_err(|error| RingRefusal::diagnose_in(tree, &error))
+}
+
+/// A ring of the kind lanes use, entered once: a filter may allow the one and refuse the other.
 fn lane_ring() -> io::Result<IoUring> {
-    IoUring::builder().setup_single_issuer().setup_defer_taskrun().setup_submit_all().build(RING_ENTRIES)
+    let ring = IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .setup_submit_all()
+        .build(RING_ENTRIES)?;
+    ring.submit()?;
+    Ok(ring)
 }
 
 fn refused(refusal: &RingRefusal) -> Finding {

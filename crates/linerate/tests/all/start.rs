@@ -154,7 +154,8 @@ fn a_start_that_is_refused_is_no_server_that_was_killed() {
 fn a_server_whose_rings_fail_ends_with_the_cause_and_is_not_deaf() {
     let site = Site::new(&[("a.txt", b"hello\n")], "");
     // io_uring_setup, io_uring_enter, io_uring_register: of each kind of filter that people have.
-    for calls in [&["425=1"][..], &["426=1"], &["425=38"], &["426=38"], &["425=1", "426=1", "427=1"]] {
+    let rings = [&["425=1"][..], &["426=1"], &["425=38"], &["426=38"], &["425=1", "426=1", "427=1"]];
+    for calls in rings.into_iter().chain([&["427=1"][..], &["427=38"]]) {
         let began = std::time::Instant::now();
         let (status, told) = site.launch().without(calls).fail();
         assert!(!status.success() && status.code().is_some(), "{calls:?}: {status}: {told}");
@@ -162,6 +163,30 @@ fn a_server_whose_rings_fail_ends_with_the_cause_and_is_not_deaf() {
             ["not permitted", "not implemented", "io_uring"].iter().any(|cause| told.contains(cause));
         assert!(is_told && !told.contains("panicked"), "{calls:?}: {told}");
         assert!(began.elapsed().as_secs() < 10, "{calls:?}: {:?}", began.elapsed());
+    }
+}
+
+#[test]
+fn a_start_without_a_call_that_it_needs_is_refused_by_its_name_before_anything_is_made() {
+    let site = Site::new(&[("a.txt", b"hello\n")], "[server]\nstate_dir = 'state'\n");
+    for (calls, name) in [
+        (&["425=1"][..], "io_uring_setup"),
+        (&["426=38"], "io_uring_enter"),
+        (&["427=1"], "io_uring_register"),
+        (&["427=38"], "io_uring_register"),
+        (&["437=1"], "openat2"),
+        (&["437=38"], "openat2"),
+    ] {
+        for check in [false, true] {
+            let launch = site.launch().without(calls);
+            let (status, told) = if check { launch.arg("--check").fail() } else { launch.fail() };
+            assert_eq!(status.code(), Some(1), "{calls:?}: {told}");
+            assert!(
+                told.contains(name) && told.contains("allow ") && told.contains("seccomp"),
+                "{calls:?}: {told}"
+            );
+            assert!(!site.beside("state").exists(), "{calls:?}");
+        }
     }
 }
 
@@ -221,6 +246,7 @@ fn a_kernel_without_udp_segmentation_is_told_where_afs_is_served() {
 #[test]
 fn what_stands_in_place_of_a_word_is_told_with_the_words_that_may_and_keys_by_plain_words() {
     let site = Site::new(&[("a.txt", b"hello\n")], "");
+    std::fs::create_dir(site.beside("b")).unwrap();
     for (text, words) in [
         (
             "[smb]\nsigning = 1\n",

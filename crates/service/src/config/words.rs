@@ -3,7 +3,7 @@
 /// The message of what is refused as users know its words. `value` is what is written there, `known` the [words](words_of) that may be.
 pub(super) fn of_users(message: &str, value: &str, known: Option<&str>) -> String {
     if is_no_word(message) {
-        let wanted = known.map_or_else(|| "a word".to_owned(), |known| one_of(known));
+        let wanted = known.map_or_else(|| "a word".to_owned(), one_of);
         return format!("this is {}, where {wanted} is wanted", written_there(value));
     }
     if let Some((word, known)) = unknown(message, "unknown variant `") {
