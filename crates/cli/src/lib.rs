@@ -153,7 +153,7 @@ fn write_pages(command: &Command, dir: &Path) -> std::io::Result<()> {
     let page = clap_mangen::Man::new(command.clone());
     let path = dir.join(page.get_filename());
     match std::fs::remove_file(&path) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => return Err(error),
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
         _ => page.render(&mut File::create_new(path)?),
     }
 }
