@@ -188,6 +188,25 @@ fn links_of_documents_lead_somewhere() {
 }
 
 #[test]
+fn sources_that_documents_name_exist() {
+    let mut wrong = Vec::new();
+    for (path, text) in documents().into_iter().filter(|(path, _)| !path.ends_with("CHANGELOG.md")) {
+        for name in text.split('`').skip(1).step_by(2) {
+            let is_part = |char: char| char.is_ascii_alphanumeric() || "/-_.".contains(char);
+            // Of a crate; `NAME` stands for any.
+            let is_source = (name.contains("/src/") || name.contains("/tests/")) && !name.contains("NAME");
+            if is_source && name.chars().all(is_part) {
+                let lies = |of: &str| root().join(of).join(name).exists();
+                if !["", "crates"].into_iter().any(lies) {
+                    wrong.push(format!("{}: {name}", path.display()));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
 fn metrics_and_keys_that_documents_name_exist() {
     let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
     let first_cell = |line: &str| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned());

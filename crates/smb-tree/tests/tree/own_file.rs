@@ -223,6 +223,10 @@ fn nothing_that_is_done_through_an_open_is_done_to_another_file_that_has_its_nam
                     assert!(came.is_ok() || is_gone(came), "{what}: {came:?}");
                     side.share.close(&who, &stream, 0).await.unwrap();
                     side.share.close(&who, &open, 0).await.unwrap();
+                    // A name there is believed for a second, whatever other programs do.
+                    if is_busy {
+                        time::sleep(Duration::from_secs(2)).await;
+                    }
                     let now = told(&side, "page").await;
                     assert_eq!(now.0, b"another", "{what}: {came:?}");
                     if let Some(before) = before {

@@ -1,9 +1,8 @@
 //! IOCTL (MS-SMB2 3.3.5.15): what concerns the connection or the server is answered here.
 
 use smb_rpc::Pipe;
-use smb_wire::body::ioctl::{FLAG_IS_FSCTL, IoctlRequest, IoctlResponse, IoctlResponseFixed};
+use smb_wire::body::ioctl::{FLAG_IS_FSCTL, IoctlRequest};
 use smb_wire::chain::EntryWriter;
-use smb_wire::fixed::Fixed;
 use smb_wire::fsctl::code;
 use smb_wire::fsctl::interfaces;
 use smb_wire::fsctl::negotiate_info::{ValidateRequest, ValidateResponse};
@@ -11,6 +10,7 @@ use smb_wire::fsctl::pipe_wait;
 use smb_wire::{Dialect, FileId, Status};
 use zerocopy::IntoBytes;
 
+use super::ioctl_response::answer;
 use super::target::Target;
 use super::test_controls;
 use crate::connection::{Call, Reply};
@@ -115,17 +115,6 @@ fn wait_for_pipe(call: &Call<'_>, request: &IoctlRequest<'_>) -> Result<(), Stat
     let name = pipe_wait::parse(request.input).ok().and_then(|name| name.decode());
     let is_there = name.is_some_and(|name| Pipe::is_there(&name));
     if is_there { Ok(()) } else { Err(Status::OBJECT_NAME_NOT_FOUND) }
-}
-
-/// A response with this output.
-pub(super) fn answer(request: &IoctlRequest<'_>, status: Status, output: Vec<u8>) -> Reply {
-    let fixed = answer_fixed(request);
-    Reply::with(status, move |body| IoctlResponse::write(body, fixed, &output))
-}
-
-pub(super) fn answer_fixed(request: &IoctlRequest<'_>) -> IoctlResponseFixed {
-    let (ctl_code, file_id) = (request.fixed.ctl_code, request.fixed.file_id);
-    IoctlResponseFixed { ctl_code, file_id, ..IoctlResponseFixed::blank() }
 }
 
 /// Whether somebody has changed the negotiation on its way: the connection ends then.

@@ -7,6 +7,7 @@ mod create;
 mod echo;
 mod flush;
 mod ioctl;
+mod ioctl_response;
 mod lock;
 mod logoff;
 pub(crate) mod negotiate;

@@ -8,7 +8,7 @@ use smb_wire::Status;
 use smb_wire::body::ioctl::{IoctlRequest, IoctlResponse};
 use smb_wire::fsctl::{TEST_PADDING, code};
 
-use super::ioctl::{answer, answer_fixed};
+use super::ioctl_response::{answer, answer_fixed};
 use crate::connection::{Call, Reply};
 
 /// Carries out a control code of tests.

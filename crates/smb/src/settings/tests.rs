@@ -90,7 +90,7 @@ fn contradictions_name_their_key_and_what_would_do() {
             "volume[1].smb_share: ",
             "twice",
         ),
-        (format!("{VOLUME}[smb]\nsigning = 'off'\n"), "in /etc/linerate.toml: ", "`required`"),
+        (format!("{VOLUME}[smb]\nsigning = 'off'\n"), "in /etc/linerate.toml: ", "\"required\""),
         (format!("{VOLUME}[smb]\nencryption = 'required'\nanonymous = true\n"), "smb.encryption: ", "key"),
         (format!("{VOLUME}smb_test_delay_ms = 5\n[smb]\n"), "volume[0].smb_test_delay_ms: ", "test_switches"),
         (format!("{VOLUME}smb_hide = ['a/b']\n[smb]\n"), "volume[0].smb_hide: ", "slash"),
