@@ -2,7 +2,7 @@
 //! has come to, which volumes there are, which hosts hold promises. One redb file, one committer, nobody waits to tell.
 //!
 //! `docs/design/index.md` has the layout byte by byte, and what each kind of stop means. The index knows neither lanes nor
-//! files: its caller says what it [sees](Seen) of the tree, and keeps the [`Mark`] on each volume's root.
+//! files: its caller says what it [sees](FileStamp) of the tree, and keeps the [`Mark`] on each volume's root.
 //!
 //! ```
 //! use std::time::SystemTime;

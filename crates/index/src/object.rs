@@ -273,7 +273,7 @@ pub(crate) fn check_lengths(identity: &[u8], place: &Place) -> Result<(), Error>
 pub(crate) const IDENTITY_MAX: usize = 160;
 const NAME_MAX: usize = 255;
 const NANOS: i64 = 1_000_000_000;
-/// What was changed this long ago is [settled](Seen::is_settled), but for coarse file systems.
+/// What was changed this long ago is [settled](FileStamp::is_settled), but for coarse file systems.
 pub const SETTLES_IN: Duration = Duration::from_millis(25);
 /// Longer than a tick of any kernel (10 ms at 100 Hz).
 pub(crate) const TICK_MAX: Duration = Duration::from_millis(20);

@@ -145,7 +145,7 @@ impl Index {
     }
 
     /// A file has this number, version and place from now on: what was [reserved](Index::reserve). Waits for nobody. `settled`
-    /// says that what was seen of it was [settled](Seen::is_settled) when it was. Of a file whose place is not known now (its
+    /// says that what was seen of it was [settled](FileStamp::is_settled) when it was. Of a file whose place is not known now (its
     /// parent is 0) the one stays that was recorded before.
     ///
     /// # Errors
