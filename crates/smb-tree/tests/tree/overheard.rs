@@ -109,6 +109,27 @@ fn what_other_programs_do_is_told_within_a_second() {
 }
 
 #[test]
+fn what_other_programs_do_just_after_a_watch_begins_is_told_though_others_have_begun_before() {
+    watching(|side, fs, who, open| async move {
+        for n in 0..20_u64 {
+            let name = format!("new{n}");
+            fs.create_dir_all(&format!("/srv/{name}")).unwrap();
+            // Whatever else is looked at now and then may have been so just now.
+            lane::time::sleep(Duration::from_millis(30 * n)).await;
+            let new = directory(&side, &who, &name).await;
+            let changes = async {
+                lane::time::sleep(Duration::from_millis(20)).await;
+                fs.write(&format!("/srv/{name}/page"), "").unwrap();
+            };
+            let (told, ()) = futures_util::join!(heard(&side, &who, &new, 0), changes);
+            assert_eq!(told.first(), Some(&(action::ADDED, "page".to_owned())), "{n}");
+            side.share.close(&who, &new, 0).await.unwrap();
+        }
+        side.share.close(&who, &open, 0).await.unwrap();
+    });
+}
+
+#[test]
 fn what_other_programs_do_beneath_is_told_in_directories_old_and_new() {
     beside_programs(|side, fs| async move {
         let who = request_context(1);

@@ -38,15 +38,22 @@ struct WatchedForClient {
 }
 
 impl Cache {
-    /// Keeps a directory watched, and those beneath it where that is asked for, as long as the client watches.
+    /// Keeps a directory watched, and those beneath it where that is asked for, from now on and as long as the client watches.
     pub(crate) fn keep_watched(&self, volume: &Volume, watch: &Watch) {
-        let kept =
+        let mut kept =
             WatchedForClient { watch: watch.alive(), volume: volume.downgrade(), held: Vec::new(), grown: 0 };
-        let mut external_events = self.inner.external_events.borrow_mut();
-        external_events.kept.push(kept);
-        if external_events.keeping.as_ref().is_none_or(Task::is_finished) {
-            external_events.keeping = Some(lane::spawn(keep(Rc::downgrade(&self.inner))));
-        }
+        let inner = Rc::downgrade(&self.inner);
+        lane::spawn(async move {
+            let Some(strong) = inner.upgrade() else { return };
+            kept.hold(&strong).await;
+            kept.watch.is_kernel_watched(kept.is_kernel_watched());
+            let mut external_events = strong.external_events.borrow_mut();
+            external_events.kept.push(kept);
+            if external_events.keeping.as_ref().is_none_or(Task::is_finished) {
+                external_events.keeping = Some(lane::spawn(keep(inner)));
+            }
+        })
+        .detach();
     }
 }
 
