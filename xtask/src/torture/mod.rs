@@ -194,7 +194,8 @@ impl<'d> Torture<'d> {
         let histories = models.collect::<anyhow::Result<_>>()?;
         let contest = Contest { base: read(&self.tree.join(Step::CONTEST))?, ..Contest::default() };
         let mut told = Told { histories, contest, in_contest: BTreeMap::new(), lines: 0, is_cut: false };
-        let mut command = Command::new(std::env::current_exe()?);
+        // This very program, also where a build has put another at its path.
+        let mut command = Command::new("/proc/self/exe");
         command.arg("torture-child").arg("--tree").arg(&self.tree).arg("--state").arg(&self.state);
         for (flag, value) in [
             ("--seed", seed),
