@@ -45,8 +45,7 @@ impl Cache {
         let inner = Rc::downgrade(&self.inner);
         lane::spawn(async move {
             let Some(strong) = inner.upgrade() else { return };
-            kept.hold(&strong).await;
-            kept.watch.is_kernel_watched(kept.is_kernel_watched());
+            kept.refresh(&strong).await;
             let mut external_events = strong.external_events.borrow_mut();
             external_events.kept.push(kept);
             if external_events.keeping.as_ref().is_none_or(Task::is_finished) {
@@ -159,8 +158,7 @@ async fn keep(inner: Weak<Inner>) {
         let mut kept = std::mem::take(&mut strong.external_events.borrow_mut().kept);
         kept.retain(|kept| kept.watch.is_alive());
         for one in &mut kept {
-            one.hold(&strong).await;
-            one.watch.is_kernel_watched(one.is_kernel_watched());
+            one.refresh(&strong).await;
         }
         let is_over = {
             // Others may have come meanwhile.
@@ -183,6 +181,12 @@ impl WatchedForClient {
             held.is_current() && held.watch().is_some() && !held.change_rate().is_suspended()
         };
         self.held.first().is_some_and(hears)
+    }
+
+    /// Holds what is to be kept watched now, and tells the client's watch whether the kernel watches.
+    async fn refresh(&mut self, inner: &Rc<Inner>) {
+        self.hold(inner).await;
+        self.watch.is_kernel_watched(self.is_kernel_watched());
     }
 
     async fn hold(&mut self, inner: &Rc<Inner>) {

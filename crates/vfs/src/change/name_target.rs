@@ -171,7 +171,8 @@ impl LocatedDirectory {
         which: Option<Number>,
     ) -> Result<(), Error> {
         found.require(which)?;
-        if which.is_none() {
+        // Where its names are known it was looked at just now.
+        if which.is_none() || found.names.is_some() {
             return Ok(());
         }
         let now = self.find_new(&c_name(name)).await?;
