@@ -34,7 +34,7 @@ pub(super) fn require_openat2() -> Result<(), Errno> {
     }
 }
 
-/// Opens the root directory from itself: whoever runs the process may pass it.
+/// Opens the root directory from itself, which every user may search.
 fn open_beneath() -> Result<(), Errno> {
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let root = rustix::fs::open("/", flags, Mode::empty())?;

@@ -88,13 +88,13 @@ pub enum Verdict {
 /// A call that no lane can do without is refused. The text names it, and says what to change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lacking {
-    /// A ring.
+    /// The kernel gives no io_uring that can be entered and have something registered with it.
     #[error("{refusal}. Linerate needs it; to change that: {}", refusal.advice())]
     Ring {
-        /// Why.
+        /// The call that is refused, and the reason.
         refusal: RingRefusal,
     },
-    /// A way to open names beneath a directory and nowhere else.
+    /// The kernel refuses openat2(2), which opens names beneath a directory and nowhere else.
     #[error(
         "openat2 is refused: {error}. Linerate opens every file by it; to change that: {}",
         kernel::OPENAT2_ADVICE
