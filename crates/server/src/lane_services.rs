@@ -77,6 +77,7 @@ impl LaneServices {
             }
             volumes.keep_counted().into_iter().for_each(|keeping| lane::spawn(keeping).detach());
             let before = me.volumes.replace(volumes);
+            before.close_unused();
             drop(before);
         }))
     }

@@ -326,6 +326,11 @@ impl LaneVolumes {
         Ok(Self { cache: self.cache.clone(), open: open.collect::<Result<_, _>>()? })
     }
 
+    /// Closes the files and directories of all volumes that nobody uses.
+    pub fn close_unused(&self) {
+        self.cache.close_unused();
+    }
+
     /// The volume of this name.
     pub fn get(&self, name: &VolumeName) -> Option<&Volume> {
         self.open.iter().find(|(entry, _)| entry.spec.name == *name).map(|(_, volume)| volume)

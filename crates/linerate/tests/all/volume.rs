@@ -3,12 +3,15 @@
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
+use crate::support::share::Share;
 use crate::support::{Launch, Server, linerate, output, raw, tool};
 use rustix::fs::XattrFlags;
 use rustix::process::Signal;
 use rustix::thread::CapabilitySet;
 use serde_json::Value;
+use testkit::netns::Namespace;
 
 const ANY_PORT: &str = "[server]\nlanes = 2\nstate_dir = 'state'\n[http]\nlisten = '127.0.0.1:0'\n\
                         [https]\nlisten = 'off'\n[admin]\nlisten = '127.0.0.1:0'\n";
@@ -465,5 +468,40 @@ fn what_is_mounted_over_a_directory_that_was_served_hides_it_within_a_second_and
         let answer = get("/shut/in/f");
         assert!(matches!(answer.status, 401 | 403 | 404), "{writable}: {}", answer.status);
         assert_eq!(get("/m/1/f").body, b"of old", "{writable}");
+    }
+}
+
+#[test]
+fn what_is_mounted_beneath_a_volume_can_be_unmounted_soon_after_its_files_were_used() {
+    if !is_trusted() {
+        return testkit::skip("mounts need root");
+    }
+    let Some(_namespace) = Namespace::new_or_skip() else { return };
+    let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let home = &home.path().canonicalize().unwrap();
+    let mounted = home.join("tree/m");
+    std::fs::create_dir_all(&mounted).unwrap();
+    std::fs::write(home.join("local"), "new").unwrap();
+    let share = Share::new(home, &home.join("tree"), "[afs]\nlisten = '127.0.0.1:7000'\n", "");
+    for (signal, seconds) in [(None, 11), (Some(Signal::HUP), 2)] {
+        let disk = Mounted::new(&mounted, &["-t", "tmpfs", "-o", "mode=1777", "none"]);
+        std::fs::create_dir(mounted.join("dir")).unwrap();
+        std::fs::write(mounted.join("dir/f"), "old").unwrap();
+        assert_eq!(raw::get(share.server.http[0], "/m/dir/f").body, b"old");
+        assert_eq!(raw::get(share.server.http[0], "/m/dir/").status, 200);
+        share.put_by_http("local", "/m/dir/by-http");
+        share.does("ls m\\dir\\*; get m\\dir\\f got; put local m\\dir\\by-smb; rename m\\dir\\by-smb m\\dir\\renamed");
+        output(linerate(["put", "--overwrite", "local", "afs://127.0.0.1/tree/m/dir/by-afs"]).current_dir(home));
+        output(linerate(["ls", "afs://127.0.0.1/tree/m/dir/"]).current_dir(home));
+        if let Some(signal) = signal {
+            share.server.signal(signal);
+        }
+        let end = Instant::now() + Duration::from_secs(seconds);
+        let is_unmounted = || Command::new("umount").arg(&mounted).output().unwrap().status.success();
+        while !is_unmounted() {
+            assert!(Instant::now() < end, "busy for {seconds} s after {signal:?}");
+            std::thread::sleep(Duration::from_millis(100));
+        }
+        drop(disk);
     }
 }

@@ -69,9 +69,11 @@ pub struct CacheOptions {
     /// a name in another directory that they have just given it. Which names there are is checked at every use, and so is how files
     /// look that had several. One that takes long to read is believed for a hundred times as long, 10 s at most.
     pub listing_ttl: Duration,
-    /// How long an unused answer is kept. A removed file gives its space back when the last descriptor
-    /// closes, so this bounds how long the cache can hold it.
+    /// How long an unused answer is kept that holds no descriptor.
     pub idle_max: Duration,
+    /// How long an unused file or directory is kept open: it is closed after once to twice this time. What is open keeps the space of
+    /// a removed file taken and its file system busy for `umount`.
+    pub open_idle_max: Duration,
 }
 
 /// What one lane remembers of its volumes. Make one per lane: it is the one reader of the lane's
@@ -212,6 +214,12 @@ impl Cache {
     /// Its bounds.
     pub fn options(&self) -> &CacheOptions {
         &self.inner.options
+    }
+
+    /// Closes the files and directories that nobody uses, so that their file systems can be unmounted. What else is remembered stays.
+    pub fn close_unused(&self) {
+        self.inner.open.borrow_mut().clear();
+        self.inner.gauge();
     }
 
     /// Lets go of everything remembered. Files in use stay open with their users.
@@ -428,34 +436,25 @@ impl Cache {
     pub(crate) fn shed(&self) {
         let count = self.inner.open.borrow().len() as u64;
         self.inner.counters.invalidated_shed.add(count);
-        self.inner.open.borrow_mut().clear();
-        self.inner.gauge();
+        self.close_unused();
     }
 
-    /// Counts the entries of a new listing for as long as anybody holds it.
+    /// Charges the entries of a listing to the client that is to read it, for as long as anything uses it.
     ///
     /// # Errors
-    /// [`Error::Overloaded`] while readers of listings that have changed since hold too much.
-    pub(crate) fn count_alive(&self, entries: usize) -> Result<Alive, Error> {
-        let inner = &*self.inner;
-        if inner.entries_alive.get() > ALIVE_TIMES * inner.options.listing_entries_max {
-            inner.counters.listings_refused.increment();
-            return Err(Error::Overloaded);
-        }
-        Ok(Alive::new(&inner.entries_alive, entries))
+    /// [`Error::Overloaded`] where listings of the client hold too many for ten seconds.
+    pub(crate) async fn charge_entries(&self, consumer: Consumer, max: usize) -> Result<ListingCharge, Error> {
+        let charged = self.inner.entry_budget.charge(consumer, max).await;
+        charged.inspect_err(|_| self.inner.counters.listings_refused.increment())
     }
 
-    /// Counts the bytes of a page of names for as long as anybody holds it.
+    /// Charges the bytes of a page of names to the client that is to read it, for as long as anything uses it.
     ///
     /// # Errors
-    /// [`Error::Overloaded`] while pages hold too much.
-    pub(crate) fn count_page(&self, bytes: usize) -> Result<Alive, Error> {
-        let inner = &*self.inner;
-        if inner.page_bytes_alive.get().saturating_add(bytes) > PAGE_BYTES_ALIVE_MAX {
-            inner.counters.listings_refused.increment();
-            return Err(Error::Overloaded);
-        }
-        Ok(Alive::new(&inner.page_bytes_alive, bytes))
+    /// [`Error::Overloaded`] where pages of the client hold too much for ten seconds.
+    pub(crate) async fn charge_page(&self, consumer: Consumer, bytes: usize) -> Result<ListingCharge, Error> {
+        let charged = self.inner.page_budget.charge(consumer, bytes).await;
+        charged.inspect_err(|_| self.inner.counters.listings_refused.increment())
     }
 
     /// Bytes of the pages of names that the lane holds.
@@ -509,8 +508,8 @@ impl Cache {
         self.inner.gauge();
         let mut sweeper = self.inner.sweeper.borrow_mut();
         if sweeper.as_ref().is_none_or(Task::is_finished) && !self.inner.is_empty() {
-            let idle_max = self.inner.options.idle_max;
-            *sweeper = Some(lane::spawn(sweep(Rc::downgrade(&self.inner), idle_max)));
+            let CacheOptions { idle_max, open_idle_max, .. } = self.inner.options;
+            *sweeper = Some(lane::spawn(sweep(Rc::downgrade(&self.inner), idle_max.min(open_idle_max))));
         }
     }
 }
@@ -547,6 +546,7 @@ impl Default for CacheOptions {
             ttl: Duration::from_secs(1),
             listing_ttl: Duration::from_secs(1),
             idle_max: Duration::from_secs(30),
+            open_idle_max: Duration::from_secs(5),
         }
     }
 }
@@ -612,11 +612,11 @@ impl Inner {
 
     /// Drops what has not been used lately: use makes an answer's vantage young again.
     fn sweep(self: &Rc<Self>) {
-        let idle_max = self.options.idle_max;
+        let CacheOptions { idle_max, open_idle_max, .. } = self.options;
         let elsewhere = self.watches.pinned().sweep();
         self.revalidate_all_open_in(elsewhere.iter().map(|watched| &**watched));
         self.sweep_files();
-        self.open.borrow_mut().retain(|_, (_, validity)| validity.age() < idle_max);
+        self.open.borrow_mut().retain(|_, (_, validity)| validity.age() < open_idle_max);
         self.absent.borrow_mut().retain(|_, validity| validity.age() < idle_max);
         self.changed.borrow_mut().retain(|_, validity| validity.age() < idle_max);
         self.routes.borrow_mut().retain(|_, (_, validity)| validity.age() < idle_max);

@@ -302,7 +302,8 @@ fn answers_nobody_uses_are_let_go_and_their_watches_with_them() {
     on_tree(|tree| async move {
         fs::create_dir(tree.path("dir")).unwrap();
         fs::write(tree.path("dir/file"), "x").unwrap();
-        let options = CacheOptions { idle_max: Duration::from_millis(50), ..Default::default() };
+        let soon = Duration::from_millis(50);
+        let options = CacheOptions { idle_max: soon, open_idle_max: soon, ..Default::default() };
         let volume = tree.volume_with(options, VolumeOptions::default());
         lookup(&volume, "dir/file").await.unwrap();
         let _ = lookup(&volume, "dir/none").await;

@@ -295,6 +295,7 @@ async fn work(seed: u64, objects: &Objects, index: &Arc<Index>, said: &RefCell<S
         listing_ttl: day,
         watches_max: 0,
         idle_max: Duration::from_millis(2),
+        open_idle_max: Duration::from_millis(2),
         ..CacheOptions::default()
     };
     let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", VolumeOptions::default());

@@ -202,7 +202,7 @@ async fn write(client: &RefCell<Client>, seed: u64, objects: &Objects, index: &A
     let cache = CacheOptions {
         watches_max: 0,
         // Sometimes the file is let go of between two stores.
-        idle_max: Duration::from_millis(rng.random_range(1..20)),
+        open_idle_max: Duration::from_millis(rng.random_range(1..20)),
         ..CacheOptions::default()
     };
     let cache = Cache::sharing(cache, objects);
