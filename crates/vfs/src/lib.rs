@@ -100,6 +100,7 @@ mod reopen;
 mod rights_storage;
 mod root;
 mod routes;
+mod searches;
 mod sort;
 mod spec;
 mod sweep;

@@ -14,6 +14,7 @@ use identity::Rights;
 use lane::fs::{Dir, File, FileHandle, FileKind, Stat};
 use lane::offload::offload;
 
+use crate::attributes::Attributes;
 use crate::caller::Caller;
 use crate::change::{Writer, c_name};
 use crate::error::Error;
@@ -264,7 +265,12 @@ impl Reopening<'_> {
 
     /// A name that the directory has for what is no directory, whatever it costs.
     async fn other_name_in(&self, directory: &Dir, file: &Identity) -> Result<Option<Box<[u8]>>, Error> {
-        let _searching = self.volume.root().begin_search().ok_or(Error::Overloaded)?;
+        let searches = self.volume.root().searches();
+        let before = Attributes::from(directory.stat()?);
+        if searches.is_vain(&before, file) {
+            return Ok(None);
+        }
+        let _searching = searches.begin().ok_or(Error::Overloaded)?;
         self.volume.counters().reopened_by_listing.increment();
         let Ok(entries) = directory.entries_with_handles(ENTRIES_MAX).await else { return Ok(None) };
         for entry in entries {
@@ -278,6 +284,7 @@ impl Reopening<'_> {
                 return Ok(Some(entry.name.into()));
             }
         }
+        searches.note_vain(&before, file, lane::time::wall_clock());
         Ok(None)
     }
 
@@ -343,10 +350,16 @@ impl Reopening<'_> {
         {
             return Ok(name.into());
         }
-        let _searching = self.volume.root().begin_search().ok_or(Error::Overloaded)?;
+        let searches = self.volume.root().searches();
+        let before = Attributes::from(directory.stat()?);
+        if searches.is_vain(&before, file) {
+            return Err(Error::Stale);
+        }
+        let _searching = searches.begin().ok_or(Error::Overloaded)?;
         self.volume.counters().reopened_by_listing.increment();
         let entries = match directory.entries(ENTRIES_MAX).await {
-            Err(error) if error.raw_os_error() == Some(libc::EFBIG) => return Err(Error::Stale),
+            // Not sought among so many, this time or another.
+            Err(error) if error.raw_os_error() == Some(libc::EFBIG) => Vec::new(),
             entries => entries?,
         };
         let has_inode = |other: &Stat| (other.dev, other.ino) == (stat.dev, stat.ino);
@@ -355,6 +368,7 @@ impl Reopening<'_> {
                 return Ok(entry.name.as_slice().into());
             }
         }
+        searches.note_vain(&before, file, lane::time::wall_clock());
         Err(Error::Stale)
     }
 

@@ -14,6 +14,7 @@ use crate::links::{Budget, VolumePaths};
 use crate::name::RelPath;
 use crate::object::{Object, Objects, SharedVolume};
 use crate::rights_storage::RightsStorage;
+use crate::searches::Searches;
 use crate::spec::VolumeSpec;
 use crate::usage::{Allowance, LaneAccount};
 
@@ -27,8 +28,7 @@ pub(crate) struct Root {
     by_handle: Cell<bool>,
     /// Whether files can be made without a name and be given one later; `None` as long as nobody has tried.
     unnamed: Cell<Option<bool>>,
-    /// Directories that are read to find a name.
-    searches: Cell<usize>,
+    searches: Searches,
     /// Other programs see what clients lock.
     locks_locally: bool,
     /// What lanes share of a volume with objects.
@@ -57,7 +57,7 @@ impl Root {
     pub(crate) fn open(spec: &VolumeSpec) -> io::Result<Self> {
         let dir = Rc::new(Dir::open_root(&spec.path)?);
         let places = spec.options.follow_symlinks.then(|| VolumePaths::of(&spec.path));
-        let (by_handle, unnamed, searches) = (Cell::new(true), Cell::new(None), Cell::new(0));
+        let (by_handle, unnamed, searches) = (Cell::new(true), Cell::new(None), Searches::default());
         Ok(Self { dir, places, by_handle, unnamed, searches, locks_locally: spec.local_locks, shared: None })
     }
 
@@ -96,13 +96,9 @@ impl Root {
         self.unnamed.set(Some(they_can));
     }
 
-    /// Begins to read a directory to find the name of a file in it, unless too many are read already.
-    pub(crate) fn begin_search(&self) -> Option<Search<'_>> {
-        let under_way = self.searches.get();
-        (under_way < SEARCHES_MAX).then(|| {
-            self.searches.set(under_way + 1);
-            Search(&self.searches)
-        })
+    /// The lane's searches for names in its directories.
+    pub(crate) fn searches(&self) -> &Searches {
+        &self.searches
     }
 
     /// They cannot: the process may not, or the file system has none.
@@ -270,28 +266,9 @@ impl Root {
     }
 }
 
-/// A directory being read to find a name.
-pub(crate) struct Search<'a>(&'a Cell<usize>);
-
-impl Drop for Search<'_> {
-    fn drop(&mut self) {
-        self.0.set(self.0.get() - 1);
-    }
-}
-
 fn c_path(path: RelPath<'_>) -> CString {
     let bytes = if path.is_root() { b"." } else { path.as_bytes() };
     CString::new(bytes).expect("a RelPath holds no zero byte")
 }
 
-//@ limit: directories searched for a file at once
-//@ section: Writable volumes
-//@ unit: directory
-//@ connection: its own requests
-//@ all: lane: {} of a volume
-//@ empty: refused as overloaded; others wait for turns in the helpers' queue
-//@ counter: vfs_refused{reason="overload"}, vfs_reopened
-//@ attack: afs-pools
-/// Of one volume, on one lane: each may hold the names of a large directory in memory.
-const SEARCHES_MAX: usize = 2;
 const OPEN_TRIES_MAX: u32 = 4;

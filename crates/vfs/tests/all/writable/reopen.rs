@@ -277,6 +277,48 @@ impl One {
 }
 
 #[test]
+fn a_file_that_has_left_its_directory_is_sought_there_once_until_something_changes_there() {
+    for by_handle in [true, false] {
+        let mut config = Config::clean();
+        config.fs.open_by_handle = by_handle;
+        let world = World::new(1, config);
+        let process = Process::new(&world, 1);
+        let fs = process.host.fs();
+        fs.create_dir_all("/srv/a").unwrap();
+        fs.create_dir_all("/out").unwrap();
+        fs.write("/srv/a/f", "f").unwrap();
+        let storage = Memory::default();
+        let live = || {
+            let index = Arc::new(Index::open(storage.clone(), Options::default()).unwrap());
+            let objects = Objects::new(ObjectsOptions::default(), Arc::clone(&index));
+            (Process { objects, ..process.clone() }, index)
+        };
+        let (first, index) = live();
+        let number = world.block_on(&process.host, async move {
+            first.volume().lookup(path("a/f")).await.unwrap().object().unwrap().number()
+        });
+        index.close().unwrap();
+        fs.rename("/srv/a/f", "/out/f").unwrap();
+        process.host.restart();
+        let (after, _index) = live();
+        world.block_on(&process.host, async move {
+            let volume = after.volume();
+            let searches = || volume.counters().reopened_by_listing.get();
+            time::sleep(Duration::from_secs(1)).await;
+            for _ in 0..10 {
+                let found = volume.find(&nobody(), number, Rights::READ).await;
+                assert!(matches!(found, Err(Error::Stale)), "{found:?}");
+            }
+            assert_eq!(searches(), 1);
+            fs.rename("/out/f", "/srv/a/g").unwrap();
+            let found = volume.find(&nobody(), number, Rights::READ).await.unwrap();
+            assert_eq!((text_of(&found).await.as_str(), searches()), ("f", 2));
+        });
+        world.end();
+    }
+}
+
+#[test]
 fn rights_are_those_of_where_it_is_and_what_is_reopened_to_write_takes_that_right() {
     on_lanes(1, Config::clean(), 1, |_, _, volume| async move {
         let top = root(&volume).await;
