@@ -6,6 +6,7 @@ use std::ffi::CString;
 use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::fs::{AttributeChange, File, NameStat, SetTime, StatxExtra, XattrHow};
+use smb_wire::dos;
 
 use super::Writer;
 use crate::attributes::Attributes;
@@ -118,6 +119,9 @@ impl Directory {
             if before == after {
                 return Ok(());
             }
+            if before.is_none() {
+                require_place(self.dir().as_file(), &name).await?;
+            }
             let name = name.clone();
             parent
                 .change_directory(caller, locks, ChangeKind::Attributes, async move |directory| {
@@ -175,6 +179,9 @@ impl Writer {
             let volume = self.volume().clone();
             self.change(caller, ChangeKind::Attributes, None, async move |file| {
                 volume.spare_room(file.lane_file(), value.len() as u64).await?;
+                if how != XattrHow::Replace {
+                    require_place(file.lane_file(), &name).await?;
+                }
                 file.lane_file().set_xattr(&name, value, how).await.map_err(of_extended)
             })
             .await
@@ -199,6 +206,9 @@ impl Writer {
             let before = value_of(file.lane_file(), &name, max).await?;
             let (after, came) = edit(before.clone());
             if before != after {
+                if before.is_none() {
+                    require_place(file.lane_file(), &name).await?;
+                }
                 volume
                     .spare_room(file.lane_file(), after.as_ref().map_or(0, |value| value.len() as u64))
                     .await?;
@@ -250,6 +260,20 @@ pub(super) async fn names_of(file: &File) -> Result<Vec<Vec<u8>>, Error> {
     Ok(stored.iter().filter_map(shown).collect())
 }
 
+/// Refuses one attribute more than a file may have. DOS attributes always find a place.
+///
+/// # Errors
+/// [`Error::NoSpace`]; those of the file system.
+async fn require_place(file: &File, name: &CString) -> Result<(), Error> {
+    let wanted = name.as_bytes().strip_prefix(NAMESPACE).unwrap_or_default();
+    if wanted == dos::NAME {
+        return Ok(());
+    }
+    let names = names_of(file).await?;
+    let is_full = names.len() >= ATTRIBUTES_MAX && names.iter().all(|there| there != wanted);
+    if is_full { Err(Error::NoSpace) } else { Ok(()) }
+}
+
 /// Gives the attribute this value, or takes it away.
 async fn put(file: &File, name: &CString, value: Option<Vec<u8>>) -> Result<(), Error> {
     let put = match value {
@@ -281,5 +305,14 @@ fn of_extended(error: std::io::Error) -> Error {
 const NAMESPACE: &[u8] = b"user.";
 /// How the names of the server's own begin (`identity::ATTRIBUTE_PREFIXES`).
 const OWN: &[u8] = b"linerate.";
+//@ limit: extended attributes of a file, named streams among them
+//@ section: Writable volumes
+//@ unit: attribute of 64 KiB at most; quotas do not count them
+//@ connection: {} of each file that it may change
+//@ empty: STATUS_DISK_FULL; others feel nothing
+//@ counter: vfs_refused{reason="space"}
+//@ attack: smb-pools
+/// Attributes of one file or directory that clients may make.
+const ATTRIBUTES_MAX: usize = 64;
 /// XATTR_NAME_MAX of Linux.
 const NAME_BYTES_MAX: usize = 255;

@@ -98,6 +98,39 @@ fn extended_attributes_are_the_clients_and_the_servers_own_are_not_among_them() 
 }
 
 #[test]
+fn a_file_has_so_many_extended_attributes_and_no_more() {
+    alone(|_, volume| async move {
+        let root = root(&volume).await;
+        let file = root.create(&nobody(), name("a"), NEW).await.unwrap().writer;
+        let set = async |name: String| {
+            file.set_extended(&nobody(), name.as_bytes(), b"1".to_vec(), XattrHow::Any).await
+        };
+        let edit = async |name: &str| {
+            file.edit_extended(&nobody(), name.as_bytes(), 9, |_| (Some(b"2".to_vec()), ())).await
+        };
+        for n in 0..64 {
+            set(format!("stream {n}")).await.unwrap();
+        }
+        assert!(matches!(set("one more".to_owned()).await, Err(Error::NoSpace)));
+        assert!(matches!(edit("one more").await, Err(Error::NoSpace)));
+        // What is there changes, DOS attributes find a place, and so does another in place of one.
+        set("stream 7".to_owned()).await.unwrap();
+        edit("stream 8").await.unwrap();
+        edit("DOSATTRIB").await.unwrap();
+        file.remove_extended(&nobody(), b"stream 9").await.unwrap();
+        file.remove_extended(&nobody(), b"stream 10").await.unwrap();
+        set("one more".to_owned()).await.unwrap();
+        assert!(matches!(edit("another").await, Err(Error::NoSpace)));
+        // A directory likewise.
+        let dir = root.make_directory(&nobody(), name("d"), 0o755).await.unwrap();
+        for n in 0..65 {
+            let done = dir.edit_extended(&nobody(), format!("{n}").as_bytes(), 9, &|_| Some(b"1".to_vec())).await;
+            assert_eq!(done.is_ok(), n < 64, "{n}: {done:?}");
+        }
+    });
+}
+
+#[test]
 fn holes_and_copies_change_the_content_under_one_more_version_each() {
     alone(|_, volume| async move {
         let root = root(&volume).await;
