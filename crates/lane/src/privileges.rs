@@ -3,7 +3,9 @@
 
 use std::io;
 
-use rustix::thread::{CapabilitySet, capabilities, set_capabilities};
+use rustix::thread::{
+    CapabilitySet, capabilities, remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
+};
 
 /// A capability that a server keeps where it has it, and what for.
 #[derive(Clone, Copy, Debug)]
@@ -36,11 +38,23 @@ const fn kept(capability: CapabilitySet, purpose: &'static str) -> KeptCapabilit
 }
 
 /// Gives up all that is not [`KEPT`], for good, for this thread and those that it starts from here on. Says what this thread had of it.
+/// Programs that they start cannot have more: none gains privileges, and what is given up is out of the bounding set.
 ///
 /// # Errors
 /// As the kernel says; nothing is given up then.
 pub fn give_up_the_rest() -> io::Result<CapabilitySet> {
     let mut sets = capabilities(None)?;
+    set_no_new_privs(true)?;
+    // Without this capability the set stays as it is: no program gains from it any more.
+    if sets.effective.contains(CapabilitySet::SETPCAP) {
+        for (_, capability) in given_up_of(CapabilitySet::all()).iter_names() {
+            match remove_capability_from_bounding_set(capability) {
+                // A kernel older than the capability.
+                Ok(()) | Err(rustix::io::Errno::INVAL) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
     let given_up = given_up_of(sets.permitted);
     if given_up.is_empty() && given_up_of(sets.inheritable).is_empty() {
         return Ok(given_up);

@@ -229,19 +229,24 @@ fn no_thread_of_a_server_has_privileges_that_it_does_not_need() {
     assert!(get(server.at("http", Tcp), "/a.txt").ends_with("text"));
     let kept = lane::privileges::KEPT.iter().fold(0, |all, kept| all | kept.capability.bits());
     let new = threads().into_iter().filter(|thread| !before.contains(thread));
-    let sets: Vec<_> = new
+    let statuses: Vec<_> = new
         .filter_map(|thread| std::fs::read_to_string(format!("/proc/self/task/{thread}/status")).ok())
-        .flat_map(|status| {
-            let of = |line: &str| {
-                let (name, set) = line.split_once(":\t")?;
-                let counts = ["CapPrm", "CapEff", "CapInh"].contains(&name);
-                counts.then(|| u64::from_str_radix(set, 16).unwrap())
-            };
-            status.lines().filter_map(of).collect::<Vec<_>>()
-        })
         .collect();
-    assert!(sets.len() >= 3 * 3, "lanes, and who starts them");
-    assert!(sets.iter().all(|set| set & !kept == 0), "{sets:x?}");
+    let sets_of = |status: &str| -> Vec<u64> {
+        let of = |line: &str| {
+            let (name, set) = line.split_once(":\t")?;
+            // What programs that it starts could have as well.
+            let counts = ["CapPrm", "CapEff", "CapInh", "CapBnd", "CapAmb"].contains(&name);
+            counts.then(|| u64::from_str_radix(set, 16).unwrap())
+        };
+        status.lines().filter_map(of).collect()
+    };
+    assert!(statuses.len() >= 3, "lanes, and who starts them");
+    for status in statuses {
+        let sets = sets_of(&status);
+        assert!(sets.len() == 5 && sets.iter().all(|set| set & !kept == 0), "{sets:x?}");
+        assert!(status.lines().any(|line| line == "NoNewPrivs:\t1"));
+    }
     server.stop();
     server.end();
 }
