@@ -65,7 +65,23 @@ impl IndexFile {
     }
 
     /// What the administrator should know of how it was found.
-    pub(crate) fn news(&self) -> Option<String> {
+    pub(crate) fn news(&self) -> Vec<String> {
+        self.news_of_last_stop().into_iter().chain(self.news_of_journal()).collect()
+    }
+
+    fn news_of_journal(&self) -> Option<String> {
+        //@ level: WARN
+        //@ cause: The server could not make its journal in `/dev/shm`: that is no tmpfs or is full, or another user has put something in
+        //@ its place.
+        //@ remedy: Look for `linerate-UID-*.journal` there that is not the server's user's, and remove it; mount a tmpfs at `/dev/shm`.
+        (!self.index.is_journaled()).then(|| {
+            "index: no journal can be kept in /dev/shm; all works, but after a kill of the server files have new versions and clients \
+             fetch them again [index-without-journal]"
+                .to_owned()
+        })
+    }
+
+    fn news_of_last_stop(&self) -> Option<String> {
         match self.index.previous_shutdown() {
             //@ level: WARN
             //@ cause: The last server was killed or crashed. Its memory held what it had not written yet.
@@ -289,8 +305,34 @@ mod tests {
             eprintln!("skipped: there is no /dev/shm to write to");
             return;
         }
-        assert!(index.news().unwrap().contains("clients keep what they have"));
+        assert!(index.news()[0].contains("clients keep what they have"));
         assert_eq!(load(&index, volume).version, object.version.next());
+        index.close(0, std::iter::empty(), || {});
+    }
+
+    #[test]
+    fn a_journal_that_cannot_be_made_is_told_of() {
+        let home = tempfile::tempdir().unwrap();
+        let text = home.path().as_os_str().as_encoded_bytes();
+        let is_its_journal = |path: &PathBuf| {
+            path.extension().is_some_and(|end| end == "journal")
+                && std::fs::read(path)
+                    .is_ok_and(|bytes| bytes.windows(text.len()).any(|window| window == text))
+        };
+        let index = IndexFile::open(home.path()).unwrap();
+        let memory = std::fs::read_dir("/dev/shm").into_iter().flatten().filter_map(Result::ok);
+        let Some(journal) = memory.map(|entry| entry.path()).find(is_its_journal) else {
+            return testkit::skip("there is no /dev/shm to write to");
+        };
+        assert!(index.news().is_empty());
+        index.close(0, std::iter::empty(), || {});
+        drop(index);
+        // As another user's file is, which this one may not remove.
+        std::fs::create_dir(&journal).unwrap();
+        let index = IndexFile::open(home.path()).unwrap();
+        std::fs::remove_dir(&journal).unwrap();
+        let news = index.news();
+        assert!(news.len() == 1 && news[0].contains("[index-without-journal]"), "{news:?}");
         index.close(0, std::iter::empty(), || {});
     }
 }

@@ -154,7 +154,7 @@ impl ProcessObjects {
         let volumes = self.volumes();
         let of_volumes =
             volumes.iter().filter_map(|volume| Some(format!("volume {}: {}", volume.name(), volume.news()?)));
-        self.index.iter().filter_map(IndexFile::news).chain(of_volumes).collect()
+        self.index.iter().flat_map(IndexFile::news).chain(of_volumes).collect()
     }
 
     /// What the index knows of volumes, those that `table` does not serve too, and those of which it can know nothing.

@@ -249,6 +249,11 @@ impl Index {
         &self.shared.stop
     }
 
+    /// Whether what is not committed lies in memory that outlives this process: if not, versions begin anew after a kill.
+    pub fn is_journaled(&self) -> bool {
+        self.shared.journal.is_some()
+    }
+
     /// Whether versions count on from where that server had come to.
     pub fn counts_on(&self) -> bool {
         self.shared.is_unbroken
