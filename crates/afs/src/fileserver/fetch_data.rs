@@ -4,7 +4,7 @@
 use std::io;
 use std::rc::Rc;
 
-use afs_wire::code::{EINVAL, EIO};
+use afs_wire::code::{EINVAL, EIO, VBUSY};
 use afs_wire::directory::Directory;
 use afs_wire::{CALL_BACK_DROPPED, CALL_BACK_VERSION, CallBack, Fid};
 use identity::Rights;
@@ -146,7 +146,8 @@ impl FetchContent {
         }
     }
 
-    /// Sends `len` bytes, which there were at the look: where the file has become shorter since, zeros take their place.
+    /// Sends `len` bytes, which there were at the look. VBUSY where the file has become shorter since: no version had what could be sent
+    /// in place of the missing bytes, and the client asks again.
     async fn send(&self, call: &mut Call, offset: u64, len: u64) -> Result<(), CallFailure> {
         let mut done = 0;
         while done < len {
@@ -179,11 +180,8 @@ impl FetchContent {
             Self::File(file) => {
                 let read = Self::read(file, packet_buffers, at).await;
                 let read = read.inspect_err(|error| file.note_failure(at, error)).map_err(|_| EIO)?;
-                let mut skip = read;
-                for room in packet_buffers.slices_mut() {
-                    let there = skip.min(room.len());
-                    room[there..].fill(0);
-                    skip -= there;
+                if read < packet_buffers.len() {
+                    return Err(VBUSY.into());
                 }
             }
             Self::Directory(directory) => packet_buffers.slices_mut().for_each(|room| {

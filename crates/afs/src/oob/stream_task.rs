@@ -3,8 +3,8 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use afs_wire::code::EIO;
 use afs_wire::code::oob::{OOB_BROKEN, OOB_FRAME, OOB_STALLED};
+use afs_wire::code::{EIO, VBUSY};
 use oob::{Part, Receiving, Sending};
 use oob_lane::{Broken, NoPace, Pace, Received, Sent, discard, receive_part, send_part};
 use service::pacer::Ticket;
@@ -84,9 +84,10 @@ impl StreamTask {
             send_part(&stream, file.lane_file(), &mut sending, &self.stop, &mut pace, &patience, progress)
                 .await;
         match sent {
-            Ok(Sent::Whole { .. }) => {
+            Ok(Sent::Whole { short }) => {
                 self.oob.keep(connection);
-                Ok(())
+                // The call tells that these were not the file's bytes.
+                if short { Err(VBUSY) } else { Ok(()) }
             }
             Ok(Sent::Stopped(code)) => {
                 counters.stopped.increment();

@@ -1,10 +1,11 @@
 //! Bytes of files, both ways.
 
-use afs_wire::code::{EFBIG, EINVAL, EISDIR, VDISKFULL, VNOVNODE, VOVERQUOTA};
+use afs_wire::code::{EFBIG, EINVAL, EISDIR, VBUSY, VDISKFULL, VNOVNODE, VOVERQUOTA};
 use afs_wire::{Fid, StoreStatus, rxafs};
 use lane::backend::sim::Config;
 use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
+use rx_lane::CallError;
 use vfs::Quota;
 
 use super::bed::{Bed, Client, code, run, with, within};
@@ -149,6 +150,40 @@ fn the_calls_of_32_bits_do_the_same() {
         let reply = xdr::rpc::end::<rxafs::FetchData, _>(&mut call).await.unwrap();
         assert_eq!(reply.get().status.length_low, 4);
     });
+}
+
+#[test]
+fn the_fetch_of_a_file_that_is_cut_while_it_is_sent_is_aborted_and_no_byte_was_in_no_version() {
+    for by_server in [true, false] {
+        run(async move |bed| {
+            let (reader, writer) = (bed.client(), bed.client());
+            let (fid, _) = new_file(&bed, &writer, "f").await;
+            let content = pattern(8 << 20);
+            bed.fs.write("/srv/f", content.clone()).unwrap();
+            let mut call = reader.connection.call().await.unwrap();
+            let request = rxafs::FetchData64 { fid, offset: 0, length: content.len() as i64 };
+            xdr::rpc::start(&mut call, &request).await.unwrap();
+            call.finish().await.unwrap();
+            let mut head = [0; 8];
+            call.read_exact(&mut head).await.unwrap();
+            assert_eq!(u64::from_be_bytes(head), content.len() as u64);
+            match by_server {
+                true => drop(writer.store(fid, 0, b"", 0).await.unwrap()),
+                false => bed.fs.truncate("/srv/f", 0).unwrap(),
+            }
+            let (mut got, mut bytes) = (Vec::new(), [0; 1000]);
+            let ended = loop {
+                match call.read_into(&mut bytes).await {
+                    Ok(0) => break None,
+                    Ok(len) => got.extend_from_slice(&bytes[..len]),
+                    Err(error) => break Some(error),
+                }
+            };
+            assert!(got == content[..got.len()] && got.len() < content.len());
+            assert_eq!(ended, Some(CallError::Aborted(VBUSY)));
+            assert_eq!(reader.fetch(fid, 0, 100).await.unwrap().0, b"");
+        });
+    }
 }
 
 #[test]
