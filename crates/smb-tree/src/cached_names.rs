@@ -89,7 +89,8 @@ impl Share {
         }
         // Before the next ones are read: the memory holds one page.
         handle.forget_names();
-        let names = self.read_names(&ctx.caller, directory, after, is_large).await.map_err(|error| {
+        let caller = ctx.caller.clone().charged_to(ctx.consumer());
+        let names = self.read_names(&caller, directory, after, is_large).await.map_err(|error| {
             if matches!(error, Error::TooLarge { .. } | Error::Overloaded) {
                 self.counters().listings_refused.increment();
             }
@@ -97,7 +98,10 @@ impl Share {
         })?;
         handle.keep_names(CachedNames { scan, names: names.clone() });
         if names.page_bytes() > 0 {
-            self.lane_state().page_lru().push(handle);
+            let pages = self.lane_state().page_lru();
+            pages.push(handle);
+            // Several may have been read at once, each into the room that was there.
+            pages.make_room(0);
         }
         Ok(names)
     }

@@ -1,5 +1,8 @@
 //! On whose behalf something is asked for.
 
+use std::net::{IpAddr, Ipv4Addr};
+
+use budget::Consumer;
 use identity::{Accounts, Principal};
 
 use crate::callback::Holder;
@@ -16,12 +19,14 @@ pub struct Caller {
     pub open: Option<OpenCaller>,
     /// Renames directories as POSIX has it: what is open beneath is in nobody's way, and is where the directory is from then on.
     pub moves_opens: bool,
+    /// The client that memory is charged to which is used meanwhile.
+    pub consumer: Consumer,
 }
 
 impl Caller {
     /// Somebody who holds nothing.
     pub fn new(principal: Principal) -> Self {
-        Self { principal, holder: None, open: None, moves_opens: false }
+        Self { principal, holder: None, open: None, moves_opens: false, consumer: SERVER }
     }
 
     /// Somebody who has not said who he is.
@@ -34,4 +39,13 @@ impl Caller {
     pub fn sparing(self, holder: Holder) -> Self {
         Self { holder: Some(holder), ..self }
     }
+
+    /// The same caller, with memory charged to a client.
+    #[must_use]
+    pub fn charged_to(self, consumer: Consumer) -> Self {
+        Self { consumer, ..self }
+    }
 }
+
+/// The server itself, which comes from no address.
+pub(crate) const SERVER: Consumer = Consumer { address: IpAddr::V4(Ipv4Addr::UNSPECIFIED), user: None };

@@ -12,12 +12,13 @@ use lane::fs::{Dir, DirEntry, File, FileKind, OpenHow, OpenKind, Stat, StatxExtr
 
 use crate::attributes::{Attributes, ChangeToken, FileId};
 use crate::cache::Validity;
-use crate::caller::Caller;
+use crate::caller::{Caller, SERVER};
 use crate::change::c_name;
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::guarded::{LinkBudget, Steps};
 use crate::listing::{CachedListing, Entry, Listing, Readers};
+use crate::listing_budget::ListingCharge;
 use crate::name::{Name, RelPath, RelPathBuf};
 use crate::object::{At, By, Object, Place as ObjectPlace, SharedVolume, Watch, WatchOptions};
 use crate::sort::order_in_turns;
@@ -235,6 +236,11 @@ impl Directory {
     /// # Errors
     /// [`Error::TooLarge`] when there are more; as [`Volume::lookup`] otherwise.
     pub async fn entries(&self, max: usize) -> Result<Listing, Error> {
+        self.entries_for(SERVER, max).await
+    }
+
+    /// As [`Directory::entries`], charged to a client.
+    async fn entries_for(&self, consumer: Consumer, max: usize) -> Result<Listing, Error> {
         // Readings of a large directory are dear: a caller that finds one under way waits for it, once.
         for has_waited in [false, true] {
             if let Some(listing) = self.cached_listing().await {
@@ -247,8 +253,10 @@ impl Directory {
                 break;
             }
         }
+        // Before the reading begins, since others wait for that.
+        let charge = self.volume.cache().charge_entries(consumer, max).await?;
         let _reading = self.node.readers.begin();
-        let read = self.read_listing(max).await;
+        let read = self.read_listing(max, charge).await;
         self.volume.report_listing_failure(self.path(), read)
     }
 
@@ -263,7 +271,7 @@ impl Directory {
     ) -> LocalBoxFuture<'a, Result<Listing, Error>> {
         Box::pin(async move {
             self.may_list(caller).await?;
-            self.entries(max).await
+            self.entries_for(caller.consumer, max).await
         })
     }
 
@@ -339,7 +347,11 @@ impl Directory {
         Ok(max <= known && self.attributes()?.change_token() == token)
     }
 
-    fn read_listing<'a>(&'a self, max: usize) -> LocalBoxFuture<'a, Result<Listing, Error>> {
+    fn read_listing<'a>(
+        &'a self,
+        max: usize,
+        mut charge: ListingCharge,
+    ) -> LocalBoxFuture<'a, Result<Listing, Error>> {
         Box::pin(async move {
             let (volume, path) = (&self.volume, self.path());
             let (cache, key) = (volume.cache(), volume.key(path));
@@ -359,9 +371,9 @@ impl Directory {
             })?;
             let found = raw.len();
             let entries = self.served(raw, &LinkBudget::new()).await;
-            let alive = cache.count_alive(entries.0.len() + entries.1.len())?;
+            charge.settle(entries.0.len() + entries.1.len());
             let (took, token) = (lane::time::now() - began, before.change_token());
-            let listing = Rc::new(CachedListing::new(entries, found, token, (validity, listed), took, alive));
+            let listing = Rc::new(CachedListing::new(entries, found, token, (validity, listed), took, charge));
             // Within the tick of the file system's clock a later change would leave the time stamp as it is.
             if before.is_settled(lane::time::wall_clock()) {
                 cache.keep_listing(key, Rc::clone(&listing));

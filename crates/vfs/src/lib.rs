@@ -88,6 +88,7 @@ mod guarded;
 mod io_faults;
 mod links;
 mod listing;
+mod listing_budget;
 mod maker;
 mod name;
 mod names;

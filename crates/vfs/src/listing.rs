@@ -13,6 +13,7 @@ use crate::attributes::{Attributes, ChangeToken};
 use crate::cache::{CacheOptions, Validity};
 use crate::error::Error;
 use crate::fold::{FoldedNames, fold};
+use crate::listing_budget::ListingCharge;
 use crate::object::ListedAt;
 
 /// The entries of a directory, sorted by the bytes of their names. Shared: cloning it is cheap.
@@ -49,15 +50,7 @@ pub(crate) struct CachedListing {
     took: Duration,
     derived: OnceCell<Rc<dyn Any>>,
     folded: OnceCell<FoldedNames>,
-    _alive: Alive,
-}
-
-/// What is in memory for as long as this is: entries of listings, cached or changed since while somebody still reads them, or bytes of
-/// pages.
-#[derive(Debug)]
-pub(crate) struct Alive {
-    count: Rc<Cell<usize>>,
-    held: usize,
+    _charge: ListingCharge,
 }
 
 /// Who reads a directory now, so that a crowd asks the file system once.
@@ -128,7 +121,7 @@ impl CachedListing {
         token: ChangeToken,
         (validity, listed): (Validity, Option<ListedAt>),
         took: Duration,
-        alive: Alive,
+        charge: ListingCharge,
     ) -> Self {
         let has_others = |entry: &Entry| {
             !entry.symlink && entry.attributes.kind == FileKind::File && entry.attributes.nlink > 1
@@ -145,7 +138,7 @@ impl CachedListing {
             took,
             derived: OnceCell::new(),
             folded: OnceCell::new(),
-            _alive: alive,
+            _charge: charge,
         }
     }
 
@@ -174,27 +167,6 @@ impl CachedListing {
 impl std::fmt::Debug for CachedListing {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(&self.entries).finish()
-    }
-}
-
-impl Alive {
-    /// Counts `held` more.
-    pub(crate) fn new(count: &Rc<Cell<usize>>, held: usize) -> Self {
-        count.update(|alive| alive + held);
-        Self { count: Rc::clone(count), held }
-    }
-
-    /// Gives back all but `held`.
-    pub(crate) fn lower_to(&mut self, held: usize) {
-        let given_back = self.held.saturating_sub(held);
-        self.count.update(|alive| alive - given_back);
-        self.held -= given_back;
-    }
-}
-
-impl Drop for Alive {
-    fn drop(&mut self) {
-        self.count.update(|alive| alive - self.held);
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::cell::Cell;
 
+use budget::Consumer;
 use futures_util::future::LocalBoxFuture;
 use lane::fs::{FileKind, NameStat};
 use lane::offload::offload;
@@ -13,7 +14,8 @@ use crate::change::{EntryExtended, c_name, stored_attribute};
 use crate::directory::{Directory, LINKS_PER_TURN};
 use crate::error::Error;
 use crate::guarded::LinkBudget;
-use crate::listing::{Alive, Entry};
+use crate::listing::Entry;
+use crate::listing_budget::ListingCharge;
 use crate::name::Name;
 
 /// Some names of a directory, sorted by their bytes: all that there are behind the page before it, up to its last.
@@ -25,7 +27,7 @@ pub struct NamePage {
     is_last: bool,
     /// What looks through links may still cost.
     link_budget: Cell<usize>,
-    _alive: Alive,
+    _charge: ListingCharge,
 }
 
 /// How much of a directory is read at once.
@@ -33,7 +35,7 @@ pub struct NamePage {
 pub struct PageLimits {
     /// Names that the directory may have.
     pub names_max: usize,
-    /// Bytes of memory that a page takes: a name takes five beside its own.
+    /// Bytes of memory that a page takes, 32 MiB at most: a name takes five beside its own.
     pub bytes_max: usize,
 }
 
@@ -69,7 +71,7 @@ impl Directory {
     /// [`Directory::look_at`]. Takes [`Rights::LOOKUP`](identity::Rights::LOOKUP).
     ///
     /// # Errors
-    /// [`Error::TooLarge`] for a directory of more names; [`Error::Overloaded`] while pages on this lane hold too much memory; as
+    /// [`Error::TooLarge`] for a directory of more names; [`Error::Overloaded`] where pages of the caller's client hold too much memory for ten seconds; as
     /// [`Directory::entries_as`].
     pub fn page_after<'a>(
         &'a self,
@@ -79,14 +81,20 @@ impl Directory {
     ) -> LocalBoxFuture<'a, Result<NamePage, Error>> {
         Box::pin(async move {
             self.may_list(caller).await?;
-            let read = self.read_page(after, limits).await;
+            let read = self.read_page(caller.consumer, after, limits).await;
             self.volume().report_listing_failure(self.path(), read)
         })
     }
 
-    async fn read_page(&self, after: Option<&[u8]>, limits: PageLimits) -> Result<NamePage, Error> {
+    async fn read_page(
+        &self,
+        consumer: Consumer,
+        after: Option<&[u8]>,
+        limits: PageLimits,
+    ) -> Result<NamePage, Error> {
         let PageLimits { names_max, bytes_max } = limits;
-        let mut alive = self.volume().cache().count_page(bytes_max)?;
+        let mut charge = self.volume().cache().charge_page(consumer, bytes_max).await?;
+        let bytes_max = charge.held();
         self.volume().counters().listings.increment();
         let dir = self.opened_to_list().await?;
         let mut reading = PageReading::new(after, bytes_max);
@@ -110,13 +118,13 @@ impl Directory {
         }
         let PageReading { names, after, ceiling, .. } = reading;
         let names = on_helper(move || names.sorted()).await?;
-        alive.lower_to(names.memory());
+        charge.settle(names.memory());
         Ok(NamePage {
             names,
             after,
             is_last: ceiling.is_none(),
             link_budget: Cell::new(LinkBudget::new().left()),
-            _alive: alive,
+            _charge: charge,
         })
     }
 

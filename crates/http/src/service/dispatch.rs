@@ -1,7 +1,5 @@
 //! Which handler a request needs.
 
-use std::net::IpAddr;
-
 use httptypes::StatusCode;
 use vfs::{Caller, Error, RelPath, Resolved};
 
@@ -68,7 +66,7 @@ async fn get(
         return Box::pin(list_mounts(site, head, &path, query)).await;
     };
     let caller = authenticate(service, site, mount, &head.fields, client).await?;
-    let target = ReadTarget { mount, path: &path, query, below, caller: &caller, ip: client.ip };
+    let target = ReadTarget { mount, path: &path, query, below, caller: &caller, client };
     read(service, site, head, target).await.map_err(|refusal| challenge_if_anonymous(refusal, mount, client))
 }
 
@@ -80,7 +78,7 @@ struct ReadTarget<'a> {
     /// The path within the volume.
     below: &'a [u8],
     caller: &'a Caller,
-    ip: IpAddr,
+    client: &'a Client,
 }
 
 /// What most requests have no need of lies apart: the memory of one that finds what it asks for at hand is small.
@@ -90,7 +88,7 @@ async fn read(
     head: &Head<'_>,
     target: ReadTarget<'_>,
 ) -> Result<Reply, RequestError> {
-    let ReadTarget { mount, path, query, below, caller, ip } = target;
+    let ReadTarget { mount, path, query, below, caller, client } = target;
     let relative = RelPath::parse(below)?;
     let resolved = match mount.lookup(caller, relative).await {
         Ok(resolved) => resolved,
@@ -108,7 +106,7 @@ async fn read(
         // A file's name with a slash behind it names nothing.
         Resolved::File(..) if path.directory => Err(RequestError::NotFound),
         Resolved::File(file, attributes) => {
-            let found = FoundFile { caller, mount, path: relative, file, attributes, ip };
+            let found = FoundFile { caller, mount, path: relative, file, attributes, client };
             get_file::get_file(service, site, head, found).await
         }
         Resolved::Directory(..) if !path.directory => Ok(to_directory(&path.bytes, query)),
@@ -121,12 +119,13 @@ async fn read(
                     mount,
                     file: index.file,
                     attributes: index.attributes,
-                    ip,
+                    client,
                 };
                 get_file::get_file(service, site, head, found).await
             }
             None if mount.listings => {
-                Box::pin(list_directory(site, head, caller, &path.bytes, &directory, query, ip)).await
+                let caller = &caller.clone().charged_to(client.consumer());
+                Box::pin(list_directory(site, head, caller, &path.bytes, &directory, query)).await
             }
             None => Err(RequestError::Forbidden),
         },

@@ -1,6 +1,5 @@
 //! GET and HEAD of a file: variant, conditions, ranges, in the order of RFC 9110 13.2.
 
-use std::net::IpAddr;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -8,6 +7,7 @@ use httptypes::StatusCode;
 use lane::budget::Share;
 use vfs::{Attributes, Caller, OpenFile, RelPath, Resolved, VersionCertainty};
 
+use super::client::Client;
 use super::listener::Service;
 use super::reply::{Body, Reply, Version};
 use super::site::{Mount, Site};
@@ -28,8 +28,8 @@ pub(super) struct FoundFile<'a> {
     pub(super) path: RelPath<'a>,
     pub(super) file: Rc<OpenFile>,
     pub(super) attributes: Attributes,
-    /// Where the client is.
-    pub(super) ip: IpAddr,
+    /// The client that a descriptor is charged to.
+    pub(super) client: &'a Client,
 }
 
 /// Answers with the file, a part of it, or the news that the client's copy is good.
@@ -41,7 +41,7 @@ pub(super) async fn get_file(
 ) -> Result<Reply, RequestError> {
     let content_type = mime::of_name(found.path.as_bytes());
     // Files of types that do not shrink have no siblings.
-    let (found_mount, ip) = (found.mount, found.ip);
+    let (found_mount, client) = (found.mount, found.client);
     let implied_coding = mime::implied_coding(found.path.as_bytes());
     let has_variants =
         found.mount.precompressed && implied_coding.is_none() && mime::is_compressible(content_type);
@@ -90,7 +90,7 @@ pub(super) async fn get_file(
     };
     let mut version = Version::new(chosen.file, chosen.attributes.change_token(), content);
     if head.method == Method::Get && size > READ_AT_ONCE {
-        version.descriptor = Some(Rc::new(descriptor(ip)?));
+        version.descriptor = Some(Rc::new(descriptor(client)?));
     }
     // Range has a meaning for GET alone (RFC 9110 14.2). A part of what nothing names could be joined with anything.
     let asked = head.fields.range.filter(|_| {
@@ -121,8 +121,8 @@ pub(super) async fn get_file(
 }
 
 /// What the client has open while a body is on its way to it, which may be long: what is read at once is not held.
-fn descriptor(ip: IpAddr) -> Result<Share, RequestError> {
-    lane::descriptors::budget().take(ip, 1).map_err(|_| RequestError::Overloaded)
+fn descriptor(client: &Client) -> Result<Share, RequestError> {
+    lane::descriptors::budget().take(client.consumer(), 1).map_err(|_| RequestError::Overloaded)
 }
 
 /// What the file is once the clock that stamped it has moved on, so that its tag need not change then. A file that is written all

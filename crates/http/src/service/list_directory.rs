@@ -1,7 +1,5 @@
 //! GET and HEAD of a directory without an index file: its listing, for people or programs.
 
-use std::net::IpAddr;
-
 use httptypes::StatusCode;
 use vfs::{Caller, Directory, Error, RelPath};
 
@@ -23,7 +21,6 @@ pub(super) async fn list_directory(
     path: &[u8],
     directory: &Directory,
     query: Option<&[u8]>,
-    ip: IpAddr,
 ) -> Result<Reply, RequestError> {
     let (sorted_max, entries_max) = (site.limits.listing_sorted_max, site.limits.listing_entries_max);
     let position = match position(query) {
@@ -39,7 +36,7 @@ pub(super) async fn list_directory(
             Err(error) => return Err(error.into()),
         },
     };
-    let descriptor = lane::descriptors::budget().take(ip, 1).map_err(|_| RequestError::Overloaded)?;
+    let descriptor = lane::descriptors::budget().take(caller.consumer, 1).map_err(|_| RequestError::Overloaded)?;
     let parts = directory.parts_as(caller, position).await?;
     let added = mounted(site, path).await;
     let streamed = Streamed::new(path, parts, added, entries_max, descriptor);

@@ -1,10 +1,12 @@
 //! Listings of large directories: page by page they tell what they tell whole, in bounded memory, and no buffer loses a name.
 
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::pin::pin;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
+use futures_util::future::{join, join_all};
 use smb_tree::{Open, RequestContext, ShareOptions};
 use smb_wire::Status;
 use smb_wire::body::query_directory::flags;
@@ -313,24 +315,55 @@ fn a_name_is_found_by_its_short_one_among_pages() {
 }
 
 #[test]
-fn too_many_names_or_bytes_are_refused() {
+fn a_client_that_lists_much_at_once_waits_its_turn_and_others_do_not_wait_for_it() {
+    alone(|side| async move {
+        let (who, other) = (request_context(1), request_context(2));
+        let other = RequestContext { address: [198, 51, 100, 7].into(), ..other };
+        assert_ne!(who.address, other.address);
+        make_many(&side, &who, 200).await;
+        let side = paged(&side, 10, 32 << 20);
+        let mut opens = Vec::new();
+        for _ in 0..20 {
+            opens.push(root(&side, &who).await);
+        }
+        let of_other = root(&side, &other).await;
+        let done = &Cell::new(0);
+        let first = |of, open| {
+            let side = &side;
+            async move {
+                let names = list(side, of, open, ("*", 0, ALL, 4096)).await;
+                (names.map(|names| names[0].clone()), done.replace(done.get() + 1))
+            }
+        };
+        let many = join_all(opens.iter().map(|open| first(&who, open)));
+        let (many, (of_one, place)) = join(many, first(&other, &of_other)).await;
+        for (names, _) in many {
+            assert_eq!(names.unwrap(), ".");
+        }
+        assert_eq!(of_one.unwrap(), ".");
+        assert!(place <= 4, "{place} listings of the other client were answered before");
+        for open in &opens {
+            side.share.close(&who, open, 0).await.unwrap();
+        }
+        side.share.close(&other, &of_other, 0).await.unwrap();
+        assert_eq!(page_bytes(&side), 0);
+    });
+}
+
+#[test]
+fn too_many_names_are_refused() {
     alone(|side| async move {
         let who = request_context(1);
         make_many(&side, &who, 150).await;
         let wanted = ("*", flags::REOPEN, ALL, 65_536);
         let refused = Err(Status::INSUFFICIENT_RESOURCES);
         let defaults = ShareOptions { whole_names_max: 10, ..ShareOptions::default() };
-        for options in [
-            ShareOptions { names_max: 149, ..defaults.clone() },
-            ShareOptions { page_bytes_max: 1 << 30, ..defaults.clone() },
-        ] {
-            let side = shown(&side, options);
-            let open = root(&side, &who).await;
-            let before = side.tree.counters().listings_refused.get();
-            assert_eq!(list(&side, &who, &open, wanted).await, refused);
-            assert_eq!(side.tree.counters().listings_refused.get(), before + 1);
-            side.share.close(&who, &open, 0).await.unwrap();
-        }
+        let few = shown(&side, ShareOptions { names_max: 149, ..defaults.clone() });
+        let open = root(&few, &who).await;
+        let before = few.tree.counters().listings_refused.get();
+        assert_eq!(list(&few, &who, &open, wanted).await, refused);
+        assert_eq!(few.tree.counters().listings_refused.get(), before + 1);
+        few.share.close(&who, &open, 0).await.unwrap();
         let side = shown(&side, ShareOptions { names_max: 150, ..defaults });
         let open = root(&side, &who).await;
         assert_eq!(list(&side, &who, &open, wanted).await.unwrap().len(), 152);

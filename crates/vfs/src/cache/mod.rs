@@ -13,6 +13,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use budget::Consumer;
 use index::Number;
 use lane::Task;
 use lane::backend::Watch;
@@ -32,7 +33,8 @@ use crate::directory::OpenDirectory;
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::grant::BreaksToSend;
-use crate::listing::{Alive, CachedListing};
+use crate::listing::CachedListing;
+use crate::listing_budget::{ListingBudget, ListingCharge};
 use crate::name::RelPathBuf;
 use crate::object::{Object, Objects};
 use crate::root::Root;
@@ -107,8 +109,10 @@ struct Inner {
     /// With the caches of other lanes; empty where there are no writable volumes.
     peer: OnceCell<Rc<CoherencePeer>>,
     counters: Arc<VfsCounters>,
-    entries_alive: Rc<Cell<usize>>,
-    page_bytes_alive: Rc<Cell<usize>>,
+    /// Entries of listings in memory, remembered or not.
+    entry_budget: Rc<ListingBudget>,
+    /// Bytes of pages of names.
+    page_budget: Rc<ListingBudget>,
     next_opening: Cell<u32>,
     /// What notification told of and has to be looked at.
     pending_revalidation: RefCell<revalidation::PendingRevalidation>,
@@ -154,8 +158,8 @@ impl Cache {
                 watches: Watches::new(options.watches_max, options.ttl, Arc::clone(&counters)),
                 peer: OnceCell::new(),
                 counters,
-                entries_alive: Rc::default(),
-                page_bytes_alive: Rc::default(),
+                entry_budget: ListingBudget::new(ALIVE_TIMES * options.listing_entries_max),
+                page_budget: ListingBudget::new(PAGE_BYTES_ALIVE_MAX),
                 next_opening: Cell::new(0),
                 pending_revalidation: RefCell::default(),
                 external_events: RefCell::default(),
@@ -459,7 +463,7 @@ impl Cache {
 
     /// Bytes of the pages of names that the lane holds.
     pub fn page_bytes(&self) -> usize {
-        self.inner.page_bytes_alive.get()
+        self.inner.page_budget.held()
     }
 
     /// The real path of the directory `key`, and what that rests on, if it may still be believed.
@@ -530,8 +534,9 @@ impl Default for CacheOptions {
             //@ section: Files and listings
             //@ unit: entry
             //@ connection: `listing_sorted` (10,000) of each directory; a larger one is read while it is sent
+            //@ address: three times what is free, and a user likewise
             //@ all: lane: {} cached, twice that while they are read
-            //@ empty: the least used is forgotten, then 503; others wait for the disk
+            //@ empty: the least used is forgotten; whoever has its share waits 10 s for some, then 503; others wait for the disk
             //@ counter: vfs_listing_entries_cached, vfs_listings_refused
             //@ attack: http-stalled-listings
             listing_entries_max: 262_144,
@@ -674,8 +679,9 @@ const ALIVE_TIMES: usize = 2;
 //@ section: Files and listings
 //@ unit: byte, five beside each name
 //@ connection: a page of 32 MiB at a time; what does not fit is read when its turn comes
+//@ address: three times what is free, and a user likewise
 //@ all: lane: {:b}
-//@ empty: STATUS_INSUFFICIENT_RESOURCES; others feel nothing
+//@ empty: whoever has its share waits 10 s for some, then STATUS_INSUFFICIENT_RESOURCES; others feel nothing
 //@ counter: vfs_listings_refused
 //@ attack: smb-patterns
 /// Bytes of pages of names, read or being read.
