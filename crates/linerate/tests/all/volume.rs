@@ -487,6 +487,8 @@ fn what_is_mounted_beneath_a_volume_can_be_unmounted_soon_after_its_files_were_u
         let disk = Mounted::new(&mounted, &["-t", "tmpfs", "-o", "mode=1777", "none"]);
         std::fs::create_dir(mounted.join("dir")).unwrap();
         std::fs::write(mounted.join("dir/f"), "old").unwrap();
+        // It is seen within a second.
+        std::thread::sleep(Duration::from_millis(1_200));
         assert_eq!(raw::get(share.server.http[0], "/m/dir/f").body, b"old");
         assert_eq!(raw::get(share.server.http[0], "/m/dir/").status, 200);
         share.put_by_http("local", "/m/dir/by-http");

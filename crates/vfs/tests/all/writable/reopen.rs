@@ -304,7 +304,8 @@ fn a_file_that_has_left_its_directory_is_sought_there_once_until_something_chang
         world.block_on(&process.host, async move {
             let volume = after.volume();
             let searches = || volume.counters().reopened_by_listing.get();
-            time::sleep(Duration::from_secs(1)).await;
+            // Longer than a tick of the coarsest clock.
+            time::sleep(Duration::from_secs(3)).await;
             for _ in 0..10 {
                 let found = volume.find(&nobody(), number, Rights::READ).await;
                 assert!(matches!(found, Err(Error::Stale)), "{found:?}");
