@@ -7,8 +7,8 @@ use std::str::FromStr;
 use transfer::authority;
 use transfer::is_deceptive;
 
-/// What a user names: a cell's server, a volume by name or number, and a path from its root. `%` and two hexadecimal digits
-/// stand for a byte.
+/// Address that a user names: a cell's server, a volume by name or number, and a path from its root. `%` and
+/// two hexadecimal digits stand for a byte.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
     /// Host name or address, IPv6 without brackets.

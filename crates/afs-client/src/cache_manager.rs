@@ -1,4 +1,4 @@
-//! What file servers ask and tell their clients: a cache manager's side of RXAFSCB.
+//! Callback service of a client: a cache manager's side of RXAFSCB.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -11,7 +11,7 @@ use xdr::List;
 use xdr::afs::AfsUuid;
 use xdr::rpc::Failure;
 
-/// The callback service of one client: says who the client is, and remembers what it was told.
+/// The callback service of one client: tells the client's identity, and remembers what it was told.
 #[derive(Debug)]
 pub struct CacheManager {
     uuid: AfsUuid,
@@ -20,7 +20,7 @@ pub struct CacheManager {
     broken: RefCell<VecDeque<Fid>>,
 }
 
-/// What servers asked and told.
+/// Calls that servers made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
     /// Calls that told of broken promises.
@@ -29,7 +29,7 @@ pub struct Heard {
     pub files: u64,
     /// Times that all promises of a server were over.
     pub resets: u64,
-    /// Times that we were asked who we are, or whether we are there.
+    /// Times that the client was asked for its identity, or whether we are there.
     pub questions: u64,
 }
 
@@ -49,17 +49,17 @@ impl CacheManager {
         });
     }
 
-    /// Who the client is.
+    /// Returns the client's identity.
     pub fn uuid(&self) -> AfsUuid {
         self.uuid
     }
 
-    /// What it was asked and told so far.
+    /// Returns what it was asked and told so far.
     pub fn heard(&self) -> Heard {
         self.heard.get()
     }
 
-    /// The files last told of, at most 1,000 of them, oldest first; whoever asks gets each once.
+    /// Returns the files last broken, at most 1,000 of them, oldest first; each is returned once.
     pub fn take_broken(&self) -> Vec<Fid> {
         self.broken.borrow_mut().drain(..).collect()
     }
@@ -149,7 +149,7 @@ impl rxafscb::Server<ServerCall> for CacheManager {
         if request.client == self.uuid {
             return Ok(rxafscb::ProbeUuidReply {});
         }
-        // Somebody else is at this address now.
+        // Another client is at this address now.
         Err(Failure::Refused(ANOTHER))
     }
 
@@ -166,7 +166,7 @@ impl rxafscb::Server<ServerCall> for CacheManager {
 
 /// RXAFSCB.
 const SERVICE: u16 = 1;
-/// What `ProbeUuid` answers for another client.
+/// Answer to `ProbeUuid` for another client.
 const ANOTHER: i32 = 1;
 //@ limit: files that servers say have changed
 //@ section: Clients of AFS

@@ -14,7 +14,7 @@ use crate::file_server::FileServer;
 use crate::location::{Kind, Listed, Located, Locations};
 use crate::status::{Metadata, root_of};
 
-/// Where a cell is.
+/// Servers of a cell.
 #[derive(Clone, Debug)]
 pub struct CellOptions {
     /// A file server: asked straight for a volume told by number where no location service answers.
@@ -43,14 +43,14 @@ pub(crate) struct Volume {
     pub(crate) server: FileServer,
 }
 
-/// What a path leads to.
+/// Target of a path.
 #[derive(Clone, Debug)]
 pub struct Found {
-    /// Who has it.
+    /// The server that has the volume.
     pub server: FileServer,
     /// The file.
     pub fid: Fid,
-    /// Its status when it was found.
+    /// The file's status when it was found.
     pub metadata: Metadata,
 }
 
@@ -83,19 +83,20 @@ impl Cell {
         })
     }
 
-    /// Where a volume is, as the location service says.
+    /// Returns where a volume is, as the location service says.
     ///
     /// # Errors
-    /// [`Error::Refused`] with VL_NOENT; [`Error::Call`] where nobody answers.
+    /// [`Error::Refused`] with VL_NOENT; [`Error::Call`] where no server answers.
     pub async fn locate(&self, volume: &str) -> Result<Located, Error> {
         self.locations.find(volume).await
     }
 
-    /// The volumes of the cell, in the order in which the location service tells them; at most [`VOLUMES_MAX`].
+    /// Returns the volumes of the cell, in the order in which the location service tells them; at most
+    /// [`VOLUMES_MAX`].
     ///
     /// # Errors
-    /// [`Error::Call`] where nobody answers; [`Error::Refused`] where the service lists nothing to this client;
-    /// [`Error::TooMany`].
+    /// [`Error::Call`] where no server answers; [`Error::Refused`] where the service lists nothing to this
+    /// client; [`Error::TooMany`].
     pub async fn volumes(&self) -> Result<Vec<Listed>, Error> {
         self.locations.list(VOLUMES_MAX).await
     }

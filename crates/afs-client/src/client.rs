@@ -1,4 +1,4 @@
-//! A client: a socket, who it is, and its connections.
+//! A client: a socket, its identity, and its connections.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -12,18 +12,18 @@ use crate::error::Error;
 use crate::file_server::FileServer;
 use crate::out_of_band::OobOptions;
 
-/// How a client behaves.
+/// Options of a client.
 #[derive(Clone, Debug)]
 pub struct ClientOptions {
     /// Limits and timers of Rx, and the socket.
     pub driver: DriverConfig,
-    /// Who it says it is. Servers keep what they know of a client by this.
+    /// The identity that the client claims. Servers keep what they know of a client by this.
     pub uuid: AfsUuid,
     /// Connections to one file server, for large files.
     pub connections: usize,
-    /// How long a busy or offline volume, or a server that restarts, is waited for.
+    /// Time for which a busy or offline volume, or a server that restarts, is waited for.
     pub patience: Duration,
-    /// When pieces of files go over TCP beside their call.
+    /// Conditions under which pieces of files go over TCP beside their call.
     pub oob: OobOptions,
 }
 
@@ -60,7 +60,7 @@ impl Client {
         Ok(Self::on(driver, &options))
     }
 
-    /// Makes one of a driver that offers no service 1 yet; `options.driver` does not count.
+    /// Makes a client of a driver that offers no service 1 yet; `options.driver` does not count.
     pub fn on(driver: Driver, options: &ClientOptions) -> Self {
         let manager = Rc::new(CacheManager::new(options.uuid));
         manager.serve(&driver);
@@ -68,12 +68,12 @@ impl Client {
         Self { driver, manager, connections, patience, oob: options.oob }
     }
 
-    /// What servers asked and told it.
+    /// Returns what servers asked and told it.
     pub fn manager(&self) -> &CacheManager {
         &self.manager
     }
 
-    /// Its Rx.
+    /// Returns the client's Rx driver.
     pub fn driver(&self) -> &Driver {
         &self.driver
     }

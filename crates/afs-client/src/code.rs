@@ -4,32 +4,32 @@ use std::fmt;
 
 use afs_wire::code as wire;
 
-/// Why a call was refused: an abort code, shown with its name.
+/// Reason why a call was refused: an abort code, shown with its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Code(pub i32);
 
 impl Code {
-    /// Whether waiting may help: the volume is busy, or its server is starting or stopping.
+    /// Returns whether waiting may help: the volume is busy, or its server is starting or stopping.
     pub fn is_busy(self) -> bool {
         matches!(self.0, wire::VBUSY | wire::VOFFLINE | rx::abort::RESTARTING)
     }
 
-    /// Whether the volume may be elsewhere by now.
+    /// Returns whether the volume may be elsewhere by now.
     pub fn is_moved(self) -> bool {
         matches!(self.0, wire::VMOVED | wire::VNOVOL)
     }
 
-    /// Whether the server does not know the procedure: an older one may do.
+    /// Returns whether the server does not know the procedure: an older one may do.
     pub fn is_unknown_procedure(self) -> bool {
         matches!(self.0, xdr::rpc::code::OPCODE | rx::abort::INVALID_OPERATION)
     }
 
-    /// Whether the name, or the file, is not there.
+    /// Returns whether the name, or the file, is not there.
     pub fn is_not_found(self) -> bool {
         matches!(self.0, wire::ENOENT | ENOENT | wire::VNOVNODE)
     }
 
-    /// Whether the name is taken.
+    /// Returns whether the name is taken.
     pub fn is_taken(self) -> bool {
         matches!(self.0, wire::EEXIST | EEXIST)
     }

@@ -14,11 +14,11 @@ use crate::status::Metadata;
 pub struct Entry {
     /// The name: neither empty, `.` or `..`, nor with a slash.
     pub name: Vec<u8>,
-    /// What it leads to.
+    /// Identifier of the entry's target.
     pub fid: Fid,
 }
 
-/// What a directory holds, sorted by name.
+/// Returns what a directory holds, sorted by name.
 ///
 /// # Errors
 /// [`Error::Directory`] for pages that break the format, a name that comes twice, and one that would lead elsewhere on a local disk.
@@ -37,7 +37,7 @@ pub async fn list(server: &FileServer, fid: Fid) -> Result<Vec<Entry>, Error> {
     Ok(entries)
 }
 
-/// What a directory holds, sorted by name, each with its status or why it cannot be had.
+/// Returns what a directory holds, sorted by name, each with its status or why it cannot be had.
 ///
 /// # Errors
 /// As [`list`], and those of the server.
@@ -51,7 +51,7 @@ pub async fn list_status(
     Ok(entries.into_iter().zip(statuses).collect())
 }
 
-/// What a name leads to, if it is there.
+/// Returns what a name leads to, if it is there.
 ///
 /// # Errors
 /// As [`list`].
@@ -60,7 +60,7 @@ pub async fn look_up(server: &FileServer, fid: Fid, name: &[u8]) -> Result<Optio
     Ok(directory.lookup(name).map(|target| of(fid, target)))
 }
 
-/// Whether it is a name, and of this directory.
+/// Returns whether it is a name, and of this directory.
 pub fn is_plain(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.contains(&b'/') && !name.contains(&0)
 }

@@ -1,4 +1,4 @@
-//! Why something could not be done.
+//! Errors of the client.
 
 use std::net::SocketAddr;
 
@@ -9,7 +9,7 @@ use crate::code::Code;
 use crate::mount::MountPoint;
 use transfer::EndsAll;
 
-/// What went wrong, in words that name it.
+/// Error of the client, in words that name it.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The server refused.
@@ -18,25 +18,25 @@ pub enum Error {
     /// The server cannot be reached, or its call died.
     #[error("{server}: {error}")]
     Call {
-        /// Who was called.
+        /// The server that was called.
         server: SocketAddr,
-        /// How it ended.
+        /// End of the call.
         error: CallError,
     },
     /// A request that cannot be said, or a reply that makes no sense.
     #[error("{server}: {fault}")]
     Stub {
-        /// Who was called.
+        /// The server that was called.
         server: SocketAddr,
-        /// What is wrong.
+        /// Fault in the reply.
         fault: xdr::rpc::Fault,
     },
     /// No more connections can be opened.
     #[error("{server}: {error}")]
     Connect {
-        /// To whom.
+        /// The server that was called.
         server: SocketAddr,
-        /// Why.
+        /// Reason why it could not connect.
         error: rx::ConnectError,
     },
     /// The cell knows the volume at no server that can be called.
@@ -45,12 +45,12 @@ pub enum Error {
     /// A listing that does not end.
     #[error("{server}: it tells of more than {limit} volumes")]
     TooMany {
-        /// Who was called.
+        /// The server that was called.
         server: SocketAddr,
-        /// How many are taken.
+        /// Number that is taken.
         limit: usize,
     },
-    /// A volume by name, without anybody to ask where it is.
+    /// A volume was named without a location service to ask.
     #[error(
         "volume {0} cannot be found, as the location service of its cell does not answer: {2}; see that the address is right and that UDP \
          packets reach {1}"
@@ -80,18 +80,18 @@ pub enum Error {
     /// A name that no directory can hold.
     #[error("{0:?} cannot be a name")]
     Name(String),
-    /// What the server says a directory holds cannot be.
+    /// The server's image of a directory is not valid.
     #[error("{0}: the server sent a broken directory: {1}")]
     Directory(String, String),
-    /// The file was changed by somebody while it was fetched.
+    /// The file was changed by another client while it was fetched.
     #[error("the file changed while it was fetched (data version {0}, then {1}); try again")]
     Changed(u64, u64),
     /// Fewer bytes came than the file has.
     #[error("only {got} of {wanted} bytes came")]
     Short {
-        /// What came.
+        /// Number of bytes that came.
         got: u64,
-        /// What was asked for.
+        /// Number of bytes that were asked for.
         wanted: u64,
     },
     /// The server has another number of bytes than were sent.
@@ -125,7 +125,7 @@ impl Error {
         }
     }
 
-    /// Whether it ended because it was told to stop.
+    /// Returns whether it ended because it was told to stop.
     pub fn is_interrupted(&self) -> bool {
         match self {
             Self::Interrupted => true,
@@ -134,7 +134,8 @@ impl Error {
         }
     }
 
-    /// Whether the same may be answered in a while: nobody answered, or the server is starting or stopping.
+    /// Returns whether the same may be answered in a while: no server answered, or the server is starting or
+    /// stopping.
     pub fn may_pass(&self) -> bool {
         match self {
             Self::Call { .. } => true,
@@ -143,7 +144,7 @@ impl Error {
         }
     }
 
-    /// Whether what was asked for is not there.
+    /// Returns whether what was asked for is not there.
     pub fn is_not_found(&self) -> bool {
         matches!(self, Self::NotFound(_)) || self.code().is_some_and(Code::is_not_found)
     }
@@ -158,7 +159,7 @@ impl Error {
 }
 
 impl EndsAll for Error {
-    /// It was told to stop, or nobody answers.
+    /// Returns whether the whole transfer ends: it was told to stop, or no server answers.
     fn ends_all(&self) -> bool {
         match self {
             Self::Interrupted | Self::Call { .. } | Self::Connect { .. } => true,

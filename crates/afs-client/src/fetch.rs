@@ -14,17 +14,17 @@ use crate::file_server::FileServer;
 use crate::out_of_band;
 use crate::status::Metadata;
 
-/// Where fetched bytes go.
+/// Receiver of fetched bytes.
 pub trait Sink {
     /// Takes bytes of the file from `offset` on, in their packets. Ranges come in any order, and the bytes of one too where they come
     /// over several connections.
     fn take(&self, offset: u64, bytes: Held) -> impl Future<Output = Result<(), Error>>;
 
-    /// The same, where they came over TCP.
+    /// Takes bytes that came over TCP.
     fn take_bytes(&self, offset: u64, bytes: Buf) -> impl Future<Output = Result<(), Error>>;
 
-    /// Whether the bytes of a range must come in their order: over TCP it comes by one connection then. A range that is fetched again
-    /// because that one broke begins anew.
+    /// Returns whether the bytes of a range must come in their order: over TCP it comes by one connection
+    /// then. A range that is fetched again because that one broke begins anew.
     fn is_in_order(&self) -> bool {
         false
     }
@@ -61,10 +61,10 @@ pub struct Plan {
     pub piece: u64,
 }
 
-/// What came of a plan that was not fetched to its end.
+/// Outcome of a plan that was not fetched to its end.
 #[derive(Debug)]
 pub struct Interrupted {
-    /// Why.
+    /// Reason of the interruption.
     pub error: Error,
     /// All bytes before this one have been taken.
     pub upto: u64,
@@ -211,7 +211,8 @@ pub async fn whole<S: Sink + 'static>(
     }
 }
 
-/// As [`whole`], one piece after the other: `give` gets each byte once, in order, with its place in the file.
+/// Fetches the whole file, one piece after the other ([`whole`]): `give` gets each byte once, in order, with
+/// its place in the file.
 ///
 /// # Errors
 /// As there.
@@ -263,7 +264,7 @@ impl Plan {
 
 struct Work {
     plan: Plan,
-    /// First byte that nobody has taken on.
+    /// First byte that no task has taken on.
     next: Cell<u64>,
     /// Pieces that came: first byte, and the one behind the last.
     done: RefCell<BTreeMap<u64, u64>>,
@@ -272,7 +273,7 @@ struct Work {
 }
 
 impl Work {
-    /// One piece after the other, until there is none or somebody failed.
+    /// Fetches one piece after the other, until there is none or another task failed.
     async fn pieces(&self, server: &FileServer, connection: usize, sink: &impl Sink) {
         while self.error.borrow().is_none() {
             let from = self.next.get();
@@ -345,7 +346,7 @@ pub struct InMemory {
 }
 
 impl InMemory {
-    /// What came.
+    /// Returns what came.
     pub fn into_bytes(self) -> Vec<u8> {
         self.bytes.into_inner()
     }
@@ -393,8 +394,8 @@ pub async fn small(server: &FileServer, fid: Fid, max: u64) -> Result<Vec<u8>, E
 const HELD_MAX: usize = 1 << 20;
 /// Bytes of one call whose bytes come over TCP.
 pub(crate) const OOB_PIECE: u64 = 32 << 20;
-/// Some that fill the link while another waits for its server, and what one connection has under way on a long link is bounded: 4 MiB on
-/// Linux if nobody says otherwise.
+/// Some that fill the link while another waits for its server, and what one connection has under way on a
+/// long link is bounded: 4 MiB on Linux by default.
 const OOB_AT_ONCE: usize = 4;
 /// Bytes of one call of a large file: long beside a round trip, short beside the file.
 pub const PIECE: u64 = 4 << 20;

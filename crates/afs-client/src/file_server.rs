@@ -28,7 +28,7 @@ struct Shared {
     connections: Vec<Connection>,
     next: Cell<usize>,
     patience: Duration,
-    /// It knows the procedures of 32 bits alone.
+    /// The server knows the procedures of 32 bits alone.
     old: Cell<bool>,
     oob: OutOfBand,
 }
@@ -38,7 +38,7 @@ struct Shared {
 pub struct VolumeFacts {
     /// Numbers, flags, sizes in KiB.
     pub status: VolumeStatus,
-    /// Its name.
+    /// Name of the entry.
     pub name: String,
 }
 
@@ -54,12 +54,12 @@ impl FileServer {
         Self { shared: Rc::new(shared) }
     }
 
-    /// Where it is.
+    /// Returns where it is.
     pub fn address(&self) -> SocketAddr {
         self.shared.address
     }
 
-    /// How many connections it has.
+    /// Returns how many connections it has.
     pub fn connections(&self) -> usize {
         self.shared.connections.len()
     }
@@ -211,7 +211,7 @@ impl FileServer {
         self.call(&rxafs::OldStoreACL { fid: directory, access_list: access_list() }).await.map(drop)
     }
 
-    /// What the server says of a volume.
+    /// Returns what the server says of a volume.
     ///
     /// # Errors
     /// As [`status`](Self::status).
@@ -222,7 +222,7 @@ impl FileServer {
         Ok(VolumeFacts { status: reply.status, name: String::from_utf8_lossy(name).into_owned() })
     }
 
-    /// What it can: words of bits.
+    /// Returns what it can: words of bits.
     ///
     /// # Errors
     /// As [`status`](Self::status).
@@ -297,17 +297,17 @@ impl FileServer {
         Error::of_call(self.address(), failure)
     }
 
-    /// What is known of its out-of-band TCP.
+    /// Returns what is known of its out-of-band TCP.
     pub(crate) fn oob(&self) -> &OutOfBand {
         &self.shared.oob
     }
 
-    /// Whether it knows the procedures of 32 bits alone.
+    /// Returns whether it knows the procedures of 32 bits alone.
     pub(crate) fn is_old(&self) -> bool {
         self.shared.old.get()
     }
 
-    /// It does not know those of 64 bits.
+    /// Notes that the server does not know the procedures of 64 bits.
     pub(crate) fn note_old(&self) {
         self.shared.old.set(true);
     }

@@ -20,7 +20,7 @@ use crate::local::{self, LocalFile};
 use crate::path::TEXT_MAX;
 use crate::status::FileType;
 
-/// How files are got.
+/// Options of getting files.
 #[derive(Clone, Debug)]
 pub struct Get {
     /// Over local files that have the name.
@@ -154,7 +154,7 @@ impl Get {
     }
 }
 
-/// Where a file comes to: of which file and version it is a part is said by its number.
+/// Returns the landing of a file: of which file and version it is a part is said by its number.
 fn landing(name: &CString, found: &Found) -> Result<Landing, Error> {
     let Fid { volume, vnode, uniquifier } = found.fid;
     let version = found.metadata.data_version;

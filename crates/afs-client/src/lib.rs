@@ -2,7 +2,7 @@
 //! several connections at once. As a cache manager does, it answers its servers on the port it calls from.
 //!
 //! - [`Address`] is what users name: `afs://HOST[:PORT]/VOLUME/PATH`;
-//! - [`Client`]: the socket, who we are, what servers asked and told us ([`CacheManager`]);
+//! - [`Client`]: the socket, the identity, what servers asked and told us ([`CacheManager`]);
 //! - [`FileServer`]: one server, a method for each procedure; busy volumes are waited for, within bounds;
 //! - [`Cell`]: where volumes are, and the way from a volume's root to a file;
 //! - [`fetch`], [`store`]: bytes of one file, in ranges over several connections;

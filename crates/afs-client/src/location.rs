@@ -1,4 +1,4 @@
-//! Where volumes are: the location service (VL) of a cell.
+//! Location of volumes: the location service (VL) of a cell.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -17,25 +17,25 @@ use xdr::rpc::{self, Call, Received};
 use crate::client::Client;
 use crate::error::Error;
 
-/// Which of the up to three volumes of a name.
+/// Kind of a volume among the up to three of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The one that is written to.
     ReadWrite,
-    /// Its copies, `NAME.readonly`.
+    /// The volume's copies, `NAME.readonly`.
     ReadOnly,
-    /// Its clone, `NAME.backup`.
+    /// The volume's clone, `NAME.backup`.
     Backup,
 }
 
-/// Where a volume is.
+/// Location of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Located {
-    /// Its number.
+    /// The volume's number.
     pub id: u32,
-    /// Its name without `.readonly` and `.backup`.
+    /// The volume's name without `.readonly` and `.backup`.
     pub name: String,
-    /// Which it is.
+    /// Kind of the volume.
     pub kind: Kind,
     /// Number of its read-only copies, where there are some.
     pub read_only: Option<u32>,
@@ -46,7 +46,7 @@ pub struct Located {
 /// A volume as a listing of its cell tells it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// Its name, without `.readonly` and `.backup`.
+    /// The volume's name, without `.readonly` and `.backup`.
     pub name: String,
     /// Numbers of the volume, its read-only copies and its backup clone, as far as it has them.
     pub read_write: Option<u32>,
@@ -81,7 +81,7 @@ enum Host {
 }
 
 impl Locations {
-    /// One at this address; nothing is sent yet.
+    /// Makes the service at this address; nothing is sent yet.
     pub(crate) fn of(client: &Client, address: SocketAddr) -> Result<Self, Error> {
         let connection = client.connect(address, SERVICE)?;
         Ok(Self { address, connection, hosts: RefCell::default() })
@@ -179,7 +179,7 @@ impl Entry {
             if flags & VL_SITE_UUID != 0 {
                 return Host::Uuid(uuid);
             }
-            // Of a server that has not said who it is, the first field is the address.
+            // Of a server without an identity, the first field is the address.
             let [a, b, c, d, ..] = uuid.0;
             Host::Address(Ipv4Addr::new(a, b, c, d).into())
         };
@@ -213,7 +213,7 @@ impl Entry {
         Self { name, volumes, flags: flags.cast_unsigned(), sites: sites.collect() }
     }
 
-    /// Which volume of the entry somebody means who says `asked`; `None` where there is none.
+    /// Returns which volume of the entry the name `asked` means; `None` where there is none.
     fn chosen(&self, asked: &str) -> Option<(Kind, u32)> {
         let kinds = [
             (Kind::ReadWrite, VL_READ_WRITE_EXISTS),

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a mount point says.
+/// Content of a mount point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountPoint {
     /// Always the read-write volume (`%`), never its read-only sites where the way here was read-only (`#`).

@@ -29,7 +29,7 @@ use crate::file_server::FileServer;
 use crate::status::Metadata;
 use crate::store::{Piece, Source};
 
-/// How a client uses out-of-band TCP.
+/// Options of out-of-band TCP.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OobOptions {
     /// Pieces of so many bytes and more go over TCP; `None`: none do.
@@ -40,12 +40,12 @@ pub struct OobOptions {
     pub ask_again: Duration,
 }
 
-/// What moved over TCP to and from one server.
+/// Amount that moved over TCP to and from one server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OobUse {
     /// Pieces.
     pub transfers: u64,
-    /// Their bytes.
+    /// Total length of the pieces, in bytes.
     pub bytes: u64,
     /// Connections that were opened.
     pub connections: u64,
@@ -53,7 +53,7 @@ pub struct OobUse {
     pub fell_back: u64,
 }
 
-/// What a client knows of one server, and the connections to it that nobody uses.
+/// Knowledge of one server, and the connections to it that are not in use.
 #[derive(Debug)]
 pub(crate) struct OutOfBand {
     options: OobOptions,
@@ -84,15 +84,15 @@ struct Connection {
     memory: Memory,
 }
 
-/// Why an attempt came to nothing.
+/// Reason why an attempt came to nothing.
 enum Failed {
-    /// It would over Rx too.
+    /// The transfer would fail over Rx too.
     For(Error),
     /// For the sake of a connection, or because the server has no such procedures: Rx may do it.
     OverTcp { was_kept: bool },
 }
 
-/// What the streams of an attempt came to.
+/// Result of the streams of an attempt.
 struct Streams {
     connections: Vec<Connection>,
     failed: Option<Error>,
@@ -121,7 +121,7 @@ impl OutOfBand {
         self.used.get()
     }
 
-    /// Whether a piece of so many bytes goes over TCP if the server can.
+    /// Returns whether a piece of so many bytes goes over TCP if the server can.
     fn wants(&self, length: u64) -> bool {
         length > 0 && self.options.threshold.is_some_and(|threshold| length >= threshold)
     }
@@ -155,12 +155,13 @@ impl OutOfBand {
 }
 
 impl FileServer {
-    /// What moved over TCP so far.
+    /// Returns what moved over TCP so far.
     pub fn out_of_band(&self) -> OobUse {
         self.oob().used()
     }
 
-    /// Whether pieces of so many bytes go over TCP, as far as is known. The server is asked where nobody has.
+    /// Returns whether pieces of so many bytes go over TCP, as far as is known. The server is asked where
+    /// that is not known.
     pub(crate) async fn goes_out_of_band(&self, length: u64) -> bool {
         self.oob().wants(length) && self.support().await.is_some()
     }
@@ -395,7 +396,7 @@ async fn granted(call: &mut Call) -> Result<Vec<u8>, Failure<CallError>> {
     Ok(bytes)
 }
 
-/// Why the call was refused.
+/// Returns why the call was refused.
 fn refused(server: &FileServer, call: Call, failure: Failure<CallError>, was_kept: bool) -> Failed {
     let error = server.failed(call, failure);
     match error {
@@ -410,7 +411,7 @@ fn refused(server: &FileServer, call: Call, failure: Failure<CallError>, was_kep
     }
 }
 
-/// Whether a grant is one of what was asked for.
+/// Returns whether a grant is one of what was asked for.
 fn is_sound(grant: &OobGrant<'_>, offset: u64, length: u64) -> bool {
     let mut at = offset;
     let follow = grant.streams.0.iter().all(|stream| {
@@ -505,7 +506,7 @@ async fn claimed(
     Err(last)
 }
 
-/// Where to connect to, in the order of the grant.
+/// Returns the addresses to connect to, in the order of the grant.
 fn addresses(endpoints: &OobEndpoints, called: SocketAddr) -> Vec<SocketAddr> {
     let address = |endpoint: &afs_wire::OobEndpoint| {
         let ip = match endpoint.family {

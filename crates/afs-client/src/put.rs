@@ -19,7 +19,7 @@ use crate::local::{self, LocalFile};
 use crate::status::{Metadata, of_new};
 use crate::store;
 
-/// How files are put.
+/// Options of putting files.
 #[derive(Clone, Debug)]
 pub struct Put {
     /// Over files of the cell that have the name.
@@ -264,7 +264,7 @@ fn check(name: &[u8]) -> Result<(), Error> {
     Err(Error::Name(String::from_utf8_lossy(name).into_owned()))
 }
 
-/// How long a server is asked to remove what broke off: longer than a restart takes.
+/// Time for which a server is asked to remove what broke off: longer than a restart takes.
 const TAKE_BACK_TIME: Duration = Duration::from_secs(60);
 /// Time between two attempts.
 const TAKE_BACK_EVERY: Duration = Duration::from_secs(1);

@@ -5,7 +5,7 @@ use afs_wire::{
     StoreStatus,
 };
 
-/// What a file is.
+/// Type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileType {
     /// A file with bytes.
@@ -16,16 +16,16 @@ pub enum FileType {
     Link,
     /// A mount point: a link by its type, without any right to execute, whose text names a volume.
     MountPoint,
-    /// What the protocol does not know.
+    /// A type that the protocol does not know.
     Other(u32),
 }
 
 /// A file's status.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
-    /// What it is.
+    /// Type of the file.
     pub kind: FileType,
-    /// Its bytes; of a directory those of its pages.
+    /// The file's length in bytes; of a directory those of its pages.
     pub length: u64,
     /// Higher with every change of its content.
     pub data_version: u64,
@@ -37,9 +37,9 @@ pub struct Metadata {
     pub group: u32,
     /// Permission bits.
     pub mode: u32,
-    /// When a client last changed it, seconds since 1970.
+    /// Time when a client last changed it, in seconds since 1970.
     pub modified: u32,
-    /// What the caller may do: bits of `rlidwka`, r the lowest but for lookup.
+    /// Rights of the caller: bits of `rlidwka`, r the lowest but for lookup.
     pub rights: u32,
 }
 
@@ -66,13 +66,13 @@ impl Metadata {
         }
     }
 
-    /// Whether it is a directory.
+    /// Returns whether it is a directory.
     pub fn is_directory(&self) -> bool {
         self.kind == FileType::Directory
     }
 }
 
-/// What a new file is to have: permission bits and, if told, the time of its last change.
+/// Returns what a new file is to have: permission bits and, if told, the time of its last change.
 pub fn of_new(mode: u32, modified: Option<u32>) -> StoreStatus {
     let time = if modified.is_some() { SET_MOD_TIME } else { 0 };
     StoreStatus {

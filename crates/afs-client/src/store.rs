@@ -13,7 +13,7 @@ use crate::file_server::FileServer;
 use crate::out_of_band;
 use crate::status::Metadata;
 
-/// Where stored bytes come from.
+/// Source of stored bytes.
 pub trait Source {
     /// Fills rooms of packets with the bytes from `offset` on; returns how many there were, fewer only at the end.
     fn fill(
@@ -37,7 +37,7 @@ pub trait Source {
 pub struct Piece {
     /// The file.
     pub fid: Fid,
-    /// What of its status changes with it.
+    /// Change of its status with the store.
     pub change: StoreStatus,
     /// First byte.
     pub offset: u64,

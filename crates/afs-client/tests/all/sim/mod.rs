@@ -32,7 +32,7 @@ fn start(ip: Ipv4Addr, port: u16, seed: u64) -> Driver {
     Driver::start_seeded(socket, LaneGroupLink::alone(), config, StdRng::seed_from_u64(seed).random())
 }
 
-/// What a scenario has in hand.
+/// Site of a scenario.
 struct Site {
     client: Client,
     cell: Cell,

@@ -22,20 +22,20 @@ pub(crate) const READ_ONLY: u32 = VOLUME + 1;
 const SERVER: AfsUuid = AfsUuid(*b"the small server");
 const VL_NOENT: i32 = 363_524;
 
-/// How the cell behaves.
+/// Behaviour of the cell.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Manner {
-    /// It has the procedures of old alone.
+    /// The server has the procedures of old alone.
     pub(crate) old: bool,
     /// Location procedures that it does not know, newest first: 0, 1 or 2.
     pub(crate) locations_missing: usize,
-    /// So many calls find the volume busy.
+    /// Number of calls that find the volume busy.
     pub(crate) busy: u32,
     /// A fetch from this offset on finds the file changed.
     pub(crate) changes_at: Option<u64>,
     /// Stores from this offset on are refused: the disk is full.
     pub(crate) full_at: Option<u64>,
-    /// So long after something is put nothing comes through, for so long.
+    /// Time after a store, and duration, in which nothing comes through.
     pub(crate) away: Option<(Duration, Duration)>,
     /// Hosts that are said to have the volume, before the one that has it.
     pub(crate) dead_hosts: Vec<Ipv4Addr>,
@@ -114,7 +114,7 @@ impl Small {
         directory.entries().map(|(name, _)| name.to_vec()).collect()
     }
 
-    /// Tells the client behind `call` that a file has changed, and asks who it is; what it answers.
+    /// Tells the client behind `call` that a file has changed, and asks for its identity; what it answers.
     async fn ask_back(&self, call: &ServerCall, fid: Fid) -> Result<(), Refused> {
         let driver = DRIVER.with(|driver| driver.borrow().clone()).expect("it serves");
         let remote = call.remote().expect("it calls");
@@ -244,7 +244,7 @@ impl Small {
 }
 
 thread_local! {
-    /// What the server calls its clients back by.
+    /// Driver by which the server calls its clients back.
     pub(crate) static DRIVER: RefCell<Option<Driver>> = const { RefCell::new(None) };
 }
 
