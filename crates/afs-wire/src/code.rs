@@ -40,7 +40,7 @@ pub const EIO: i32 = UAE + 4;
 pub const EAGAIN: i32 = UAE + 10;
 /// The caller has not the rights.
 pub const EACCES: i32 = UAE + 12;
-/// Somebody has it in use.
+/// The file is in use.
 pub const EBUSY: i32 = UAE + 15;
 /// The name is taken.
 pub const EEXIST: i32 = UAE + 16;
@@ -64,7 +64,7 @@ pub const ENAMETOOLONG: i32 = UAE + 35;
 pub const ENOTEMPTY: i32 = UAE + 38;
 /// A lock that another holds (`EWOULDBLOCK`, which is what `SetLock` answers).
 pub const EWOULDBLOCK: i32 = UAE + 40;
-/// Not done here.
+/// EOPNOTSUPP: the operation is not supported.
 pub const EOPNOTSUPP: i32 = UAE + 93;
 
 pub mod cell;

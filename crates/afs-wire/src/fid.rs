@@ -3,13 +3,13 @@
 use crate::Fid;
 
 impl Fid {
-    /// Whether it is that of a directory: clients tell them by their odd vnodes.
+    /// Returns whether it is that of a directory: clients tell them by their odd vnodes.
     pub fn is_directory(self) -> bool {
         self.vnode % 2 == 1
     }
 }
 
-/// As AFS's tools write it: volume, vnode and uniquifier with dots between.
+/// Writes the identifier as AFS's tools do: volume, vnode and uniquifier with dots between.
 impl std::fmt::Display for Fid {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "{}.{}.{}", self.volume, self.vnode, self.uniquifier)

@@ -1,3 +1,3 @@
-//! What `rxgen` makes of the interface files.
+//! Code that `rxgen` makes of the interface files.
 
 include!(concat!(env!("OUT_DIR"), "/wire.rs"));

@@ -1,10 +1,10 @@
-//! What the servers of a cell abort calls with: location, protection and volume, each from its own error table.
+//! Abort codes of a cell's servers: location, protection and volume, each from its own error table.
 
 /// No volume of this number or name (`VL_NOENT`).
 pub const VL_NOENT: i32 = VL + 4;
 /// No name of a volume (`VL_BADNAME`).
 pub const VL_BADNAME: i32 = VL + 7;
-/// There is nothing at this place (`VL_BADINDEX`).
+/// The place is empty (`VL_BADINDEX`).
 pub const VL_BADINDEX: i32 = VL + 8;
 /// Volumes are of three kinds (`VL_BADVOLTYPE`).
 pub const VL_BADVOLTYPE: i32 = VL + 9;
@@ -15,7 +15,7 @@ pub const VL_INDEXERANGE: i32 = VL + 29;
 /// Nothing to look for, or too much at once (`VL_BADMASK`).
 pub const VL_BADMASK: i32 = VL + 31;
 
-/// Nobody is called so (`PRNOENT`).
+/// No user or group has the name (`PRNOENT`).
 pub const PRNOENT: i32 = PR + 4;
 /// The caller may not do that (`PRPERM`).
 pub const PRPERM: i32 = PR + 5;

@@ -10,12 +10,12 @@ pub const OOB_BROKEN: i32 = 0x4c4e_1003;
 pub const OOB_FRAME: i32 = 0x4c4e_1004;
 /// The client took, or sent, too little for too long.
 pub const OOB_STALLED: i32 = 0x4c4e_1005;
-/// Not a file, a version or flag that is not known, a wish for no stream.
+/// The request names no file, a version or flag that is not known, a wish for no stream.
 pub const OOB_UNSUITABLE: i32 = 0x4c4e_1006;
 /// The call is encrypted and the transfer would not be.
 pub const OOB_PRIVATE: i32 = 0x4c4e_1007;
 
-/// Whether a call failed for the sake of its connections, so that the same may be had over Rx.
+/// Returns whether a call failed for the sake of its connections, so that the same may be had over Rx.
 pub fn is_out_of_band(code: i32) -> bool {
     (OOB_BUSY..=OOB_PRIVATE).contains(&code)
 }

@@ -6,10 +6,10 @@ use super::hash::{BUCKETS, bucket};
 use super::page::{ENTRY, FIRST_RESERVED, MAPPED, NO_PAGE, Page, SLOTS, row};
 use super::{Directory, NAME_SLOTS_MAX, PAGE_SIZE, PAGES_MAX, at, slots_of};
 
-/// Why bytes are no directory.
+/// Reason why bytes are no directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadDirectory {
-    /// Not whole pages, none, or more than [`PAGES_MAX`].
+    /// The length is not of whole pages, or there are none, or more than [`PAGES_MAX`].
     #[error("{0} bytes are no directory: it has 1 to {PAGES_MAX} pages of {PAGE_SIZE} bytes")]
     Size(usize),
     /// A page does not say that it is one.

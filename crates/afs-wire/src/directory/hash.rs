@@ -1,4 +1,4 @@
-//! Which chain a name is in.
+//! Hash chain of a name.
 
 /// Chains of a directory.
 pub(super) const BUCKETS: usize = 128;

@@ -52,16 +52,16 @@ pub struct Directory {
     full_below: [u16; NAME_SLOTS_MAX + 1],
 }
 
-/// What a name leads to, in the directory's volume.
+/// Target of a name, in the directory's volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Target {
     /// Vnode.
     pub vnode: u32,
-    /// Which of the files that had the vnode.
+    /// Uniquifier, which tells files that had the vnode apart.
     pub uniquifier: u32,
 }
 
-/// Why a name cannot be added.
+/// Reason why a name cannot be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddError {
     /// The name is there.
@@ -70,7 +70,7 @@ pub enum AddError {
     /// No page has as many slots in a row, and there are [`PAGES_MAX`].
     #[error("the directory is full")]
     Full,
-    /// It is empty, holds a zero byte, or is longer than [`NAME_MAX`].
+    /// The name is empty, holds a zero byte, or is longer than [`NAME_MAX`].
     #[error("an AFS directory takes no such name")]
     BadName,
 }
@@ -85,7 +85,8 @@ impl Directory {
         directory
     }
 
-    /// One with these names, each of which comes once. The same names in another order make other pages.
+    /// Builds a directory with these names, each of which comes once. The same names in another order make
+    /// other pages.
     ///
     /// # Errors
     /// [`AddError::Full`], [`AddError::BadName`].
@@ -121,12 +122,12 @@ impl Directory {
         self.pages.get(offset / PAGE_SIZE).map(|page| &page.bytes()[offset % PAGE_SIZE..])
     }
 
-    /// What a name leads to.
+    /// Returns what a name leads to.
     pub fn lookup(&self, name: &[u8]) -> Option<Target> {
         self.find(name).map(|found| self.target_at(found.slot))
     }
 
-    /// Whether [`add`](Self::add) would find room for a name.
+    /// Returns whether [`add`](Self::add) would find room for a name.
     pub fn has_room(&self, name: &[u8]) -> bool {
         is_good(name) && self.room_for(slots_of(name)).is_some()
     }
@@ -239,7 +240,7 @@ impl Directory {
     }
 }
 
-/// Where a name is.
+/// Place of a name.
 struct Found {
     slot: u16,
     /// The entry before it in its chain, if it is not the first.

@@ -11,9 +11,9 @@ pub(super) const SLOTS: usize = PAGE_SIZE / SLOT;
 pub(super) const FIRST_RESERVED: usize = 13;
 /// Pages of which the map tells the free slots.
 pub(super) const MAPPED: usize = 128;
-/// What the map says of a page that there is not.
+/// Value of the map for a page that does not exist.
 pub(super) const NO_PAGE: u8 = SLOTS as u8;
-/// What each page's header says.
+/// Magic number of each page's header.
 pub(super) const MAGIC: u16 = 1234;
 /// First byte of an entry.
 pub(super) const ENTRY: u8 = 1;
@@ -115,7 +115,8 @@ impl Page {
         rest.iter().position(|byte| *byte == 0).map(|len| &rest[..len])
     }
 
-    /// Whether that name is this one, without looking for its end first: chains are long in large directories.
+    /// Returns whether that name is this one, without looking for its end first: chains are long in large
+    /// directories.
     pub(super) fn is_name(&self, slot: usize, name: &[u8]) -> bool {
         let rest = &self.0[slot * SLOT + NAME_AT..];
         rest.strip_prefix(name).is_some_and(|rest| rest.first() == Some(&0))
@@ -134,7 +135,7 @@ impl Page {
         self.set_u16(slot * SLOT + NEXT_AT, next);
     }
 
-    /// First page: how many there are; 0 from servers of long ago, who leave it to the map.
+    /// First page: how many there are; 0 from servers of long ago, which leave it to the map.
     pub(super) fn pages(&self) -> usize {
         usize::from(self.u16(PAGES_AT))
     }

@@ -207,7 +207,8 @@ fn stock() -> Option<StockDirectory> {
     stock
 }
 
-/// The same with zeros where nobody looks: OpenAFS 1.8 leaves the ends of long names in slots that it frees.
+/// Returns the bytes with zeros where no client looks: OpenAFS 1.8 leaves the ends of long names in slots
+/// that it frees.
 fn meant(mut bytes: Vec<u8>) -> Vec<u8> {
     for (number, page) in bytes.as_chunks_mut::<PAGE_SIZE>().0.iter_mut().enumerate() {
         let bitmap = u64::from_le_bytes(*page[5..].first_chunk().unwrap());
@@ -215,7 +216,7 @@ fn meant(mut bytes: Vec<u8>) -> Vec<u8> {
         while slot < 64 {
             let mut end = slot + 1;
             if bitmap >> slot & 1 == 1 {
-                // Of no use to anybody.
+                // Of no use to any client.
                 page[slot * 32 + 1] = 0;
                 let name = slot * 32 + 12;
                 let len = page[name..].iter().position(|byte| *byte == 0).unwrap();
