@@ -22,16 +22,16 @@ pub enum VolumeType {
     ReadWrite,
     /// The tree as its read-only copy: nothing of it can be changed.
     ReadOnly,
-    /// The same as its backup.
+    /// A copy under the volume's backup number.
     Backup,
 }
 
 /// A volume that the configuration attaches to AFS. Plain data that every lane makes its own of.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attachment {
-    /// Which volume.
+    /// Name of the volume.
     pub volume: VolumeName,
-    /// Its name for AFS.
+    /// The volume's name for AFS.
     pub name: AfsName,
     /// Clients are told of it as [`VolumeType::ReadWrite`], or of its read-only copy alone.
     pub kind: VolumeType,
@@ -42,7 +42,7 @@ pub struct Attachment {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct AfsName(String);
 
-/// Why a text is no volume's name for AFS.
+/// Reason why a text is no volume's name for AFS.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "{name:?} is no name that AFS's tools know a volume by: 1 to 22 of A-Z a-z 0-9 . _ - $, no number, without .readonly or \
@@ -60,16 +60,16 @@ pub struct AttachedVolumes {
     by_number: HashMap<u32, (usize, VolumeType)>,
     by_name: HashMap<Rc<str>, usize>,
     synthetic: SyntheticVolumes,
-    /// Who has not said who it is, by the accounts of the server; `None` where there are none.
+    /// Principal of unauthenticated clients, by the accounts of the server; `None` where there are none.
     anonymous: Option<Principal>,
 }
 
 /// A volume as the location and volume servers list it: one that is served, or a synthetic one ([`roots`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeEntry {
-    /// Its name for AFS.
+    /// The volume's name for AFS.
     pub name: Rc<str>,
-    /// As it is told of.
+    /// Type that clients are told.
     pub kind: VolumeType,
     /// The number of the tree; the copies' follow.
     pub first: u32,
@@ -80,11 +80,11 @@ pub struct VolumeEntry {
 /// A volume of the lane.
 #[derive(Debug)]
 pub struct ServedVolume {
-    /// Its name for AFS.
+    /// The volume's name for AFS.
     pub name: Rc<str>,
     /// The tree.
     pub volume: Volume,
-    /// As clients are told of it.
+    /// Type that clients are told.
     pub kind: VolumeType,
     /// The number of the tree; the copies' follow.
     pub first: u32,
@@ -101,7 +101,7 @@ pub struct AttachedVolume {
     pub kind: VolumeType,
     /// The number that it was asked for by, or that its name has.
     pub id: u32,
-    /// What all lanes' clients are told of it.
+    /// Entry that all lanes' clients are told.
     pub served: Rc<ServedVolume>,
 }
 
@@ -149,7 +149,8 @@ impl AttachedVolumes {
         Self::of(found.collect::<Result<Vec<_>, String>>()?)
     }
 
-    /// These volumes, in this order, without those whose numbers do not last ([`AttachedVolumes::left_out`]).
+    /// Makes the table of these volumes, in this order, without those whose numbers do not last
+    /// ([`AttachedVolumes::left_out`]).
     ///
     /// # Errors
     /// A volume that has no number.
@@ -181,17 +182,17 @@ impl AttachedVolumes {
         Self { synthetic, ..self }
     }
 
-    /// With these users and groups, by whom access lists are judged.
+    /// Sets the users and groups by which access lists are judged.
     pub fn with_accounts(self, accounts: &Accounts) -> Self {
         Self { anonymous: Some(accounts.anonymous()), ..self }
     }
 
-    /// A client that has not said who it is: `system:anyuser`. It knows which names of a list are users and groups.
+    /// An unauthenticated client: `system:anyuser`. It knows which names of a list are users and groups.
     pub(crate) fn anonymous(&self) -> Principal {
         self.anonymous.clone().unwrap_or_else(|| Accounts::none().anonymous())
     }
 
-    /// What is made up beside them.
+    /// Returns what is made up beside them.
     pub(crate) fn synthetic(&self) -> &SyntheticVolumes {
         &self.synthetic
     }
@@ -212,8 +213,9 @@ impl AttachedVolumes {
         (kind != VolumeType::ReadWrite || volume.served.kind == kind).then_some(volume)
     }
 
-    /// Whatever has this number, for who asks where volumes are: also by the number of a tree of which only a copy is told of, as
-    /// tools have that from the volume's entry. With the kind that the number is of.
+    /// Returns what has this number, for questions to the location service: also by the number of a tree of
+    /// which only a copy is told of, as tools have that from the volume's entry. With the kind that the
+    /// number is of.
     pub fn located(&self, id: u32) -> Option<(VolumeEntry, VolumeType)> {
         if roots::has_number(id) {
             let known = self.synthetic.now().by_id(id)?.known();
@@ -224,7 +226,7 @@ impl AttachedVolumes {
         Some((self.served[place].known(), kind))
     }
 
-    /// Whatever has this name, as [`by_name`](Self::by_name).
+    /// Returns what has this name ([`by_name`](Self::by_name)).
     pub fn located_by_name(&self, name: &[u8]) -> Option<(VolumeEntry, VolumeType)> {
         let text = std::str::from_utf8(name).ok()?;
         if let Some(id) = number_of(text) {
@@ -294,7 +296,7 @@ impl ServedVolume {
         self.first + self.kind.index()
     }
 
-    /// As clients are told of it.
+    /// Returns the entry that clients are told.
     pub fn known(&self) -> VolumeEntry {
         let Self { ref name, kind, first, partition, .. } = *self;
         VolumeEntry { name: Rc::clone(name), kind, first, partition }
@@ -307,7 +309,7 @@ impl VolumeEntry {
         self.first + self.kind.index()
     }
 
-    /// Its name with the suffix of a copy, as tools show it.
+    /// Returns the volume's name with the suffix of a copy, as tools show it.
     pub fn full_name(&self) -> String {
         format!("{}{}", self.name, self.kind.suffix())
     }
@@ -377,7 +379,7 @@ pub(crate) mod tests {
     }
 
     impl AttachedVolumes {
-        /// These without one.
+        /// Returns the volumes without one.
         pub(crate) fn without(&self, name: &str) -> Self {
             let left = self.served.iter().filter(|served| *served.name != *name);
             let volumes = left.map(|served| {

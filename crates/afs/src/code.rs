@@ -1,4 +1,4 @@
-//! What a call is aborted with when the tree refuses: the one place where errors of `vfs` become abort codes.
+//! Abort codes of calls that the tree refuses: the one place where errors of `vfs` become abort codes.
 
 use afs_wire::code::{
     EACCES, EAGAIN, EEXIST, EFBIG, EINVAL, EIO, EISDIR, EMLINK, ENAMETOOLONG, ENOENT, ENOTDIR, ENOTEMPTY,
@@ -6,8 +6,8 @@ use afs_wire::code::{
 };
 use vfs::{Closed, Error, NameError};
 
-/// The abort code of an error. Whoever may not see a name is told so in the same way whether it
-/// exists or not, since `vfs` tells no more.
+/// The abort code of an error. A client that may not see a name gets the same code whether it exists or not,
+/// since `vfs` tells no more.
 pub fn of(error: &Error) -> i32 {
     match error {
         Error::NotFound | Error::Hidden => ENOENT,

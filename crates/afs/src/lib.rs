@@ -4,7 +4,7 @@
 //! - [`fid`]: files as AFS names them;
 //! - [`attached_volumes`]: the volumes that a lane serves, by number and by name;
 //! - [`roots`]: `root.afs` and `root.cell`, where no volume is called so;
-//! - [`audit`]: who did what to which files;
+//! - [`audit`]: users, operations and their files;
 //! - [`fileserver`]: what clients ask of files;
 //! - [`host`]: clients that cache, and how they are told of changes;
 //! - [`oob`]: bytes of large files over TCP beside their call;

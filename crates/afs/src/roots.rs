@@ -38,7 +38,7 @@ pub struct Roots {
     version: u64,
 }
 
-/// One of them.
+/// A synthetic root volume.
 pub struct Root {
     plan: Plan,
     directory: Directory,
@@ -46,7 +46,7 @@ pub struct Root {
     since: u32,
 }
 
-/// What a root is to hold.
+/// Content that a root is to have.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Plan {
     name: &'static str,
@@ -64,9 +64,9 @@ struct MountPoint {
 /// A file of a root.
 #[derive(Clone, Copy)]
 pub(crate) enum RootFile<'a> {
-    /// Its own directory.
+    /// The volume's own directory.
     Directory(&'a Directory),
-    /// What a mount point in it says.
+    /// Text of a mount point in it.
     Link(&'a str),
 }
 
@@ -82,18 +82,19 @@ impl SyntheticVolumes {
         let version = u64::try_from(since.as_millis()).unwrap_or(u64::MAX).max(state.roots.version + 1);
         let since = u32::try_from(since.as_secs()).unwrap_or(u32::MAX);
         let roots = plans.into_iter().map(|plan| Root::new(plan, version, since)).collect();
-        // Before the first nobody could be told of any.
+        // Before the first no client could be told of any.
         state.is_unreported = state.roots.version > 0;
         state.roots = Arc::new(Roots { roots, version });
         true
     }
 
-    /// As they are now.
+    /// Returns the roots as they are now.
     pub(crate) fn now(&self) -> Arc<Roots> {
         Arc::clone(&self.lock().roots)
     }
 
-    /// Whether clients are to be told that they are others than before: of who asks only the first is.
+    /// Returns whether clients are to be told that they are others than before: only the first caller gets
+    /// true.
     pub(crate) fn take_unreported(&self) -> bool {
         std::mem::take(&mut self.lock().is_unreported)
     }
@@ -103,7 +104,7 @@ impl SyntheticVolumes {
     }
 }
 
-/// Whether a volume's number is of one that may be made up: no volume has such a number.
+/// Returns whether a volume's number is of one that may be made up: no volume has such a number.
 pub(crate) fn has_number(volume: u32) -> bool {
     (ROOT_AFS..ROOT_CELL + NUMBERS).contains(&volume)
 }
@@ -136,7 +137,7 @@ impl Root {
         Self { plan, directory, version, since }
     }
 
-    /// As clients are told of it.
+    /// Returns the entry that clients are told.
     pub(crate) fn known(&self) -> VolumeEntry {
         VolumeEntry {
             name: self.plan.name.into(),
@@ -146,12 +147,12 @@ impl Root {
         }
     }
 
-    /// When it was made, in seconds since 1970.
+    /// Returns when it was made, in seconds since 1970.
     pub(crate) fn since(&self) -> u32 {
         self.since
     }
 
-    /// Its directory, and mount points.
+    /// Returns the number of its files: the directory and the mount points.
     pub(crate) fn files(&self) -> usize {
         1 + self.plan.links.len()
     }
@@ -170,7 +171,7 @@ impl Root {
         Some(RootFile::Link(&link.target))
     }
 
-    /// What everybody is told of a file of it.
+    /// Returns the status of a file of it, the same for every client.
     pub(crate) fn status(&self, file: RootFile<'_>) -> Status {
         let (file_type, link_count, mode) = match file {
             RootFile::Directory(_) => (FILE_TYPE_DIRECTORY, 2, 0o755),
@@ -217,7 +218,8 @@ impl std::fmt::Debug for Root {
     }
 }
 
-/// What is to be made up beside these volumes: nothing where there is none, and no root where one is called so.
+/// Returns what is to be made up beside these volumes: nothing where there is none, and no root where one is
+/// called so.
 fn plans(cell: &str, attached: &AttachedVolumes) -> Vec<Plan> {
     if attached.all().is_empty() {
         return Vec::new();

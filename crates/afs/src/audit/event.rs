@@ -1,4 +1,4 @@
-//! What calls are told of, and by which names.
+//! Events of the audit log, and their names.
 
 use strum::{FromRepr, IntoStaticStr, VariantArray};
 

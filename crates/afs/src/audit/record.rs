@@ -1,4 +1,4 @@
-//! What is told of one call, and its packed form.
+//! Record of one call, and its packed form.
 
 use afs_wire::{FIDS_MAX, Fid, NAME_MAX, OPAQUE_MAX};
 use service::log::audit::Act;
@@ -14,9 +14,9 @@ pub type Files = SmallVec<[Fid; 2]>;
 /// One call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Record<'a> {
-    /// When, for whom, and how it ended: 0, or what it was aborted with.
+    /// Time, user and result of a call: 0, or what it was aborted with.
     pub act: Act<'a>,
-    /// Which.
+    /// Kind of the event.
     pub event: Event,
     /// The files; the n-th has the n-th name, if there is one.
     pub files: Files,

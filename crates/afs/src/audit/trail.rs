@@ -10,25 +10,25 @@ use service::log::audit::Act;
 
 use super::{Event, Files, Record};
 
-/// A lane's end of the audit log, or none where nobody wants one.
+/// A lane's end of the audit log, or none where none is configured.
 #[derive(Default)]
 pub struct Audit {
     log: Option<RefCell<LaneLog>>,
 }
 
-/// Whom a call acts for.
+/// The user and client that a call acts for.
 #[derive(Clone, Debug)]
 pub struct AuditIdentity {
     /// The client.
     pub peer: SocketAddr,
-    /// The user's name; empty for nobody.
+    /// The user's name; empty for anonymous.
     pub user: Box<[u8]>,
-    /// His AFS number.
+    /// The user's AFS number.
     pub user_id: i32,
 }
 
-/// What is told of a call when it ends: by [`Trail::end`], or, where its handler is dropped, as a call that died. Costs nothing
-/// where there is no log.
+/// Record of a call, written when it ends: by [`Trail::end`], or, where its handler is dropped, as a call
+/// that died. Costs nothing where there is no log.
 pub struct Trail<'a> {
     inner: Option<TrailInner<'a>>,
 }
@@ -102,7 +102,7 @@ impl Trail<'_> {
         self
     }
 
-    /// One that became known on the way: what was created.
+    /// Adds a file that became known during the call: what was created.
     pub fn file(&mut self, fid: Fid) {
         if let Some(inner) = &mut self.inner {
             inner.files.push(fid);
@@ -116,7 +116,7 @@ impl Trail<'_> {
         }
     }
 
-    /// It ends: 0, or what it is aborted with.
+    /// Ends the record with the result: 0, or what it is aborted with.
     pub fn end(mut self, code: i32) {
         if let Some(inner) = &mut self.inner {
             inner.code = code;

@@ -1,4 +1,4 @@
-//! What the cell's servers count.
+//! Counters of the cell's servers.
 
 lane::counter_block! {
     /// Calls to the cell's servers on one lane.

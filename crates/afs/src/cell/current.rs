@@ -1,10 +1,11 @@
-//! What is served now.
+//! The state that is served now.
 
 use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
 
-/// A value of one lane that is replaced whole; clones are handles to the same one. Who began with a value keeps it.
+/// A value of one lane that is replaced whole; clones are handles to the same one. A call that began with a
+/// value keeps it.
 pub struct Current<T>(Rc<RefCell<Rc<T>>>);
 
 impl<T> Current<T> {
@@ -13,7 +14,7 @@ impl<T> Current<T> {
         Self(Rc::new(RefCell::new(Rc::new(value))))
     }
 
-    /// As it is now.
+    /// Returns the current value.
     pub fn get(&self) -> Rc<T> {
         Rc::clone(&self.0.borrow())
     }

@@ -1,4 +1,5 @@
-//! Where volumes are (VL): clients ask for one by name or number, `vos` lists them. All of them are at this server.
+//! Location service (VL): clients ask for one by name or number, `vos` lists them. All of them are at this
+//! server.
 
 use std::net::Ipv4Addr;
 use std::rc::Rc;
@@ -87,7 +88,7 @@ impl Location {
         Ok(all.get(at).map(entry))
     }
 
-    /// Those that are chosen, in the order of the configuration.
+    /// Returns the volumes that are chosen, in the order of the configuration.
     fn chosen(&self, choice: &wire::LocationChoice) -> Result<Vec<VldbEntry>, Refusal> {
         let cell = self.cell.get();
         let by = |bit: u32| choice.mask & bit != 0;
@@ -114,7 +115,7 @@ impl Location {
 /// A volume, and which of its kinds was asked for.
 type Located = (VolumeEntry, VolumeType);
 
-/// What there is to tell of a volume, in whatever form.
+/// Entry of a volume, for every form of answer.
 struct VldbEntry {
     volume: VolumeEntry,
     flags: i32,
@@ -123,14 +124,14 @@ struct VldbEntry {
 }
 
 impl VldbEntry {
-    /// As clients are told of it.
+    /// Makes the entry that clients are told.
     fn listed(volume: &VolumeEntry) -> Self {
         let (exists, site) = flags(volume.kind);
         Self { volume: volume.clone(), flags: exists, sites: vec![site] }
     }
 
-    /// To a client that asked for the tree or a copy of it. A copy that nobody has asked for is not told of: clients would
-    /// take it in place of the tree.
+    /// Makes the entry for a client that asked for the tree or a copy of it. A copy that the client has not
+    /// asked for is not told of: clients would take it in place of the tree.
     fn asked((volume, kind): &Located) -> Self {
         let mut entry = Self::listed(volume);
         let (exists, site) = flags(*kind);
@@ -422,7 +423,7 @@ impl vl::Server<ServerCall> for Location {
     }
 }
 
-/// Whatever a number is of.
+/// Matches a number of any kind.
 const ANY_KIND: i32 = -1;
 /// Of a stock server's database that knows servers by UUID.
 const DATABASE_VERSION: i32 = 4;
@@ -435,7 +436,7 @@ const DATABASE_VERSION: i32 = 4;
 //@ attack: afs-pools
 /// Entries of one answer where the list can be gone on with.
 const PAGE: usize = 500;
-/// And where it cannot.
+/// Largest number of entries of a list that cannot be gone on with.
 const LISTED_MAX: usize = 10_000;
 /// By which a list that could be of some names is of all; else a name stands for itself alone.
 const EVERY_NAME: [&[u8]; 3] = [b"", b".*", b"^.*$"];

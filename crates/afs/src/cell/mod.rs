@@ -1,7 +1,7 @@
 //! The embedded cell: what a cell's database and volume servers tell, answered from what this server serves.
 //!
 //! - [`Location`] (VL, 7003): where volumes are. All are here;
-//! - [`Protection`] (PR, 7002): who users and groups are, from the accounts;
+//! - [`Protection`] (PR, 7002): users and groups, from the accounts;
 //! - [`Volumes`] (AFSVol, 7005): what the volumes are like, for `vos`.
 //!
 //! Nothing can be changed through them: accounts, volumes and the configuration have commands of their own. Stock servers
@@ -32,7 +32,7 @@ pub use self::protection::Protection;
 pub use self::server_addresses::ServerAddresses;
 pub use self::volumes::Volumes;
 
-/// What one lane's servers answer from. Replaced whole at a reload.
+/// State that one lane's servers answer from. Replaced whole at a reload.
 pub struct Cell {
     /// The volumes.
     pub attached: Rc<AttachedVolumes>,
@@ -42,10 +42,10 @@ pub struct Cell {
     pub principals: Arc<Principals>,
 }
 
-/// Why a procedure has no reply.
+/// Reason why a procedure has no reply.
 type Refusal = Failure<CallError>;
 
-/// Procedures that are refused whoever asks: what they would change is changed by other means.
+/// Procedures that are refused to every caller: what they would change is changed by other means.
 macro_rules! refused {
     ($code:expr, $($name:ident($request:ty) -> $reply:ty;)+) => { $(
         async fn $name(&self, _: &ServerCall, _: $request) -> Result<$reply, Refusal> {

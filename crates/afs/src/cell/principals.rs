@@ -20,12 +20,12 @@ pub(super) struct PrincipalEntry {
     pub(super) owner: i32,
     /// Of a group: those directly in it, ascending.
     pub(super) members: Vec<i32>,
-    /// Those that it is in directly, ascending.
+    /// Groups that the principal is in directly, ascending.
     pub(super) groups: Vec<i32>,
 }
 
 impl Principals {
-    /// Those of these accounts, and whom every cell has.
+    /// Makes the table of these accounts, with the principals that every cell has.
     pub fn of(accounts: &Accounts) -> Self {
         let mut principals = Self::default();
         for (name, id) in SYSTEM_GROUPS.into_iter().chain([(ANONYMOUS, Id::ANONYMOUS)]) {
@@ -95,7 +95,7 @@ impl Principals {
     }
 }
 
-/// Who has not said who he is.
+/// Name of unauthenticated clients.
 const ANONYMOUS: &str = "anonymous";
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Who users and groups are (PR): their numbers, names and groups.
+//! Users and groups of the protection service (PR): their numbers, names and groups.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -41,7 +41,7 @@ impl Protection {
         });
     }
 
-    /// What `look` finds of somebody.
+    /// Returns what `look` finds of a user or group.
     fn of<T>(&self, id: i32, look: impl FnOnce(&PrincipalEntry) -> T) -> Result<T, Refusal> {
         self.cell.get().principals.get(id).map(look).ok_or(Failure::Refused(PRNOENT))
     }
@@ -94,7 +94,7 @@ impl pr::Server<ServerCall> for Protection {
             return Err(Failure::Refused(PRBADARG));
         }
         let cell = self.cell.get();
-        // Who has no name is told by his number.
+        // A principal without a name is told by its number.
         let name = |id: &i32| {
             cell.principals.get(*id).map_or_else(|| name_of(&id.to_string()), |person| name_of(&person.name))
         };

@@ -9,9 +9,9 @@ use xdr::afs::AfsUuid;
 /// The server: its UUID, by which clients know it again, and where it is reached. AFS tells IPv4 addresses alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ServerAddresses {
-    /// The same for ever, where there is a place to keep it.
+    /// The server's identity, the same for ever where there is a place to keep it.
     pub uuid: AfsUuid,
-    /// When the process began to serve, in seconds since 1970.
+    /// Time when the process began to serve, in seconds since 1970.
     pub since: u32,
     addresses: Vec<Ipv4Addr>,
 }
@@ -35,8 +35,8 @@ impl ServerAddresses {
         &self.addresses
     }
 
-    /// Those that a client is told who has reached us by `local`: that one first, which is sure to work for him. Loopback
-    /// is told to who came by it, and where there is nothing else.
+    /// Returns the addresses for a client that has reached the server by `local`: that one first, which is
+    /// sure to work for it. Loopback is told to a client that came by it, and where there is nothing else.
     pub(super) fn address_list(&self, local: Option<IpAddr>) -> AddressList {
         let used = match local {
             Some(IpAddr::V4(ip)) if !ip.is_unspecified() => Some(ip),
@@ -58,9 +58,10 @@ impl ServerAddresses {
 /// The server's addresses in the order that suits one client, and a number that changes with them.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct AddressList {
-    /// As numbers, the highest byte the first of the dotted form; at least one, but where there is none.
+    /// Addresses as numbers, the highest byte the first of the dotted form; at least one, but where there is
+    /// none.
     pub(super) addresses: Vec<u32>,
-    /// Another number when the addresses are others: clients then ask anew.
+    /// A number that changes with the addresses: clients then ask anew.
     pub(super) unique: i32,
 }
 

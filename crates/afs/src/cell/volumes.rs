@@ -1,5 +1,5 @@
-//! What the volumes are like (AFSVol), for `vos examine`, `listvol`, `partinfo` and `status`. A partition is a file system
-//! that volumes lie on: `/vicepa` is that of the first one.
+//! Volume server (AFSVol), for `vos examine`, `listvol`, `partinfo` and `status`. A partition is a file
+//! system that volumes lie on: `/vicepa` is that of the first one.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ impl Volumes {
         if found.is_empty() { Err(Failure::Refused(VOLSERILLEGAL_PARTITION)) } else { Ok(found) }
     }
 
-    /// One of them, or a copy of it, which is there for who asks by its number.
+    /// Returns a volume, or a copy of it, which exists for clients that ask by its number.
     fn one(&self, partition: i32, id: u32) -> Result<VolumeEntry, Refusal> {
         // Whether there is such a partition comes first.
         self.on(partition)?;
@@ -73,7 +73,7 @@ impl Volumes {
         })
     }
 
-    /// What a volume is like; `None` of one that is gone meanwhile.
+    /// Returns what a volume is like; `None` of one that is gone meanwhile.
     async fn volume_report(&self, volume: &VolumeEntry) -> Option<VolumeReport> {
         let cell = self.cell.get();
         if let Some(served) = cell.attached.served(volume) {
@@ -96,7 +96,7 @@ impl Volumes {
     }
 }
 
-/// What is told of a volume in either form.
+/// Report on a volume, for either form of answer.
 struct VolumeReport {
     name: Chars<32>,
     volume: u32,
@@ -336,7 +336,7 @@ impl afs_vol::Server<ServerCall> for Volumes {
     }
 
     async fn monitor(&self, _: &ServerCall, _: afs_vol::Monitor) -> Result<afs_vol::MonitorReply, Refusal> {
-        // Nobody can begin a transaction.
+        // No client can begin a transaction.
         Ok(afs_vol::MonitorReply::default())
     }
 
@@ -413,7 +413,7 @@ impl afs_vol::Server<ServerCall> for Volumes {
     }
 }
 
-/// There is no such transaction: what stock servers answer, a system call's number as it stands.
+/// Refusal of an unknown transaction: what stock servers answer, a system call's number as it stands.
 const NO_TRANSACTION: Refusal = Failure::Refused(ENOENT);
 const ENOENT: i32 = 2;
 const ENODEV: i32 = 19;

@@ -1,4 +1,4 @@
-//! What the audit log tells of each call: the files and names that it asks for, and those that it made.
+//! Audit records of each call: the files and names that it asks for, and those that it made.
 
 use afs_wire::Fid;
 use afs_wire::rxafs::*;
@@ -12,13 +12,13 @@ use crate::audit::{AuditIdentity, Event, Trail};
 pub(super) trait Audited {
     const EVENT: Event;
 
-    /// What it asks for.
+    /// Returns what it asks for.
     fn record<'a>(&self, trail: Trail<'a>) -> Trail<'a>;
 }
 
-/// What it was answered.
+/// Answer of a call.
 pub(super) trait Answered {
-    /// What became known by it.
+    /// Adds what became known by the answer.
     fn record(&self, trail: &mut Trail<'_>) {
         let _ = trail;
     }
@@ -32,7 +32,7 @@ impl ServedCall {
             let principal = self.principal(connection);
             // A connection that is gone has no address.
             let peer = connection.remote().unwrap_or_else(|| ([0, 0, 0, 0], 0).into());
-            // Nobody that the client named has no name.
+            // An anonymous user has no name.
             let user = if principal.is_anonymous() { "" } else { principal.name() };
             AuditIdentity { peer, user: user.as_bytes().into(), user_id: principal.id().0 }
         };

@@ -77,7 +77,7 @@ impl ServedCall {
         }
     }
 
-    /// What may be told of a file that is at hand.
+    /// Returns what may be told of a file that is at hand.
     fn try_status_and_callback(&self, context: &CallContext, fid: Fid) -> Option<StatusAndCallback> {
         let promise = self.server.inner.hosts.promise();
         let lookup = self.try_lookup(context, fid, need_for_status(fid), promise.until)?;
@@ -96,7 +96,7 @@ impl ServedCall {
 //@ attack: afs-pools
 /// OpenAFS's clients ask first for what they look up; Linux's for its directory first, and then for it.
 const ASKED_FOR: usize = 2;
-/// How long all but the first files of a call are waited for together while they change or are read; and each of them, to be looked up,
-/// at least.
+/// Time for which all but the first files of a call are waited for together while they change or are read;
+/// and each of them, to be looked up, at least.
 const PATIENCE: Duration = Duration::from_millis(200);
 const TURN: Duration = Duration::from_millis(20);

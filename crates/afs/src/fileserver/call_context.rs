@@ -44,25 +44,25 @@ impl ServedCall {
         Ok(self.server.inner.hosts.of(call.data()).await?)
     }
 
-    /// Who a connection's client is. So far all are anonymous: `system:anyuser`.
+    /// Returns the principal of a connection's client. So far all are anonymous: `system:anyuser`.
     pub(super) fn principal(&self, _: &ServerConnection) -> Principal {
         self.server.inner.attached.borrow().anonymous()
     }
 
-    /// What the reply of a call says of its volume.
+    /// Returns what the reply of a call says of its volume.
     pub(super) fn sync(&self, call: &Call) -> VolumeSync {
         call.data().host().map_or_else(VolumeSync::default, |host| sync(&host))
     }
 
     pub(super) fn volume(&self, id: u32) -> Result<AttachedVolume, CallFailure> {
         let found = self.server.inner.attached.borrow().by_id(id);
-        // What is made up is told of before anybody comes here; all else that may be asked for changes it.
+        // What is made up is told of before any client comes here; all else that may be asked for changes it.
         found.ok_or(if roots::has_number(id) { EROFS } else { VNOVOL }.into())
     }
 }
 
 impl CallContext {
-    /// As [`ServedCall::sync`].
+    /// Returns the volume's sync data ([`ServedCall::sync`]).
     pub(super) fn sync(&self) -> VolumeSync {
         sync(&self.host)
     }
@@ -96,14 +96,15 @@ impl CallContext {
 pub(super) fn name<'n>(
     bytes: &'n xdr::Bytes<'_, { afs_wire::NAME_MAX as usize }>,
 ) -> Result<Name<'n>, CallFailure> {
-    // Clients put the name of their system in its place: nobody could ask for the file.
+    // Clients put the name of their system in its place: no client could ask for the file.
     if bytes.ends_with(b"@sys") {
         return Err(EINVAL.into());
     }
     Ok(Name::parse(bytes)?)
 }
 
-/// What replies say of a volume: since when its client relies on what it knows ([`Host::relies_since`]).
+/// Returns what replies say of a volume: since when its client relies on what it knows
+/// ([`Host::relies_since`]).
 fn sync(host: &Host) -> VolumeSync {
     VolumeSync { created: host.relies_since(), ..VolumeSync::default() }
 }
@@ -111,7 +112,7 @@ fn sync(host: &Host) -> VolumeSync {
 /// Looks at something that changes all the time, before its client is asked to try again.
 pub(super) const ATTEMPTS_MAX: u32 = 16;
 
-/// What a procedure's reply is made of.
+/// Reply of a procedure.
 pub(super) type Reply<P> = <P as xdr::rpc::Procedure>::Reply<'static>;
 
 const _: () = assert!(rxafs::STATINDEX == 7);

@@ -1,4 +1,4 @@
-//! Why a call comes to nothing.
+//! Failures of calls.
 
 use rx_lane::{AbortCode, CallError};
 use xdr::rpc::Failure;
@@ -10,7 +10,7 @@ use crate::code;
 pub(super) enum CallFailure {
     /// With this code.
     Code(i32),
-    /// Its stream ended.
+    /// The call's stream ended.
     Stream(CallError),
 }
 

@@ -28,10 +28,11 @@ impl ServedCall {
         Ok(())
     }
 
-    /// What the server can do, told to anybody. A client is met first, as by stock servers: Linux's begins with this call, and counts
-    /// every promise void, for as long as it keeps the file, that comes by a call during which it is told that it relies on nothing.
+    /// Returns the server's capabilities, for any client. A client is met first, as by stock servers: Linux's
+    /// begins with this call, and counts every promise void, for as long as it keeps the file, that comes by
+    /// a call during which it is told that it relies on nothing.
     pub(super) async fn capabilities(&self, call: &Call) -> Reply<GetCapabilities> {
-        // Who cannot be called is told as well: it will hear so when it asks for a file.
+        // A client that cannot be called is told as well: it will hear so when it asks for a file.
         let _ = self.host(call).await;
         let word = CAPABILITY_ERROR_TRANSLATION | CAPABILITY_64_BIT_FILES | CAPABILITY_WRITE_LOCKS;
         Reply::<GetCapabilities> { capabilities: List(vec![word]) }

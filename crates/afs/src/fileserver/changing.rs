@@ -1,4 +1,4 @@
-//! What changes of names share.
+//! Steps that changes of names share.
 
 use afs_wire::code::EFBIG;
 use afs_wire::directory::PAGE_SIZE;
@@ -31,7 +31,7 @@ impl ServedCall {
         Err(EFBIG.into())
     }
 
-    /// The reply of who made something of this number in the directory.
+    /// The reply of a call that made something of this number in the directory.
     pub(super) async fn created(
         &self,
         context: &CallContext,
@@ -78,7 +78,8 @@ pub(super) fn mode_of(change: &StoreStatus, default: u32) -> u32 {
     attribute_change(change).mode.unwrap_or(default) & 0o777
 }
 
-/// What of a client's wish for something new its making has not done yet. Whose it is nobody but its maker says.
+/// Returns the attributes that a client wants for a new file and that its making has not set yet. The owner
+/// is set by its maker alone.
 pub(super) fn left_to_do(change: &StoreStatus, mode: u32) -> Option<AttributeChange> {
     let attribute_change = AttributeChange { uid: None, gid: None, ..attribute_change(change) };
     let is_done = attribute_change.mode.is_none_or(|attribute_change| attribute_change == mode & 0o7777);

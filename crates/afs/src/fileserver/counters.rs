@@ -1,4 +1,4 @@
-//! What one lane's file server counts, beside what its calls came to (`xdr::rpc::Tally`).
+//! Counters of one lane's file server, beside the results of its calls (`xdr::rpc::Tally`).
 
 lane::counter_block! {
     /// What one lane's file server did, and what it refused.

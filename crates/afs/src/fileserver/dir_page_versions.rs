@@ -1,10 +1,11 @@
 //! Versions of directories whose pages clients may have: one table for all lanes.
 //!
-//! A client edits its copy of a directory when a reply tells the version after the one that it has, and takes what it is told of a version
-//! for the same whenever it is told. So a version has one image: whoever has the directory as that version looks at the same bytes, and an
-//! image of the next is the one before with the change made in it. An image of names alone, in their order, is *compact*: the same names give
-//! the same bytes on each lane and after each start. One that changes were made in is not: where nobody has it any more, nobody can make it
-//! again. Then the directory gets another version, which nobody was told.
+//! A client edits its copy of a directory when a reply tells the version after the one that it has, and takes
+//! what it is told of a version for the same whenever it is told. So a version has one image: all readers of
+//! the directory at that version look at the same bytes, and an image of the next is the one before with the
+//! change made in it. An image of names alone, in their order, is *compact*: the same names give the same
+//! bytes on each lane and after each start. One that changes were made in is not: where no image of it is
+//! left, it cannot be made again. Then the directory gets another version, which no client was told.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -31,12 +32,12 @@ struct PublishedPages {
     kept: u32,
 }
 
-/// Why a compact image cannot be that of the version of its names.
+/// Reason why a compact image cannot be that of the version of its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum VersionConflict {
     /// Clients may have been told another one with that version, or with the one before and edit it.
     Published,
-    /// There is an image of a later version.
+    /// An image of a later version exists.
     Superseded,
 }
 
@@ -50,7 +51,7 @@ pub(super) struct RegisteredPages {
 }
 
 impl DirPageVersions {
-    /// Whether a compact image of this version is sure to be refused.
+    /// Returns whether a compact image of this version is sure to be refused.
     pub(super) fn is_conflicting(&self, key: DirKey, version: Version) -> bool {
         conflict(self.lock().get(&key), version, false) == Some(VersionConflict::Published)
     }
@@ -90,14 +91,15 @@ impl DirPageVersions {
     }
 }
 
-/// What is in the way of a compact image of a version. `may_be_another`: edits have led to the version.
+/// Returns what is in the way of a compact image of a version. `may_be_another`: edits have led to the
+/// version.
 fn conflict(
     known: Option<&PublishedPages>,
     version: Version,
     may_be_another: bool,
 ) -> Option<VersionConflict> {
     let Some(known) = known else {
-        // Who served it before may have told anything, but of what has not changed since it was read.
+        // An earlier server may have told anything, but of what has not changed since it was read.
         return (!vfs::is_unchanged_since_read(version) || may_be_another)
             .then_some(VersionConflict::Published);
     };

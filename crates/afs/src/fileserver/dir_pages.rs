@@ -22,7 +22,7 @@ pub(super) struct DirPages {
 /// One directory in the cache, as pages that are edited in place.
 struct CachedDirectory {
     state: RefCell<CachedDirectoryState>,
-    /// Its pages when it was made, for the weight; directories grow by few.
+    /// Number of pages when the image was made, for the weight; directories grow by few.
     pages: usize,
     size: Cell<usize>,
 }
@@ -128,7 +128,8 @@ impl DirPages {
         Err(vfs::Error::Busy.into())
     }
 
-    /// As [`DirPages::of`] from what is kept; `None` where nothing is, or names have changed in a way that is not known.
+    /// Returns pages from the cache ([`DirPages::of`]); `None` where nothing is, or names have changed in a
+    /// way that is not known.
     fn cached(&self, key: DirKey, counters: &FileCounters) -> Option<Snapshot> {
         let snapshot = |state: &CachedDirectoryState| Snapshot {
             directory: state.directory.clone(),
@@ -137,7 +138,7 @@ impl DirPages {
         self.inspect(key, counters, snapshot)
     }
 
-    /// What `inspect` finds in what is kept, once it is as the directory is now.
+    /// Returns what `inspect` finds in what is kept, once it is as the directory is now.
     fn inspect<T>(
         &self,
         key: DirKey,
@@ -160,7 +161,8 @@ impl DirPages {
         self.inspect(key, counters, |state| (state.directory.size() as u64, state.history.version()))
     }
 
-    /// The same, of a directory that is read where that is not known. `None` of one that cannot be fetched.
+    /// Returns the size of a directory, which is read where that is not known. `None` of one that cannot be
+    /// fetched.
     ///
     /// # Errors
     /// That it is to be asked for again: to tell another size now would be to tell two with one version.
@@ -180,7 +182,8 @@ impl DirPages {
         }
     }
 
-    /// Whether clients could read the directory with one name more, as far as that is known without reading it.
+    /// Returns whether clients could read the directory with one name more, as far as that is known without
+    /// reading it.
     pub(super) fn has_room(&self, object: &Object, name: &[u8], counters: &FileCounters) -> bool {
         let key = (object.volume().id(), object.number());
         self.inspect(key, counters, |state| state.directory.has_room(name)).unwrap_or(true)
@@ -214,7 +217,7 @@ impl CachedDirectoryState {
     }
 }
 
-/// Whether a volume that does not serve hidden names serves this one, as its look-ups have it.
+/// Returns whether a volume that does not serve hidden names serves this one, as its look-ups have it.
 fn is_served(directory: &vfs::Directory, name: &[u8]) -> bool {
     let Ok(name) = vfs::Name::parse(name) else { return false };
     !name.is_hidden() || directory.path().join(name).is_ok_and(|path| !path.as_path().is_hidden())

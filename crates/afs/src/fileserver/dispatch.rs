@@ -236,7 +236,7 @@ impl Server<Call> for ServedCall {
         Ok(self.root_volume()?)
     }
 
-    /// There are no tokens to check: whoever asks is anonymous.
+    /// Answers that there are no tokens: every caller is anonymous.
     async fn check_token(&self, _: &Call, _: CheckToken<'_>) -> DispatchOutcome<CheckToken<'static>> {
         Err(Failure::Refused(afs_wire::code::EACCES))
     }

@@ -16,7 +16,7 @@ use super::status_and_callback::{FileLookup, Size, StatusAndCallback};
 use super::{Call, CallFailure, ServedCall, charged};
 use crate::host::CallbackPromise;
 
-/// How a reply tells how many bytes follow.
+/// Form in which a reply tells its length.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Length {
     /// One word: no more than a signed one holds.
@@ -25,7 +25,7 @@ pub(super) enum Length {
     Long,
 }
 
-/// What is sent.
+/// Content that is sent.
 pub(super) enum FetchContent {
     File(Rc<OpenFile>),
     Directory(Directory),
@@ -119,8 +119,8 @@ impl ServedCall {
         Err(vfs::Error::Busy.into())
     }
 
-    /// What is told behind the bytes. Did the file change while they were sent, they are told of with the version before that, so that the
-    /// client asks for them anew, and without a promise.
+    /// Returns what is told behind the bytes. Did the file change while they were sent, they are told of with
+    /// the version before that, so that the client asks for them anew, and without a promise.
     pub(super) fn end_fetch(&self, context: &CallContext, fetch: &Fetch) -> StatusAndCallback {
         let size = Size { bytes: fetch.size, of: Some(fetch.version) };
         if let Some(found) = fetch.lookup.status_and_callback(self, context, &fetch.promise, size) {
@@ -161,7 +161,7 @@ impl FetchContent {
         Ok(())
     }
 
-    /// What the page cache has is copied on the spot; what it lacks the ring reads.
+    /// Reads a file: what the page cache has is copied on the spot; what it lacks the ring reads.
     async fn read(file: &OpenFile, packet_buffers: &mut PacketBuffers, at: u64) -> io::Result<usize> {
         let len = packet_buffers.len();
         if let Some(len) =

@@ -17,7 +17,7 @@ impl ServedCall {
         Ok(Reply::<FetchStatus> { status: found.status, call_back: found.call_back, sync: self.sync(call) })
     }
 
-    /// What may be told of a file, with a promise.
+    /// Returns what may be told of a file, with a promise.
     pub(super) async fn status_of_fid(
         &self,
         call: &Call,

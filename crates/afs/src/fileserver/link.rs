@@ -30,7 +30,7 @@ impl ServedCall {
         })
     }
 
-    /// One more name in the directory that the file is in: elsewhere it would have other rights.
+    /// Makes a hard link in the directory that the file is in: elsewhere it would have other rights.
     pub(super) async fn make_link(
         &self,
         call: &Call,

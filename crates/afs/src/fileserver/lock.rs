@@ -1,5 +1,6 @@
-//! SetLock, ExtendLock, ReleaseLock (156 to 158, and 143 to 145 of old): locks of whole files, which end by themselves after five
-//! minutes. Nobody's reads and writes are bound by them. A lock is the host's: AFS names nobody else.
+//! SetLock, ExtendLock, ReleaseLock (156 to 158, and 143 to 145 of old): locks of whole files, which end by
+//! themselves after five minutes. They bind no client's reads and writes. A lock is the host's: AFS names no
+//! other owner.
 
 use std::collections::{HashMap, HashSet};
 use std::net::IpAddr;
@@ -37,7 +38,7 @@ struct LockBooks {
     count: usize,
 }
 
-/// Which host's, of which file.
+/// Host and file of a lock.
 type LockKey = (Holder, FileKey);
 
 struct HeldLocks {
@@ -78,8 +79,8 @@ impl Locks {
         self.books().remove(key, &self.shared.board);
     }
 
-    /// What a status says of a file's locks: how many read it, or -1 where one writes it. Where one has ended since somebody looked, and where
-    /// files share their place on the board, the books say it.
+    /// Returns what a status says of a file's locks: how many read it, or -1 where one writes it. Where one
+    /// has ended since the last look, and where files share their place on the board, the books say it.
     pub(super) fn count(&self, object: &Object) -> i32 {
         let (file, now) = (file_of(object), lane::time::now());
         if let Some(lock_count) = self.shared.board.lock_count(file, now) {
@@ -132,7 +133,7 @@ impl LockBooks {
         let (held, now) = (self.files.get(&file)?, lane::time::now());
         let lasting = || held.iter().filter(|held| held.until > now);
         let (exclusive, count) = (lasting().any(|held| held.exclusive), lasting().count());
-        // Without any it is so until somebody locks it again, which is noted.
+        // Without any it is so until it is locked again, which is noted.
         let until = lasting().map(|held| held.until).min().unwrap_or(now + LOCK_LASTS);
         let noted = Noted { until, exclusive, count };
         board.note(file, noted);

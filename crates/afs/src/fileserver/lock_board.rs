@@ -1,4 +1,5 @@
-//! What files' locks come to, written by who has the books of locks and read without a lock by who tells a status.
+//! Summary of files' locks, written under the lock of their table and read without a lock by replies with a
+//! status.
 
 use std::hash::{BuildHasher, DefaultHasher, Hash, RandomState};
 use std::sync::OnceLock;
@@ -7,14 +8,14 @@ use std::time::Instant;
 
 use vfs::{Number, VolumeId};
 
-/// Which file.
+/// Number of a file.
 pub(super) type FileKey = (VolumeId, Number);
 
 /// A slot for a hash of files. One that several locked files share says so.
 pub(super) struct Board {
     slots: Box<[BoardSlot]>,
     hash: RandomState,
-    /// What ends of locks are counted from.
+    /// Time from which ends of locks are counted.
     began: OnceLock<Instant>,
 }
 
@@ -22,7 +23,7 @@ pub(super) struct Board {
 struct BoardSlot {
     /// Odd while it is written.
     writes: AtomicU32,
-    /// Locked files whose slot it is. For who writes alone.
+    /// Locked files whose slot it is. For writers alone.
     files: AtomicU32,
     /// Volume and vnode; 0: none, `SEVERAL`.
     file: AtomicU64,
@@ -30,7 +31,7 @@ struct BoardSlot {
     noted: AtomicU64,
 }
 
-/// What a file's locks come to, and until when that is so.
+/// Summary of a file's locks, and until when it holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Noted {
     pub(super) until: Instant,
@@ -46,7 +47,8 @@ impl Default for Board {
 }
 
 impl Board {
-    /// What a status says of a file's locks: how many read it, or -1 where one writes it. `None`: the books say it.
+    /// Returns what a status says of a file's locks: how many read it, or -1 where one writes it. `None`: the
+    /// books say it.
     pub(super) fn lock_count(&self, file: FileKey, now: Instant) -> Option<i32> {
         let slot = self.slot(file);
         let writes = slot.writes.load(Ordering::Acquire);
@@ -61,7 +63,7 @@ impl Board {
         (self.milliseconds(now) < word >> TIME_AT).then_some(lock_count(word))
     }
 
-    /// A file has its first lock. Who calls this or any of the following has the books.
+    /// Adds a file with its first lock. Callers of this and the following hold the table of locks.
     pub(super) fn comes(&self, file: FileKey) {
         self.write(file, |slot, name| {
             let before = slot.files.fetch_add(1, Ordering::Relaxed);
@@ -80,7 +82,7 @@ impl Board {
         });
     }
 
-    /// What the locks of a file come to that has some.
+    /// Notes the summary of the locks of a file that has some.
     pub(super) fn note(&self, file: FileKey, noted: Noted) {
         let until = self.milliseconds(noted.until);
         let exclusive = if noted.exclusive { EXCLUSIVE } else { 0 };

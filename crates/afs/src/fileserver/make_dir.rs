@@ -7,7 +7,8 @@ use super::changing::mode_of;
 use super::{Call, CallFailure, ServedCall};
 
 impl ServedCall {
-    /// Its mode is what the process's umask leaves of what the client wants: who may do what in it its access list says.
+    /// The mode is what the process's umask leaves of what the client wants: rights in the directory come
+    /// from its access list.
     pub(super) async fn make_directory(
         &self,
         call: &Call,

@@ -1,5 +1,6 @@
-//! The file server: RXAFS, service 1 on port 7000. One file a procedure, or for a few that say the same; what they share is
-//! `call_context` (who asks for which volume), `status_and_callback` (a file as it may be told) and `status`.
+//! The file server: RXAFS, service 1 on port 7000. One file a procedure, or for a few that say the same; what
+//! they share is `call_context` (client and volume of a call), `status_and_callback` (a file as it may be
+//! told) and `status`.
 //!
 //! A reply that carries a promise to a client that would lose a break of it is told as on its way until the client has it.
 
@@ -80,7 +81,7 @@ type Call = ServerCall<Contact>;
 /// # Errors
 /// VBUSY where the client has its share of the process's descriptors, or there are no more.
 fn descriptor(remote: Option<SocketAddr>) -> Result<Option<Share>, CallFailure> {
-    // A connection that is gone has no address, and nobody to hold anything for.
+    // A connection that is gone has no address, and no client to hold anything for.
     let Some(remote) = remote else { return Ok(None) };
     let taken = lane::descriptors::budget().take(remote.ip(), 1);
     taken.map(Some).map_err(|_| vfs::Error::TooManyOpen.into())
@@ -189,12 +190,12 @@ impl FileServer {
         self.inner.audit.flush();
     }
 
-    /// What became of this lane's calls, by procedure.
+    /// Returns what became of this lane's calls, by procedure.
     pub fn tally(&self) -> &Tally {
         &self.inner.counts.calls
     }
 
-    /// What is counted on this lane.
+    /// Returns what is counted on this lane.
     pub fn counters(&self) -> &Arc<FileCounters> {
         &self.inner.counters
     }
@@ -248,7 +249,7 @@ const IMAGE_PAGES_MAX: usize = 32_768;
 //@ empty: the least used go; others feel that a file is opened at the next store
 //@ counter: none
 //@ attack: afs-announced-stores
-/// Files that a lane keeps open for those who write to them.
+/// Files that a lane keeps open for the clients that write to them.
 const WRITERS_MAX: usize = 256;
 
 #[cfg(test)]
@@ -282,7 +283,7 @@ mod tests {
             }
             assert_eq!(held(), 0, "{len}");
         }
-        // Who may have no more is told so, few bytes or many.
+        // A client that may have no more is told so, few bytes or many.
         budget.set_limit(0);
         for len in [1, SENT_AT_ONCE + 1] {
             let mut call_failure = pin!(charged(remote, len, std::future::pending()));

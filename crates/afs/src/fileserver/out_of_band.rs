@@ -68,7 +68,7 @@ impl ServedCall {
         .await
     }
 
-    /// Out-of-band TCP, if somebody listens: else there are no such procedures.
+    /// Out-of-band TCP, if a listener is open: else there are no such procedures.
     fn oob(&self, opcode: u32) -> Result<LaneOob, CallFailure> {
         let offered = self.server.inner.oob.borrow().clone().filter(LaneOob::is_listening);
         offered.ok_or(AbortCode(Fault::UnknownOpcode { opcode }.abort_code()).into())
@@ -82,7 +82,7 @@ fn begin(
     way: Direction,
     range: (u64, u64),
 ) -> Result<GrantedTransfer, CallFailure> {
-    // A connection that is gone has no address, and nobody to grant anything to.
+    // A connection that is gone has no address, and no client to grant anything to.
     let address = call.remote().ok_or(rx::abort::CALL_DEAD)?.ip();
     Ok(oob.begin(&Requester { address, principal: call.principal() }, wish, way, range)?)
 }

@@ -1,4 +1,5 @@
-//! What takes no look at a file: GetTime (153), GetRootVolume (151), CheckToken (152), FlushCPS (162).
+//! Procedures that take no look at a file: GetTime (153), GetRootVolume (151), CheckToken (152), FlushCPS
+//! (162).
 
 use std::time::UNIX_EPOCH;
 

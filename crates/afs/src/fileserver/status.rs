@@ -31,7 +31,8 @@ pub(super) struct StatusBuilder<'a> {
 }
 
 impl<'a> StatusBuilder<'a> {
-    /// Those of what was seen of a file in a directory, with what its object knows; `rights` says who may do what with it. No mount point.
+    /// Makes the status of what was seen of a file in a directory, with what its object knows; `rights` is
+    /// the caller's rights over it. No mount point.
     pub(super) fn of(
         serving: &ServedCall,
         context: &CallContext,
@@ -105,7 +106,7 @@ fn seconds(at: Timestamp) -> u32 {
     u32::try_from(at.secs.max(0)).unwrap_or(u32::MAX)
 }
 
-/// What a client wants changed.
+/// Returns what a client wants changed.
 pub(super) fn attribute_change(change: &StoreStatus) -> AttributeChange {
     let has = |bit: u32| change.mask & bit != 0;
     let at = Timestamp { secs: i64::from(change.client_mod_time), nanos: 0 };

@@ -22,7 +22,7 @@ pub(super) enum FileLookup {
     Link(LinkWithCallback),
 }
 
-/// How many bytes a fetch gives.
+/// Number of bytes that a fetch gives.
 #[derive(Clone, Copy)]
 pub(super) struct Size {
     pub(super) bytes: u64,
@@ -60,7 +60,7 @@ impl ServedCall {
         }
     }
 
-    /// As [`ServedCall::lookup`] if all is at hand and nothing changes; never waits.
+    /// Looks a file up if all is at hand and nothing changes ([`ServedCall::lookup`]); never waits.
     pub(super) fn try_lookup(
         &self,
         context: &CallContext,
@@ -140,7 +140,7 @@ impl ServedCall {
         Ok(known.map_or(unknown, |(bytes, version)| Size { bytes, of: Some(version) }))
     }
 
-    /// The same; `None` of a directory that would have to be read.
+    /// Returns the size from the cache; `None` of a directory that would have to be read.
     pub(super) fn cached_size(&self, lookup: &FileLookup) -> Option<Size> {
         let inner = &self.server.inner;
         let FileLookup::Node(promised) = lookup else { return Some(lookup.size_by_itself()) };
@@ -197,7 +197,7 @@ impl FileLookup {
         }
     }
 
-    /// What the reply may say: `None` where it has changed since.
+    /// Makes the part of a reply with status and callback: `None` where it has changed since.
     pub(super) fn status_and_callback(
         &self,
         serving: &ServedCall,
@@ -237,7 +237,7 @@ impl FileLookup {
     }
 }
 
-/// Whether what cannot be found or opened by its number is a link, or nothing.
+/// Returns whether what cannot be found or opened by its number is a link, or nothing.
 fn may_be_link(fid: Fid, error: &vfs::Error) -> bool {
     use vfs::Error::{AccessDenied, Escapes, NotServable, Stale, SymlinkRefused};
     !fid.is_directory() && matches!(error, Stale | NotServable | SymlinkRefused | Escapes | AccessDenied)
@@ -248,14 +248,15 @@ pub(super) fn need_for_status(fid: Fid) -> Rights {
     if fid.is_directory() { Rights::NONE } else { Rights::LOOKUP }
 }
 
-/// How long who has changed something waits to be told what it has come to, while others change it again and again. Less than clients wait.
+/// Time for which a call that has changed something waits to learn its status, while others change it again
+/// and again. Less than clients wait.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Between two attempts.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 
-/// Whether a link says what a mount point says: a volume, by name or number, perhaps of a cell, between `#` or `%` (the volume itself
-/// rather than its copy) and a dot.
+/// Returns whether a link says what a mount point says: a volume, by name or number, perhaps of a cell,
+/// between `#` or `%` (the volume itself rather than its copy) and a dot.
 fn is_mount_point(target: &[u8]) -> bool {
     match target {
         [b'#' | b'%', name @ .., b'.'] => !name.is_empty() && !name.contains(&b'/'),

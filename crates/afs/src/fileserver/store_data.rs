@@ -13,12 +13,12 @@ use super::call_context::CallContext;
 use super::status::attribute_change;
 use super::{Call, CallFailure, ServedCall, descriptor};
 
-/// Which bytes a client stores.
+/// Range of bytes that a client stores.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Extent {
     pub(super) offset: u64,
     pub(super) len: u64,
-    /// How long the file is to be at the end of it.
+    /// Length that the file is to have at the end of it.
     pub(super) file_len: u64,
 }
 
@@ -34,7 +34,7 @@ impl ServedCall {
         self.storing(call, fid, change, extent, take).await
     }
 
-    /// What a store does before and after the client's bytes, which `take` writes.
+    /// Returns what a store does before and after the client's bytes, which `take` writes.
     pub(super) async fn storing(
         &self,
         call: &mut Call,

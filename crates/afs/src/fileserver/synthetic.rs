@@ -15,7 +15,8 @@ use crate::fid;
 use crate::roots::{self, RootFile};
 
 impl ServedCall {
-    /// What is told of a file that is made up, with a promise, and what it holds; `None` of any other.
+    /// Returns what is told of a file that is made up, with a promise, and what it holds; `None` of any
+    /// other.
     pub(super) async fn synthetic(
         &self,
         call: &Call,
@@ -24,7 +25,7 @@ impl ServedCall {
         if !roots::has_number(fid.volume) {
             return Ok(None);
         }
-        // Whoever is a host before the look is told when what was seen counts no more.
+        // A client that is a host before the look is told when what was seen counts no more.
         self.host(call).await?;
         let roots = self.server.inner.attached.borrow().synthetic().now();
         let root = roots.by_id(fid.volume).ok_or(VNOVOL)?;
@@ -39,7 +40,7 @@ impl ServedCall {
         Ok(Some((StatusAndCallback { status: root.status(file), call_back }, content)))
     }
 
-    /// What `fs listacl` shows of one: everybody may read it, nobody may do more.
+    /// Returns what `fs listacl` shows of a synthetic directory: every client may read it, none may do more.
     pub(super) async fn synthetic_acl(
         &self,
         call: &Call,
@@ -53,7 +54,7 @@ impl ServedCall {
         Ok(Some(Reply::<FetchACL> { access_list, status: found.status, sync: self.sync(call) }))
     }
 
-    /// What `fs examine` shows of one.
+    /// Returns what `fs examine` shows of one.
     pub(super) fn synthetic_volume(&self, id: u32) -> Result<Option<Reply<GetVolumeStatus>>, CallFailure> {
         if !roots::has_number(id) {
             return Ok(None);

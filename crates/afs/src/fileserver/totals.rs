@@ -1,4 +1,4 @@
-//! What the file servers of all lanes have done, for tools, which ask one of them.
+//! Statistics of the file servers of all lanes, for tools, which ask one of them.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 
@@ -9,8 +9,8 @@ use xdr::rpc::ProcedureCounts;
 use super::FileCounters;
 use crate::host::HostCounters;
 
-/// What the file servers of a process count together. Make one before its lanes; clones are handles to the same. Its lock is taken where
-/// a lane begins to serve, and where somebody asks for statistics.
+/// Statistics that the file servers of a process count together. Make one before its lanes; clones are
+/// handles to the same. Its lock is taken where a lane begins to serve, and where statistics are asked for.
 #[derive(Clone, Default)]
 pub struct Totals {
     lanes: Arc<Mutex<Lanes>>,
@@ -25,7 +25,7 @@ struct Lanes {
     past: Sum,
 }
 
-/// What one lane's file server counts.
+/// Statistics of one lane's file server.
 #[derive(Default)]
 pub(super) struct LaneCounts {
     pub(super) calls: Tally,
@@ -42,10 +42,10 @@ pub(super) struct Sum {
     pub(super) call_backs: CallBacks,
 }
 
-/// What became of promises.
+/// Statistics of callbacks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct CallBacks {
-    /// There now.
+    /// Number of callbacks now.
     pub(super) given: u64,
     /// Files and directories that they are of, counted for each lane.
     pub(super) files: u64,
@@ -92,7 +92,7 @@ impl Totals {
 }
 
 impl Lanes {
-    /// Keeps of what nobody counts in any more the sums alone.
+    /// Keeps the sums alone of counters that are no longer in use.
     fn settle(&mut self) {
         let Self { serving, trees, past } = self;
         serving.retain(|counts| {

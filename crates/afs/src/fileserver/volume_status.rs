@@ -11,7 +11,8 @@ use super::{Call, CallFailure, ServedCall};
 use crate::attached_volumes::VolumeType;
 
 impl ServedCall {
-    /// What the volume has and may have, where that is counted; else what its file system has. What is free is the file system's.
+    /// Returns what the volume has and may have, where that is counted; else what its file system has. What
+    /// is free is the file system's.
     pub(super) async fn volume_status(
         &self,
         call: &Call,
@@ -22,7 +23,7 @@ impl ServedCall {
         }
         let volume = self.volume(request.volume)?;
         let caller = vfs::Caller::new(self.principal(call.connection()));
-        // Whoever may pass to the root may know of it.
+        // A client that may pass to the root may know of it.
         volume.volume.find(&caller, Number::ROOT, Rights::NONE).await?;
         let space = volume.volume.room().await?;
         let kib =
@@ -56,7 +57,7 @@ impl ServedCall {
         })
     }
 
-    /// Quotas are the operator's: nobody has rights to set one by this call yet.
+    /// Refuses quotas, which are the operator's: no client has rights to set one by this call yet.
     pub(super) fn set_volume_status(
         &self,
         request: &SetVolumeStatus<'_>,

@@ -1,5 +1,6 @@
-//! Files that clients of a lane write to, kept open between one store and the next, and not for long behind the last: a file that is
-//! removed gives its room back when nobody has it open, and is closed here within two seconds.
+//! Files that clients of a lane write to, kept open between one store and the next, and not for long behind
+//! the last: a file that is removed gives its room back when no descriptor has it open, and is closed here
+//! within two seconds.
 
 use std::cell::{Cell, RefCell};
 use std::rc::{Rc, Weak};
@@ -26,7 +27,7 @@ pub(super) struct Writers {
 
 struct WritersShared {
     kept: RefCell<Cache<WriterKey, OpenWriter>>,
-    /// Somebody closes what is used no more.
+    /// A task closes what is used no more.
     is_swept: Cell<bool>,
 }
 
@@ -58,7 +59,7 @@ impl Writers {
         }
     }
 
-    /// What a client writes to is closed: who wants to execute it could not.
+    /// Closes what a client writes to, which could not be executed else.
     pub(super) fn let_go(&self, holder: Holder, volume: VolumeId, number: Number) {
         self.shared.kept.borrow_mut().remove(&(holder, volume, number));
     }
@@ -88,7 +89,8 @@ async fn sweep(shared: Weak<WritersShared>) {
 }
 
 impl OpenWriter {
-    /// Whether anybody can still find it: a file without a name gives its room back once it is closed.
+    /// Returns whether a client can still find it: a file without a name gives its room back once it is
+    /// closed.
     fn has_a_name(&self) -> bool {
         self.writer.file().attributes().is_ok_and(|attributes| attributes.nlink > 0)
     }
@@ -105,7 +107,8 @@ impl ServedCall {
         let shared = volume.shared().ok_or(vfs::Error::ReadOnly)?;
         let (writers, holder) = (&self.server.inner.writers, context.host.holder());
         let kept = writers.find(holder, shared.id(), number);
-        // What has a descriptor of its own that says who may write to it, whoever has made it.
+        // What has a descriptor of its own that decides which users may write to it, whatever user has made
+        // it.
         let is_described =
             |kept: &OpenWriter| kept.writer.file().object().is_some_and(|object| object.is_described());
         if let Some(kept) = kept.as_ref().filter(|kept| kept.is_its_own && !is_described(kept)) {
@@ -130,8 +133,8 @@ impl ServedCall {
         }
     }
 
-    /// Closes a file that somebody may want to execute on the server when the client has stored it: not while it is open for writing
-    /// (ETXTBSY). The client's next store opens it anew.
+    /// Closes a file that may be executed on the server when the client has stored it: not while it is open
+    /// for writing (ETXTBSY). The client's next store opens it anew.
     pub(super) fn close_if_executable(
         &self,
         context: &CallContext,
@@ -148,9 +151,9 @@ impl ServedCall {
     }
 }
 
-/// How long a file is kept open that nobody stores to.
+/// Time for which a file is kept open without a store.
 const UNUSED_MAX: Duration = Duration::from_secs(10);
-/// What is used more often than this is not looked at.
+/// Interval of sweeps: a file that is used more often is not looked at.
 const SWEEP_PERIOD: Duration = Duration::from_secs(1);
-/// Bits of which one lets somebody execute a file.
+/// Mode bits that let a user execute a file.
 const EXECUTABLE: u32 = 0o111;

@@ -28,7 +28,7 @@ impl CallbackNotifier for LaneHosts {
                     std::mem::forget(attempt);
                     host.has_answered();
                 }
-                // Whoever is gone holds nobody up, so it takes no place among the silent.
+                // A host that is gone holds no change up, so it takes no place among the silent.
                 NotifyOutcome::Gone => std::mem::forget(attempt),
                 NotifyOutcome::NoReply => {}
             }

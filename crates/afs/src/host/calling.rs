@@ -32,11 +32,11 @@ struct OpenConnection {
 enum Failed {
     /// The client does not offer such a call.
     Unknown,
-    /// It refused, with this code.
+    /// The client refused the call, with this code.
     Refused(i32),
-    /// Its own address says that nobody has the port.
+    /// The client's own address reports the port closed.
     PortClosed,
-    /// It answered nothing, or not what it should.
+    /// The client answered nothing, or not what it should.
     Else,
 }
 
@@ -54,7 +54,7 @@ impl Calls {
         Self { driver, open: RefCell::default() }
     }
 
-    /// Who is there; `None` where nobody answers as a client does.
+    /// Returns the identity of the client there; `None` where none answers as a client does.
     pub(super) async fn who_are_you(&self, at: HostAddress, patience: Duration) -> Option<HostIdentity> {
         match self.call(at, &rxafscb::TellMeAboutYourself {}, patience).await {
             Ok(reply) => return Some(HostIdentity::of(&reply.get().interfaces)),
@@ -69,8 +69,8 @@ impl Calls {
         }
     }
 
-    /// Whether the client of an identity is there; of a client without one, whether anybody is. Gone, too, where another client
-    /// says that it has the address by now.
+    /// Checks whether the client of an identity is there; of a client without one, whether any is. Gone, too,
+    /// where another client says that it has the address by now.
     pub(super) async fn probe(
         &self,
         at: HostAddress,
@@ -158,7 +158,7 @@ impl Calls {
     }
 }
 
-/// How a client answers ProbeUuid for another than itself.
+/// Answer of a client to ProbeUuid for another than itself.
 const ANOTHER: i32 = 1;
 /// RXAFSCB.
 const SERVICE: u16 = 1;

@@ -1,4 +1,4 @@
-//! What a service keeps of a connection: its client's host, once it is known.
+//! State that a service keeps of a connection: its client's host, once it is known.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -31,7 +31,7 @@ impl Contact {
         self.host.borrow().as_ref().map(|(_, host)| Arc::clone(host))
     }
 
-    /// Who was found there, if the client still calls from `address` and is still a host.
+    /// Returns the host that was found there, if the client still calls from `address` and is still a host.
     pub(super) fn known(&self, address: SocketAddr) -> Option<Arc<Host>> {
         let host = self.host.borrow();
         let (at, host) = host.as_ref()?;

@@ -1,4 +1,4 @@
-//! What one lane counts of hosts.
+//! Counters of one lane about hosts.
 
 lane::counter_block! {
     /// What one lane does about hosts: who was met, what they were told, and who was refused why.

@@ -8,7 +8,7 @@ use xdr::afs::AfsUuid;
 /// The answer of a client to RXAFSCB_WhoAreYou: its UUID and its interfaces.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct HostIdentity {
-    /// Its identity; `None` for one that has none, as clients of before 1999.
+    /// The client's identity; `None` for one that has none, as clients of before 1999.
     pub(crate) uuid: Option<AfsUuid>,
     /// Addresses of its own, as it knows them.
     pub(crate) interfaces: Vec<IpAddr>,
@@ -17,7 +17,7 @@ pub(crate) struct HostIdentity {
 /// An address that a client calls from, with the epoch that tells clients apart that had it in turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct HostAddress {
-    /// Its address and port.
+    /// The client's address and port.
     pub(crate) address: SocketAddr,
     /// Epoch of its connections: another one, and it may be another client.
     pub(crate) epoch: u32,
@@ -26,7 +26,7 @@ pub(crate) struct HostAddress {
 }
 
 impl HostIdentity {
-    /// As it stands in an answer. An identity of all zeroes is none.
+    /// Reads the identity from an answer. An identity of all zeroes is none.
     pub(crate) fn of(interfaces: &Interfaces) -> Self {
         let uuid = Some(interfaces.uuid).filter(|uuid| *uuid != AfsUuid::default());
         let count = usize::try_from(interfaces.count).unwrap_or(0);
@@ -35,7 +35,9 @@ impl HostIdentity {
         Self { uuid, interfaces: interfaces.map(IpAddr::V4).collect() }
     }
 
-    /// As [`Host::loses_overtaking_breaks`](super::Host::loses_overtaking_breaks). Who has no identity is older than any client that does.
+    /// Returns whether the client loses breaks that overtake replies
+    /// ([`Host::loses_overtaking_breaks`](super::Host::loses_overtaking_breaks)). A client without an
+    /// identity is older than any that does.
     pub(crate) fn loses_overtaking(&self) -> bool {
         self.uuid.is_some() && self.interfaces.is_empty()
     }

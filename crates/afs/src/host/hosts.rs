@@ -1,4 +1,4 @@
-//! The hosts of a process: the table, what the index keeps of it, and who is leaving.
+//! The hosts of a process: the table, what the index keeps of it, and the hosts that are leaving.
 
 use std::collections::{HashMap, HashSet};
 use std::net::SocketAddr;
@@ -15,8 +15,9 @@ use super::host_identity::HostAddress;
 use super::table::{HostIdentification, HostTable, IdentificationStep, RemovedHost, TableLimits};
 use super::{Host, HostOptions};
 
-/// All hosts of a process. Make one before its lanes; clones are handles to the same. Its lock is taken when a connection is new, when
-/// a client has moved, and to look up where somebody is called; never on the way of a client that is known.
+/// All hosts of a process. Make one before its lanes; clones are handles to the same. Its lock is taken when
+/// a connection is new, when a client has moved, and to look up where a host is called; never on the way of a
+/// client that is known.
 #[derive(Clone)]
 pub struct Hosts {
     shared: Arc<HostsShared>,
@@ -27,29 +28,30 @@ struct HostsShared {
     server: AfsUuid,
     index: Option<Arc<Index>>,
     began: OnceLock<Instant>,
-    /// When the first key was drawn, in nanoseconds since 1970.
+    /// Time when the first key was drawn, in nanoseconds since 1970.
     drawn: OnceLock<u64>,
     state: Mutex<HostsState>,
 }
 
-/// What is next, and the host that was made.
+/// Next step, and the host that was made.
 pub(super) type Stepped = (IdentificationStep<Arc<Host>>, Option<Arc<Host>>);
 
 pub(super) struct HostsState {
     pub(super) table: HostTable<Arc<Host>>,
-    /// Those who have left and are being told, too.
+    /// Hosts by number, also those that have left and are being told.
     by_number: HashMap<u64, Weak<Host>>,
-    /// Where those are told who are in the table no more.
+    /// Addresses of hosts that are told though they are no longer in the table.
     leaving: HashMap<u64, Vec<HostAddress>>,
-    /// What the index keeps hosts by.
+    /// Keys of hosts in the index.
     keys: HashSet<[u8; 16]>,
     next: u64,
     swept: u32,
 }
 
 impl Hosts {
-    /// None yet, of the file server of this identity. They are kept in `index`, where there is one: a server that may be killed
-    /// while its clients rely on something has to tell them when it is there again.
+    /// Makes an empty table, of the file server of this identity. They are kept in `index`, where there is
+    /// one: a server that may be killed while its clients rely on something has to tell them when it is there
+    /// again.
     pub fn new(options: HostOptions, server: AfsUuid, index: Option<Arc<Index>>) -> Self {
         let limits = TableLimits {
             hosts_max: options.hosts_max,
@@ -69,17 +71,17 @@ impl Hosts {
         Self { shared: Arc::new(HostsShared { options, server, index, began, drawn, state }) }
     }
 
-    /// Their bounds.
+    /// Returns the bounds of hosts.
     pub fn options(&self) -> &HostOptions {
         &self.shared.options
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn len(&self) -> usize {
         self.lock().table.len()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -104,12 +106,12 @@ impl Hosts {
         self.lock().table.find(address, epoch).cloned()
     }
 
-    /// Whose number this is, also if he is leaving.
+    /// Returns the host with this number, also if it is leaving.
     pub(super) fn by_holder(&self, holder: Holder) -> Option<Arc<Host>> {
         self.lock().by_number.get(&holder.0)?.upgrade()
     }
 
-    /// Where a host is called, first and else.
+    /// Returns the addresses where a host is called, the first one first.
     pub(super) fn places(&self, host: &Host) -> Vec<HostAddress> {
         let state = self.lock();
         match state.leaving.get(&host.number) {
@@ -118,8 +120,8 @@ impl Hosts {
         }
     }
 
-    /// What is to be done next about a client that was met; where it is to be made a host, it is one afterwards. `client` gives
-    /// `vfs`'s record of a holder.
+    /// Returns what is to be done next about a client that was met; where it is to be made a host, it is one
+    /// afterwards. `client` gives `vfs`'s record of a holder.
     pub(super) fn step<E>(
         &self,
         identification: &HostIdentification,
@@ -147,7 +149,7 @@ impl Hosts {
     /// Has the index keep a host, with where it is now. Not yet safe: [`Index::flush`].
     pub(super) fn record(&self, host: &Host, now: u32) {
         let Some(index) = self.index() else { return };
-        // Under the lock: whoever forgets a host of the same key does so before or after.
+        // Under the lock: another lane forgets a host of the same key before or after.
         let state = self.lock();
         let addresses: Vec<_> = state.table.places(host.number).iter().map(|place| place.address).collect();
         if addresses.is_empty() {
@@ -166,7 +168,7 @@ impl Hosts {
         self.lock().leaving.insert(removed.what.number, removed.places.clone());
     }
 
-    /// It has been told, or cannot be: nothing is kept of it.
+    /// Ends an eviction, as the host has been told, or cannot be: nothing is kept of it.
     pub(super) fn end_eviction(&self, host: &Host) {
         let mut state = self.lock();
         state.leaving.remove(&host.number);
@@ -177,14 +179,14 @@ impl Hosts {
         }
     }
 
-    /// It has been told that all is void, and the server stops.
+    /// Releases a host that has been told that all is void, and the server stops.
     pub(super) fn release(&self, host: &Host) {
         self.lock().table.remove(host.number);
         host.leave();
         self.end_eviction(host);
     }
 
-    /// Of what is recorded from an earlier run: forgets it, if it is nobody's by now.
+    /// Of what is recorded from an earlier run: forgets it, if no host has it by now.
     pub(super) fn forget_recorded(&self, key: [u8; 16]) {
         let state = self.lock();
         if let Some(index) = self.index().filter(|_| !state.keys.contains(&key)) {
@@ -192,7 +194,7 @@ impl Hosts {
         }
     }
 
-    /// Whether it is time to look for hosts that ask for nothing any more; for one lane at a time.
+    /// Returns whether it is time to look for hosts that ask for nothing any more; for one lane at a time.
     pub(super) fn begin_sweep(&self, now: u32, every: Duration) -> bool {
         let mut state = self.lock();
         let is_due = u64::from(now.saturating_sub(state.swept)) >= every.as_secs();
@@ -202,7 +204,7 @@ impl Hosts {
         is_due
     }
 
-    /// What no client tells, and no host of an earlier run was kept by.
+    /// Returns what no client tells, and no host of an earlier run was kept by.
     fn drawn_key(&self, number: u64) -> [u8; 16] {
         let began = *self.shared.drawn.get_or_init(|| {
             let since = time::wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -216,7 +218,7 @@ impl Hosts {
     }
 }
 
-/// Whether a holder is a host.
+/// Returns whether a holder is a host.
 pub(super) fn is_host(holder: Holder) -> bool {
     holder.0 & HOLDERS_MASK == HOLDERS
 }
@@ -230,6 +232,6 @@ impl std::fmt::Debug for Hosts {
     }
 }
 
-/// Numbers of hosts among those of all who hold something.
+/// Numbers of hosts among those of all that hold something.
 const HOLDERS: u64 = 0xaf50 << 48;
 const HOLDERS_MASK: u64 = 0xffff << 48;

@@ -190,9 +190,9 @@ impl Drop for HostEviction {
     }
 }
 
-/// What is found out of a client changes only where another one comes in between.
+/// Largest number of steps: findings about a client change only where another one comes in between.
 const STEPS_MAX: u32 = 16;
-//@ limit: addresses that did not say who they are
+//@ limit: addresses that did not identify themselves
 //@ section: AFS hosts
 //@ unit: address and port, for 4 s
 //@ address: one for each port

@@ -1,4 +1,4 @@
-//! Hosts as one lane sees them: who is behind a connection, and who is called from here.
+//! Hosts as one lane sees them: the client of a connection, and the hosts that are called from here.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -24,7 +24,7 @@ pub struct LaneHosts {
     pub(super) cache: Cache,
     pub(super) calls: Calls,
     pub(super) whoareyou: WhoAreYouQueries,
-    /// Who did not say who he is, and until when he is not asked again.
+    /// Clients that did not identify themselves, and until when they are not asked again.
     pub(super) silent: RefCell<HashMap<SocketAddr, Instant>>,
     pub(super) counters: Arc<HostCounters>,
     pub(super) me: Weak<Self>,
@@ -51,9 +51,10 @@ impl LaneHosts {
         made
     }
 
-    /// The host behind a connection, which has heard what it had to hear before it is served. Where it is known and has moved
-    /// nowhere, that is a look at the connection and at the host. Else its client is asked who it is, told that it relies on
-    /// nothing yet, and kept in the index, before this returns.
+    /// The host behind a connection, which has heard what it had to hear before it is served. Where it is
+    /// known and has moved nowhere, that is a look at the connection and at the host. Else its client is
+    /// asked for its identity, told that it relies on nothing yet, and kept in the index, before this
+    /// returns.
     ///
     /// # Errors
     /// What its call is to be aborted with: as for a dead call (-1) where the client does not answer when it is called, so that it
@@ -85,14 +86,15 @@ impl LaneHosts {
         Err(BUSY)
     }
 
-    /// What a client is promised now, if `vfs` has room for it.
+    /// Returns what a client is promised now, if `vfs` has room for it.
     pub fn promise(&self) -> CallbackPromise {
         let options = self.hosts.options();
         CallbackPromise::new(time::now(), options.promise, options.bias())
     }
 
-    /// The client says that it relies on nothing any more (GiveUpAllCallBacks): all that it was promised on every lane is void.
-    /// Who says so from another address than where it is called is told that it does, as it may not be the same one.
+    /// The client says that it relies on nothing any more (GiveUpAllCallBacks): all that it was promised on
+    /// every lane is void. A client that says so from another address than where it is called is told that it
+    /// does, as it may not be the same one.
     pub async fn give_up_all_callbacks(&self, contact: &Contact, host: &Arc<Host>) {
         self.counters.callbacks_given_up_all.increment();
         let first = self.hosts.places(host).first().map(|place| place.address);
@@ -109,12 +111,12 @@ impl LaneHosts {
         self.counters.callbacks_given_up.add(files as u64);
     }
 
-    /// What is counted on this lane.
+    /// Returns what is counted on this lane.
     pub fn counters(&self) -> &Arc<HostCounters> {
         &self.counters
     }
 
-    /// What is counted of the tree that they rely on.
+    /// Returns what is counted of the tree that they rely on.
     pub(crate) fn tree(&self) -> &Arc<VfsCounters> {
         self.cache.counters()
     }
@@ -131,8 +133,8 @@ impl std::fmt::Debug for LaneHosts {
     }
 }
 
-/// RX_CALL_DEAD: what stock servers say to a client that they cannot call. It takes the server for out of reach, as it is for
-/// whoever cannot be told of changes.
+/// RX_CALL_DEAD: what stock servers say to a client that they cannot call. It takes the server for out of
+/// reach, as it is for a client that cannot be told of changes.
 pub(super) const UNREACHABLE: AbortCode = AbortCode(rx::abort::CALL_DEAD);
 /// Clients wait and ask again.
 pub(super) const BUSY: AbortCode = AbortCode(code::VBUSY);

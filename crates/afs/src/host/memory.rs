@@ -1,4 +1,4 @@
-//! What hosts cost in memory, as an allocator takes it: counted, not reckoned.
+//! Memory of hosts, as an allocator takes it: counted, not reckoned.
 
 use std::net::SocketAddr;
 

@@ -13,23 +13,26 @@ pub struct HostOptions {
     /// Of these, how many may be silent when they are called. Beyond it the one that has been so longest gives way to another of the
     /// address, or none is taken while none has been silent for [`silence`](Self::silence).
     pub silent_per_address_max: usize,
-    /// How long a silent host keeps its place beside others of its address: clients that die keep nobody out for longer, and who makes
-    /// hosts only to be silent holds up a write of others by so many in that time.
+    /// Time for which a silent host keeps its place beside others of its address: clients that die keep no
+    /// other out for longer, and an attacker that makes hosts only to be silent holds up a write of others by
+    /// so many in that time.
     pub silence: Duration,
-    /// Clients that one lane asks at once who they are.
+    /// Clients that one lane asks at once for their identity.
     pub asking_max: usize,
     /// Of these, how many of one address.
     pub asking_per_address_max: usize,
-    /// How long a client may rely on what it is told.
+    /// Time for which a client may rely on what it is told.
     pub promise: Duration,
-    /// How long a call to a client may take. At most [`CallbackOptions::patience`](vfs::CallbackOptions::patience), after which nobody waits for it.
+    /// Time for which a call to a client may take. At most
+    /// [`CallbackOptions::patience`](vfs::CallbackOptions::patience), after which no change waits for it.
     pub patience: Duration,
-    /// How long it may take a client to say whether it is still where it was.
+    /// Time for which it may take a client to say whether it is still where it was.
     pub probe: Duration,
 }
 
 impl HostOptions {
-    /// How much longer than the client the server keeps a promise: clocks differ, and the client counts from before its request.
+    /// Returns how much longer than the client the server keeps a promise: clocks differ, and the client
+    /// counts from before its request.
     pub fn bias(&self) -> Duration {
         self.promise / 64 + Duration::from_secs(5)
     }
@@ -52,7 +55,7 @@ impl Default for HostOptions {
             per_address_max: 1024,
             silent_per_address_max: 16,
             silence: Duration::from_secs(60),
-            //@ limit: clients that are being asked who they are
+            //@ limit: clients that are being identified
             //@ section: AFS hosts
             //@ unit: client
             //@ connection: one question, all its calls wait for it

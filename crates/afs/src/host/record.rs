@@ -14,21 +14,21 @@ use super::table::Resident;
 
 /// A client with a cache, one record for all lanes. Where it is reached is in the table of hosts.
 pub struct Host {
-    /// Its number, of which no other host is ever.
+    /// The host's number, which no other host ever has.
     pub(super) number: u64,
-    /// Who it says it is.
+    /// The identity that the client claims.
     pub(super) uuid: Option<AfsUuid>,
-    /// What it is kept by in the index.
+    /// Key of the host in the index.
     pub(super) key: [u8; 16],
     client: Arc<Client>,
     loses_overtaking: bool,
-    /// When it last asked for something, in seconds of the table's clock.
+    /// Time when it last asked for something, in seconds of the table's clock.
     seen: AtomicU32,
-    /// When the index last heard of it.
+    /// Time when the index last heard of it.
     pub(super) recorded: AtomicU32,
     /// Since when it has not answered when it was called, in seconds of the table's clock, and one more; 0 if it has.
     silent_since: AtomicU32,
-    /// What it is told of volumes: see [`Host::relies_since`].
+    /// Creation time of volumes that it is told: see [`Host::relies_since`].
     relies_since: AtomicU32,
     has_left: AtomicBool,
     /// The index has it safe, with where it is now: only then it is promised something.
@@ -75,32 +75,36 @@ impl Host {
         }
     }
 
-    /// As `vfs` knows it: for promises.
+    /// Returns the host as `vfs` knows it: for promises.
     pub fn client(&self) -> &Arc<Client> {
         &self.client
     }
 
-    /// Whose promises are spared by its own changes.
+    /// Returns the holder whose callbacks are spared by its own changes.
     pub fn holder(&self) -> Holder {
         self.client.holder()
     }
 
-    /// Who it says it is; `None` for a client that has no identity and is known by its address alone.
+    /// Returns the identity that the client claims; `None` for a client that has no identity and is known by
+    /// its address alone.
     pub fn uuid(&self) -> Option<AfsUuid> {
         self.uuid
     }
 
-    /// Whether it would lose a break that overtakes the reply with the promise, and go on relying on what is over: then the reply is held
-    /// to be on its way ([`vfs::LookupWithCallback::in_flight_reply`]) until the client has acknowledged it. Linux's client does, which can be told by its
-    /// counting no addresses as its own. OpenAFS's notices, and may take 400 ms to acknowledge, for which changes would wait.
+    /// Returns whether it would lose a break that overtakes the reply with the promise, and go on relying on
+    /// what is over: then the reply is held to be on its way ([`vfs::LookupWithCallback::in_flight_reply`])
+    /// until the client has acknowledged it. Linux's client does, which can be told by its counting no
+    /// addresses as its own. OpenAFS's notices, and may take 400 ms to acknowledge, for which changes would
+    /// wait.
     pub fn loses_overtaking_breaks(&self) -> bool {
         self.loses_overtaking
     }
 
-    /// Another number each time that all it relied on was void, also by the server's being begun anew: the lower half of the milliseconds
-    /// since 1970 at which that was. Linux's client (since 6.8) forgets at InitCallBackState3 no more than that the volume is as it was;
-    /// once it has asked for one file of it, it goes on relying on all that it had of the others. A volume of which replies tell another
-    /// creation it asks for anew, file by file.
+    /// Returns a number that changes each time that all it relied on was void, also by the server's being
+    /// begun anew: the lower half of the milliseconds since 1970 at which that was. Linux's client (since
+    /// 6.8) forgets at InitCallBackState3 no more than that the volume is as it was; once it has asked for
+    /// one file of it, it goes on relying on all that it had of the others. A volume of which replies tell
+    /// another creation it asks for anew, file by file.
     pub fn relies_since(&self) -> u32 {
         self.relies_since.load(Ordering::Acquire)
     }
@@ -130,21 +134,21 @@ impl Host {
         std::iter::once(volume.0).chain(others).map(fid).collect()
     }
 
-    /// It asks for something. Written once a second at most: every lane that serves it reads this.
+    /// Notes a call of the host. Written once a second at most: every lane that serves it reads this.
     pub(super) fn touch(&self, now: u32) {
         if self.seen.load(Ordering::Relaxed) != now {
             self.seen.store(now, Ordering::Relaxed);
         }
     }
 
-    /// It has answered a call.
+    /// Notes that the host has answered a call.
     pub(super) fn has_answered(&self) {
         if self.did_not_answer() {
             self.silent_since.store(0, Ordering::Relaxed);
         }
     }
 
-    /// It has not: from then on until it does.
+    /// Notes that the host has not answered a call: from then on until it does.
     pub(super) fn is_silent_at(&self, now: u32) {
         if !self.did_not_answer() {
             self.silent_since.store(now.saturating_add(1), Ordering::Relaxed);
@@ -155,12 +159,12 @@ impl Host {
         self.silent_since.load(Ordering::Relaxed) != 0
     }
 
-    /// Whether it is no host any more: who comes from there is met anew.
+    /// Returns whether it is no host any more: a client that comes from there is identified anew.
     pub(super) fn has_left(&self) -> bool {
         self.has_left.load(Ordering::Acquire)
     }
 
-    /// Whether it can be served as it is.
+    /// Returns whether it can be served as it is.
     pub(super) fn is_settled(&self) -> bool {
         self.is_safe() && !self.has_left()
     }
@@ -173,7 +177,7 @@ impl Host {
         self.is_safe.store(is_safe, Ordering::Release);
     }
 
-    /// It is promised nothing from here on.
+    /// Ends the host, which gets no callbacks from here on.
     pub(super) fn leave(&self) {
         self.client.retire();
         self.has_left.store(true, Ordering::Release);

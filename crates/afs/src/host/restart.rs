@@ -15,12 +15,13 @@ use super::Host;
 use super::host_identity::HostAddress;
 use super::lane_hosts::LaneHosts;
 
-/// What became of the hosts that an earlier run has left in the index.
+/// Outcome for the hosts that an earlier run has left in the index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Resets {
-    /// They have heard.
+    /// Number of hosts that have heard.
     pub heard: usize,
-    /// They did not answer: they may rely on what they were told until that runs out, or until they come by themselves.
+    /// Number of hosts that did not answer: they may rely on what they were told until that runs out, or
+    /// until they come by themselves.
     pub silent: usize,
     /// Nothing that they were told can stand any more.
     pub over: usize,
@@ -93,7 +94,7 @@ impl LaneHosts {
         silent
     }
 
-    /// Whether something that it was promised may stand. A clock that was set back proves nothing.
+    /// Returns whether something that it was promised may stand. A clock that was set back proves nothing.
     fn may_rely(&self, record: &HostRecord) -> bool {
         let options = self.hosts.options();
         let now = time::wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();

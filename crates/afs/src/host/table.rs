@@ -1,9 +1,10 @@
-//! The table of hosts, without packets or clocks: which host a client is that was met at an address, and who gives way where there
-//! are too many.
+//! The table of hosts, without packets or clocks: which host a client is that was met at an address, and
+//! which gives way where there are too many.
 //!
-//! A host is found by where it calls from and by the identity that it tells. Two clients are never taken for one as long as both
-//! answer: who tells an identity that another client answers to, from an address which that one does not count as its own, is
-//! a host for itself, so that each is told on its own way.
+//! A host is found by where it calls from and by the identity that it tells. Two clients are never taken for
+//! one as long as both answer: a client that tells an identity that another client answers to, from an
+//! address which that one does not count as its own, is a host for itself, so that each is told on its own
+//! way.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -14,16 +15,16 @@ use xdr::afs::AfsUuid;
 
 use super::host_identity::{HostAddress, HostIdentity};
 
-/// What the table has to know of those who are in it.
+/// Properties that the table has to know of its hosts.
 pub(crate) trait Resident: Clone {
-    /// When it last asked for something, on a clock that rises.
+    /// Returns when it last asked for something, on a clock that rises.
     fn seen(&self) -> u32;
 
     /// Since when it does not answer when it is called, on the same clock.
     fn silent_since(&self) -> Option<u32>;
 }
 
-/// How many hosts there may be.
+/// Number of hosts that there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableLimits {
     pub(crate) hosts_max: usize,
@@ -51,7 +52,7 @@ pub(crate) struct HostTable<T> {
 struct HostEntry<T> {
     what: T,
     uuid: Option<AfsUuid>,
-    /// Where it is called first, then where else it was met.
+    /// Address where it is called first, then the others where it was met.
     places: Vec<HostAddress>,
     interfaces: Vec<IpAddr>,
     source: IpAddr,
@@ -78,14 +79,14 @@ struct Probed {
 #[derive(Clone, Debug)]
 pub(crate) struct RemovedHost<T> {
     pub(crate) what: T,
-    /// Where it can be told so; nowhere if others are there by now.
+    /// Addresses where it can be told so; nowhere if others are there by now.
     pub(crate) places: Vec<HostAddress>,
 }
 
-/// What is to be done next about a client that was met.
+/// Next step for a client that was met.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum IdentificationStep<T> {
-    /// It is this host.
+    /// The client is this host.
     Known { host: T, how: AddressMatch },
     /// Look whether the client of this identity answers where it was until now.
     Probe { host: u64, at: HostAddress, uuid: AfsUuid },
@@ -97,14 +98,14 @@ pub(crate) enum IdentificationStep<T> {
     Refused,
 }
 
-/// How the address of a client matches those of its host.
+/// Match of a client's address with those of its host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AddressMatch {
-    /// It was met there before.
+    /// The host was met there before.
     Same,
-    /// It can be reached there too.
+    /// The host can be reached there too.
     Additional,
-    /// It is there instead of where it was called until now, where it may not have been for a while.
+    /// The host is there instead of where it was called until now, where it may not have been for a while.
     Moved,
 }
 
@@ -144,19 +145,21 @@ impl<T: Resident> HostTable<T> {
         self.hosts.values().map(|entry| &entry.what)
     }
 
-    /// Who calls from there, if it is the same client as when that was found out.
+    /// Returns the host that calls from there, if it is the same client as when that was found out.
     pub(crate) fn find(&self, address: SocketAddr, epoch: u32) -> Option<&T> {
         let entry = &self.hosts[self.by_address.get(&address)?];
         let is_it = |place: &&HostAddress| place.address == address && place.epoch == epoch;
         entry.places.iter().find(is_it).map(|_| &entry.what)
     }
 
-    /// Where a host is called first, then where else it was met; nothing for one that has left.
+    /// Returns the address where a host is called first, then the others where it was met; nothing for one
+    /// that has left.
     pub(crate) fn places(&self, host: u64) -> &[HostAddress] {
         self.hosts.get(&host).map_or(&[], |entry| &entry.places)
     }
 
-    /// What is to be done next about a client that was met. Hosts whose last address it has are `removed` behind.
+    /// Returns what is to be done next about a client that was met. Hosts whose last address it has are
+    /// `removed` behind.
     pub(crate) fn step(
         &mut self,
         identification: &HostIdentification,
@@ -187,7 +190,8 @@ impl<T: Resident> HostTable<T> {
         }
     }
 
-    /// Makes a host of a client that was met. Who gives way for it is `removed` behind, and hosts whose last address it has.
+    /// Makes a host of a client that was met. A host that gives way for it is `removed` afterwards, and hosts
+    /// whose last address it has.
     pub(crate) fn insert(
         &mut self,
         host: u64,
@@ -243,7 +247,7 @@ impl<T: Resident> HostTable<T> {
         true
     }
 
-    /// Takes out those who have asked for nothing since `before`.
+    /// Takes out those that have asked for nothing since `before`.
     pub(crate) fn remove_idle(&mut self, before: u32, removed: &mut Vec<RemovedHost<T>>) {
         let idle = self.hosts.iter().filter(|(_, entry)| entry.what.seen() < before);
         let idle: Vec<_> = idle.map(|(&host, _)| host).collect();
@@ -254,7 +258,7 @@ impl<T: Resident> HostTable<T> {
         probed.host == host && probed.at == self.hosts[&host].places[0].address
     }
 
-    /// Whether a host counts an address as its own, beside the one where it is called.
+    /// Returns whether a host counts an address as its own, beside the one where it is called.
     fn counts(&self, host: u64, ip: IpAddr) -> bool {
         let entry = &self.hosts[&host];
         entry.places[0].address.ip() != ip && entry.interfaces.contains(&ip)
@@ -274,7 +278,8 @@ impl<T: Resident> HostTable<T> {
         }
     }
 
-    /// How many hosts of an address do not answer, and which of them for the longest time: since when.
+    /// Returns how many hosts of an address do not answer, and which of them for the longest time: since
+    /// when.
     fn silent_of(&self, source: IpAddr) -> (usize, Option<(u32, u64)>) {
         let hosts = self.by_source.get(&source).into_iter().flatten();
         let silent = hosts.filter_map(|host| Some((self.hosts[host].what.silent_since()?, *host)));
@@ -360,7 +365,7 @@ impl<T: Resident> HostTable<T> {
         self.remove(host);
     }
 
-    /// Its first place may be another by now.
+    /// Sets the host's first place, which may be another by now.
     fn set_source(&mut self, host: u64) {
         let entry = self.hosts.get_mut(&host).expect("the caller has found it");
         let source = source_of(entry.places[0].address.ip());
@@ -413,7 +418,7 @@ impl<T: Resident> HostTable<T> {
 //@ attack: afs-pools
 /// As many addresses as a client can tell (AFS_MAX_INTERFACE_ADDR).
 const PLACES_MAX: usize = 32;
-/// Looking for who was seen longest ago goes through the table, so this many leave for it.
+/// Looking for the host that was seen longest ago goes through the table, so this many leave for it.
 const GIVE_WAY_AT_ONCE: usize = 64;
 
 #[cfg(test)]

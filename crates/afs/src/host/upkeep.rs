@@ -1,5 +1,5 @@
-//! What is done from time to time: hosts that ask for nothing any more are forgotten, those that do are kept in the index, and
-//! connections that nobody is called by are closed.
+//! Tasks that run from time to time: hosts that ask for nothing any more are forgotten, those that do are
+//! kept in the index, and connections that no host is called by are closed.
 
 use std::rc::Weak;
 use std::sync::Arc;
@@ -43,7 +43,7 @@ impl LaneHosts {
         }
     }
 
-    /// After a crash only those are told who were seen so lately that they may rely on something.
+    /// After a crash only those are told that were seen so lately that they may rely on something.
     fn record_busy(&self, now: u32) {
         let every = u32::try_from(self.hosts.options().promise.as_secs() / 4).unwrap_or(u32::MAX);
         let is_due =
@@ -53,7 +53,7 @@ impl LaneHosts {
     }
 }
 
-/// How often it is looked.
+/// Interval at which it is looked.
 const EVERY: Duration = Duration::from_secs(60);
 //@ limit: connections to hosts
 //@ section: AFS hosts

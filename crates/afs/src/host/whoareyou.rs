@@ -25,7 +25,7 @@ pub(super) struct WhoAreYouQueries {
 
 struct QueryTable {
     queries: HashMap<QueryKey, Rc<WhoAreYouQuery>>,
-    /// Of whom. How many there may be is told with each.
+    /// Numbers of queries by source. How many there may be is told with each.
     books: Books,
 }
 
@@ -49,9 +49,9 @@ pub(super) struct QueryOwner {
     query: Rc<WhoAreYouQuery>,
 }
 
-/// What a call that needs a client's identity does next.
+/// Next step of a call that needs a client's identity.
 pub(super) enum QueryTurn {
-    /// Waits for who asks already.
+    /// Waits for the query that is under way already.
     Wait(Rc<WhoAreYouQuery>),
     /// Asks, and waits.
     Ask(QueryOwner, Rc<WhoAreYouQuery>),
@@ -60,7 +60,7 @@ pub(super) enum QueryTurn {
 }
 
 impl WhoAreYouQueries {
-    /// Whose turn it is.
+    /// Returns whether this call makes the query, or waits for another.
     pub(super) fn turn(&self, key: QueryKey, max: usize, per_source_max: usize) -> QueryTurn {
         let mut all = self.all.borrow_mut();
         if let Some(query) = all.queries.get(&key) {

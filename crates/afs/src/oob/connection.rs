@@ -11,7 +11,7 @@ use lane::net::TcpStream;
 use lane::time::now;
 use service::connections::Open;
 
-/// Whose a connection is: only his calls may name it.
+/// Owner of a connection: only its calls may name it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Owner {
     pub(super) address: IpAddr,
@@ -22,7 +22,7 @@ pub(super) struct Owner {
 /// A connection that was claimed.
 #[derive(Debug)]
 pub(super) struct ClaimedConnection {
-    /// What its client calls it.
+    /// Number that its client uses for it.
     pub(super) number: u64,
     pub(super) owner: Owner,
     pub(super) stream: Rc<TcpStream>,
@@ -35,7 +35,7 @@ impl ClaimedConnection {
         self.open.slot().busy(now());
     }
 
-    /// It is of no use: the client is to know at once.
+    /// Resets the connection, which is of no use: the client is to know at once.
     pub(super) fn reset(self) {
         // If the option cannot be set the socket is broken already, and closing it tells the peer too.
         let _ = self.stream.set_option(SocketOption::ResetOnClose);

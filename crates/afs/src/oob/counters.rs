@@ -1,4 +1,4 @@
-//! What one lane counts of out-of-band TCP, beside its connections (`service::counters`).
+//! Counters of one lane about out-of-band TCP, beside its connections (`service::counters`).
 
 lane::counter_block! {
     /// Transfers beside Rx calls: what moved, and what was refused.

@@ -32,7 +32,7 @@ pub struct LaneOob {
 }
 
 pub(super) struct LaneOobInner {
-    /// Where clients connect; 0 while nobody listens.
+    /// Port that clients connect to; 0 without a listener.
     port: Cell<u16>,
     options: Cell<OobOptions>,
     connections: Rc<Connections>,
@@ -95,22 +95,22 @@ impl LaneOob {
         self.inner.options.set(options);
     }
 
-    /// Its bounds.
+    /// Returns the bounds of out-of-band TCP.
     pub(crate) fn options(&self) -> OobOptions {
         self.inner.options.get()
     }
 
-    /// What it counts.
+    /// Returns what it counts.
     pub fn counters(&self) -> &Arc<OobCounters> {
         &self.inner.counters
     }
 
-    /// What its connections count.
+    /// Returns what its connections count.
     pub fn connection_counters(&self) -> &Arc<ConnectionCounters> {
         &self.inner.connection_counters
     }
 
-    /// Whether somebody listens: else there is nothing to be had.
+    /// Returns whether a listener is open: else there is nothing to be had.
     pub fn is_listening(&self) -> bool {
         self.inner.port.get() != 0
     }
@@ -135,12 +135,12 @@ impl LaneOob {
         self.inner.connections.drain().dismiss();
     }
 
-    /// Takes nothing more and has everybody leave; the number of those that are left at `deadline`.
+    /// Takes nothing more and ends all connections; the number of those that are left at `deadline`.
     pub async fn drain(&self, deadline: Instant) -> usize {
         self.inner.connections.drain().ask(deadline).await
     }
 
-    /// What clients are told of it.
+    /// Returns what clients are told of it.
     pub(crate) fn facts(&self) -> OobFacts {
         let options = self.options();
         OobFacts {
@@ -155,7 +155,7 @@ impl LaneOob {
         }
     }
 
-    /// Where clients connect: the address that they call.
+    /// Returns where clients connect: the address that they call.
     pub(super) fn endpoints(&self) -> OobEndpoints {
         let port = self.inner.port.get().into();
         List(vec![OobEndpoint { family: OOB_FAMILY_SAME, port, address: Opaque([0; 16]) }])
@@ -206,7 +206,7 @@ impl LaneOob {
     /// Gives a connection to the lane that its token leads to.
     fn hand_over(&self, stream: TcpStream, token: Token) -> Option<()> {
         let (strays, lane) = (&self.inner.strays, usize::from(token.lane()));
-        // Whoever made the token up may have made up its lane.
+        // A client that made the token up may have made up its lane.
         let member = (lane < strays.members()).then(|| Member::from(lane))?;
         let peer = stream.peer_addr();
         let stray = Stray { stream: stream.release().ok()?, peer, token };
@@ -325,7 +325,7 @@ impl LaneOobInner {
     }
 }
 
-/// Nobody listens any more.
+/// Notes when dropped that the listener is closed.
 struct ConnectionClosed<'a>(&'a Cell<u16>);
 
 impl Drop for ConnectionClosed<'_> {
@@ -350,5 +350,5 @@ impl std::fmt::Debug for LaneOob {
 //@ attack: oob-pools
 /// Connections on their way from one lane to another.
 const STRAYS_MAX: usize = 64;
-/// Pieces of 256 KiB that are kept while nobody stores.
+/// Pieces of 256 KiB that are kept while no client stores.
 const MEMORY_KEPT: usize = 16;

@@ -7,9 +7,9 @@ use oob_lane::Patience;
 /// Bounds of one lane's connections and transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OobOptions {
-    /// How long a new connection has to make its claim, and a token is good.
+    /// Time for which a new connection has to make its claim, and a token is good.
     pub claim: Duration,
-    /// How long a connection is kept between two transfers.
+    /// Time for which a connection is kept between two transfers.
     pub idle: Duration,
     /// Connections, claimed or not; beyond it the address that holds most gives way.
     pub connections_max: usize,
@@ -19,7 +19,7 @@ pub struct OobOptions {
     pub receiving_max: usize,
     /// Connections of one transfer.
     pub streams_max: usize,
-    /// How long clients may take.
+    /// Time for which clients may take.
     pub patience: Patience,
 }
 

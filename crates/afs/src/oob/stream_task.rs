@@ -206,6 +206,6 @@ const FRAME_BYTES: u32 = 1 << 20;
 //@ empty: the connection is closed; others feel nothing
 //@ counter: oob_stopped
 //@ attack: oob-pools
-/// What is thrown away of a store whose call has failed, and for how long, before its connection is closed.
+/// Bytes that are thrown away of a store whose call has failed, before its connection is closed.
 const DISCARDED_MAX: u64 = 4 << 20;
 const DISCARDED_WITHIN: Duration = Duration::from_secs(2);

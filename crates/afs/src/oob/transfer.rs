@@ -52,11 +52,11 @@ pub(super) struct GrantedStream {
     pub(super) source: StreamSource,
 }
 
-/// Where a stream's connection comes from.
+/// Source of a stream's connection.
 pub(super) enum StreamSource {
-    /// It was named.
+    /// A connection that a call has named.
     Idle(ClaimedConnection),
-    /// It is to claim a token.
+    /// A connection that is to claim a token.
     Token(PendingToken),
 }
 
@@ -150,7 +150,7 @@ impl LaneOob {
 
     fn issue(&self, owner: &Owner) -> Option<PendingToken> {
         let mut random = [0; RANDOM_BYTES + 8];
-        // Without random numbers there are no tokens that nobody can guess.
+        // Without random numbers there are no tokens that cannot be guessed.
         lane::random::fill(&mut random).ok()?;
         let (secret, number) = random.split_at(RANDOM_BYTES);
         let awaited = Awaited::new(u64::from_be_bytes(number.try_into().ok()?), owner.clone());
@@ -164,7 +164,7 @@ impl LaneOob {
 }
 
 impl GrantedTransfer {
-    /// What its client is told.
+    /// Returns what its client is told.
     pub(crate) fn grant(&self) -> &OobGrant<'static> {
         &self.grant
     }
@@ -223,7 +223,7 @@ pub(crate) struct RunningTransfer {
     state: Rc<TransferState>,
 }
 
-/// What the streams of a transfer tell its call.
+/// State that the streams of a transfer tell its call.
 pub(super) struct TransferState {
     left: Cell<usize>,
     failed: Cell<Option<i32>>,

@@ -1,4 +1,4 @@
-//! How many transfers there are, and whose: a share for each address.
+//! Numbers of transfers, by client: a share for each address.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -40,14 +40,14 @@ impl TransferSlots {
 
     /// Up to `wanted` streams to receive by, of at most `max`: one at least, or none where there are none.
     pub(super) fn receive(&self, wanted: usize, max: usize) -> usize {
-        // Nobody gets more than half of what is free, but for the last.
+        // No client gets more than half of what is free, but for the last.
         let free = max.saturating_sub(self.receiving.get());
         let got = wanted.min(free.div_ceil(2));
         self.receiving.set(self.receiving.get() + got);
         got
     }
 
-    /// So many receive no longer.
+    /// Gives back the places of so many transfers that receive no longer.
     pub(super) fn end_receive(&self, count: usize) {
         self.receiving.set(self.receiving.get() - count);
     }

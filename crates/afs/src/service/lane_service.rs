@@ -30,7 +30,7 @@ use crate::oob::{LaneOob, OobOptions};
 /// AFS on one lane.
 pub(super) struct LaneAfs {
     current: Current<Cell>,
-    /// Others only after a site by which nobody was served.
+    /// The hosts; replaced only after a site by which no client was served.
     hosts: RefCell<Hosts>,
     process: Arc<ProcessState>,
     commons: Commons,
@@ -45,7 +45,7 @@ pub(super) struct LaneAfs {
     drivers: RefCell<Vec<(u64, Driver)>>,
     opened: Slot<u64>,
     mark: Slot<u32>,
-    /// From before this lane serves anybody until clients of an earlier run have been told.
+    /// Set from before this lane serves any client until clients of an earlier run have been told.
     untold: RefCell<Option<Arc<PendingReset>>>,
     oob: LaneOob,
     dscp: Slot<Dscp>,
@@ -332,7 +332,7 @@ impl LaneService for LaneAfs {
             let hosts = self.files.borrow().as_ref().map(|files| Rc::clone(&files.hosts));
             if let Some(hosts) = hosts {
                 let released = self.process.released.done(|| hosts.release_all());
-                // Who is silent now is told by the next server.
+                // A client that is silent now is told by the next server.
                 let until = deadline.min(lane::time::now() + RELEASED_WITHIN);
                 let _ = lane::time::timeout_at(until, released).await;
             }
@@ -360,7 +360,8 @@ impl LaneService for LaneAfs {
 //@ empty: those that were silent are told at the next start
 //@ counter: none
 //@ attack: afs-pools
-/// How long a stop waits for hosts to hear that it goes: as long as one may take to answer, and a little.
+/// Time for which a stop waits for hosts to hear that it goes: as long as one may take to answer, and a
+/// little.
 const RELEASED_WITHIN: Duration = Duration::from_secs(5);
 
 /// Of a server that is asked now and then.
@@ -371,7 +372,7 @@ fn small() -> DriverConfig {
     //@ connection: 4
     //@ address: as of every Rx service
     //@ all: lane: 256 of each of the three; 1,024 packet buffers and 4,096 connections
-    //@ empty: calls are refused as busy, those of who has as many as are free first; each server has its own
+    //@ empty: calls are refused as busy, those of a client that has as many as are free first; each server has its own
     //@ counter: afs_cell_calls
     //@ attack: afs-pools
     let mut config = DriverConfig { handlers_max: 256, ..DriverConfig::default() };
@@ -383,7 +384,7 @@ fn small() -> DriverConfig {
 
 /// Between two looks whether the last driver of an address has ended.
 const JOIN_INTERVAL: Duration = Duration::from_millis(5);
-/// How long calls of an address that is given up may go on.
+/// Time for which calls of an address that is given up may go on.
 const LEAVE_WITHIN: Duration = Duration::from_secs(10);
 
 #[cfg(test)]
@@ -412,7 +413,7 @@ mod tests {
             let objects = Objects::in_memory(ObjectsOptions::default());
             let index = objects.persistent_index().unwrap();
             let now = lane::time::wall_clock().duration_since(UNIX_EPOCH).unwrap();
-            // Nobody is there.
+            // No client is there.
             let addresses = vec![([10, 0, 0, 9], 7001).into()];
             let record = HostRecord { epoch: 1, state: HostState::Up, seen: now.as_secs() as i64, addresses };
             index.record_host([7; 16], record).unwrap();

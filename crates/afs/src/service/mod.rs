@@ -11,7 +11,7 @@ mod tokens;
 pub(crate) use self::process_state::ProcessState;
 pub(crate) use self::site::AfsSite;
 
-/// What the sockets are for.
+/// Roles of the sockets.
 pub(crate) mod roles {
     use service::Role;
 
@@ -19,9 +19,9 @@ pub(crate) mod roles {
     pub(crate) const FILES: Role = Role(0);
     /// Users and groups: 7002.
     pub(crate) const PROTECTION: Role = Role(1);
-    /// Where volumes are: 7003.
+    /// Location service: 7003.
     pub(crate) const LOCATION: Role = Role(2);
-    /// What volumes are like: 7005.
+    /// Volume server: 7005.
     pub(crate) const VOLUMES: Role = Role(3);
     /// Bytes of large files, by TCP: 7000.
     pub(crate) const BULK: Role = Role(4);

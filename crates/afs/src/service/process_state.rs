@@ -31,9 +31,9 @@ pub(crate) struct ProcessState {
     hosts: OnceLock<Hosts>,
     /// Clients' locks, of all lanes.
     pub(super) locks: Locks,
-    /// How directories lie in pages.
+    /// Versions of directories' pages.
     pub(super) dir_page_versions: DirPageVersions,
-    /// What the file servers of all lanes count.
+    /// Statistics of the file servers of all lanes.
     pub(super) totals: Totals,
     /// Volumes that are made up.
     pub(super) synthetic: SyntheticVolumes,
@@ -42,7 +42,7 @@ pub(crate) struct ProcessState {
     untold: Mutex<Weak<PendingReset>>,
     /// Clients have been told that the server stops.
     pub(super) released: Once,
-    /// Which clients with tokens the log has told of.
+    /// Clients with tokens that the log has reported.
     pub(super) tokens: Tokens,
 }
 
@@ -121,7 +121,7 @@ impl ProcessState {
         Ok(*self.uuid.get_or_init(|| uuid))
     }
 
-    /// When this was first asked, in seconds since 1970.
+    /// Returns when this was first asked, in seconds since 1970.
     pub(super) fn since(&self) -> u32 {
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs());
         *self.since.get_or_init(|| u32::try_from(now()).unwrap_or(u32::MAX))
@@ -133,8 +133,9 @@ impl ProcessState {
         self.hosts.get_or_init(|| Hosts::new(HostOptions::default(), server, index)).clone()
     }
 
-    /// Holds changes back until [`ProcessState::let_changes_in`], for a lane that is to tell clients of an earlier run; `None` where they have been
-    /// told. Before anybody could ask for a change: so nothing is changed that a client of that run still relies on.
+    /// Holds changes back until [`ProcessState::let_changes_in`], for a lane that is to tell clients of an
+    /// earlier run; `None` where they have been told. Called before any client could ask for a change: so
+    /// nothing is changed that a client of that run still relies on.
     pub(super) fn hold_changes(&self, objects: &Objects) -> Option<Arc<PendingReset>> {
         let mut untold = self.untold.lock().expect("nobody panics while holding it");
         if self.reset.is_done() {
@@ -169,7 +170,7 @@ impl ProcessState {
         }
     }
 
-    /// Whether addresses may be in use by this process itself.
+    /// Returns whether addresses may be in use by this process itself.
     pub(crate) fn has_listened(&self) -> bool {
         self.has_listened.load(Ordering::Relaxed)
     }

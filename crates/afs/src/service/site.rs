@@ -1,4 +1,4 @@
-//! What AFS is to serve, on its way to the lanes.
+//! Site of AFS, on its way to the lanes.
 
 use std::collections::BTreeSet;
 use std::net::SocketAddr;
@@ -26,7 +26,7 @@ use crate::host::{HostOptions, Hosts};
 use crate::oob::OobOptions;
 use crate::settings::{AfsSettings, FILES_PORT, LOCATION_PORT, PROTECTION_PORT, VOLUME_PORT};
 
-/// What a configuration has AFS serve.
+/// Site that a configuration has AFS serve.
 pub(crate) struct AfsSite {
     cell: String,
     attachments: Vec<Attachment>,
@@ -40,7 +40,7 @@ pub(crate) struct AfsSite {
     server_addresses: Arc<ServerAddresses>,
     hosts: Hosts,
     process: Arc<ProcessState>,
-    /// Volumes that somebody may write to, but not by AFS, since numbers of their files end at a first change.
+    /// Volumes that may be written to, but not by AFS, since numbers of their files end at a first change.
     fixed: Vec<VolumeName>,
     /// Volumes that no lane attaches.
     left_out: Mutex<BTreeSet<VolumeName>>,
@@ -89,7 +89,7 @@ impl AfsSite {
             paths: settings.paths.clone(),
             hosts: match hindrance {
                 None => process.hosts(uuid, context.objects),
-                // Nobody is served, and whoever is after a later reload is kept in the index.
+                // No client is served, and those of a later reload are kept in the index.
                 Some(_) => Hosts::new(HostOptions::default(), uuid, None),
             },
             hindrance,
@@ -121,7 +121,7 @@ impl AfsSite {
         self.oob
     }
 
-    /// What the file server's packets are marked with.
+    /// Returns what the file server's packets are marked with.
     pub(super) fn dscp(&self) -> Dscp {
         self.dscp
     }
@@ -131,9 +131,9 @@ impl AfsSite {
         self.root_volumes.then_some(self.cell.as_str())
     }
 
-    /// What a lane answers from.
+    /// Returns what a lane answers from.
     pub(super) fn open(&self, volumes: &LaneVolumes) -> Result<Cell, String> {
-        // Without addresses nobody asks, and the volumes have no numbers.
+        // Without addresses no client asks, and the volumes have no numbers.
         let attachments = if self.hindrance.is_some() { &[][..] } else { &self.attachments[..] };
         let attached = AttachedVolumes::new(attachments, volumes)?
             .with_synthetic(self.process.synthetic.clone())
@@ -187,7 +187,7 @@ impl Site for AfsSite {
             );
             (format!("volume {volume}, AFS"), told)
         };
-        // Without addresses nobody asks.
+        // Without addresses no client asks.
         if self.hindrance.is_some() { Vec::new() } else { self.fixed.iter().map(told).collect() }
     }
 
@@ -236,7 +236,7 @@ impl Site for AfsSite {
 }
 
 impl AfsSite {
-    /// How clients come to know the cell, and mount it.
+    /// Returns how clients come to know the cell, and mount it.
     fn tries(&self, files: SocketAddr) -> Vec<String> {
         let cell = &self.cell;
         let Some(ip) = reachable(files).first().map(SocketAddr::ip) else { return Vec::new() };
@@ -259,8 +259,8 @@ impl AfsSite {
     }
 }
 
-/// What `linerate ls` opens: it asks for volumes at a port 3 higher, or where it is told to. `None`: the cell's location service is
-/// elsewhere.
+/// Returns what `linerate ls` opens: it asks for volumes at a port 3 higher, or where it is told to. `None`:
+/// the cell's location service is elsewhere.
 fn url(files: SocketAddr, location: Option<u16>) -> Option<String> {
     let location = location?;
     Some(match files.port().checked_add(LOCATION_PORT - FILES_PORT) == Some(location) {

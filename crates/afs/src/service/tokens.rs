@@ -1,4 +1,4 @@
-//! What the log tells of clients that come with a token, which AFS here does not take yet.
+//! Log messages about clients that come with a token, which AFS here does not take yet.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};

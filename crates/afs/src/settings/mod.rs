@@ -1,4 +1,4 @@
-//! What the configuration says of AFS: `[afs]`, and which volumes it serves by what name.
+//! Configuration of AFS: `[afs]`, and which volumes it serves by what name.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
@@ -39,7 +39,7 @@ pub struct AfsSection {
     /// IPv4 address and port of the file server; `off`: none. Its cell's other servers have the same address.
     #[serde(deserialize_with = "service::config::address")]
     pub listen: Option<SocketAddr>,
-    /// How clients call the cell.
+    /// Name of the cell.
     pub cell: String,
     /// Whether `root.afs` and `root.cell` are made up where no volume is called so; else the first volume is both.
     pub root_volumes: bool,
@@ -58,19 +58,19 @@ pub struct AfsSection {
     pub oob_port: Option<u16>,
     /// Seconds that a connection is kept between two transfers.
     pub oob_idle_seconds: u32,
-    /// Such connections of each lane.
+    /// Out-of-band connections of each lane.
     pub oob_connections_per_lane: usize,
     /// Transfers at once of each lane.
     pub oob_transfers_per_lane: usize,
 }
 
 impl AfsSection {
-    /// What the packets of the file server are marked with; `None` for what is no code point.
+    /// Returns what the packets of the file server are marked with; `None` for what is no code point.
     pub(crate) fn code_point(&self) -> Option<Dscp> {
         Dscp::new(self.dscp)
     }
 
-    /// What it says of out-of-band TCP.
+    /// Returns what it says of out-of-band TCP.
     pub(crate) fn oob_options(&self) -> OobOptions {
         OobOptions {
             idle: Duration::from_secs(self.oob_idle_seconds.into()),
@@ -91,20 +91,21 @@ impl AfsSection {
     }
 }
 
-/// What a configuration wants of AFS.
+/// Settings of AFS in a configuration.
 #[derive(Debug)]
 pub struct AfsSettings {
     /// `[afs]`
     pub section: AfsSection,
-    /// Where the file server listens.
+    /// Address that the file server listens at.
     pub address: Ipv4Addr,
-    /// What it serves, in the order of the configuration.
+    /// Volumes that it serves, in the order of the configuration.
     pub attachments: Vec<Attachment>,
     /// The directories of these, to be told.
     pub paths: Vec<PathBuf>,
-    /// Why it is not served though nobody has switched it off: known when it is read, or when it is loaded.
+    /// Reason why the volume is not served though it is not switched off: known when it is read, or when it
+    /// is loaded.
     hindrance: OnceLock<String>,
-    /// Nobody has asked for it: it gives way to whatever is in its way.
+    /// The volume was not asked for: it gives way to whatever is in its way.
     gives_way: bool,
     pub(crate) process: Arc<ProcessState>,
 }
@@ -122,7 +123,7 @@ struct VolumeKeys {
     afs_name: Option<String>,
 }
 
-/// As what AFS serves a volume.
+/// Ways in which AFS serves a volume.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum Attach {
@@ -190,12 +191,12 @@ impl service::Service for Afs {
 }
 
 impl AfsSettings {
-    /// Why it is not served though nobody has switched it off.
+    /// Returns why it is not served though it is not switched off.
     pub(crate) fn hindrance(&self) -> Option<&str> {
         self.hindrance.get().map(String::as_str)
     }
 
-    /// It is not served: everything else is.
+    /// Notes that the volume is not served: everything else is.
     pub(crate) fn hinder(&self, why: String) {
         // The first reason is as good as any.
         //@ level: WARN
@@ -204,7 +205,7 @@ impl AfsSettings {
         let _ = self.hindrance.set(format!("AFS is not served: {why} [afs-not-served]"));
     }
 
-    /// Whether it gives way to what is in its way, rather than keep the server from starting.
+    /// Returns whether it gives way to what is in its way, rather than keep the server from starting.
     pub(crate) fn gives_way(&self) -> bool {
         self.gives_way
     }

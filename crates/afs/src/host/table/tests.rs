@@ -76,7 +76,7 @@ impl Scene {
         Self { rng, table: HostTable::new(LIMITS), clients, hosts: vec![None; CLIENTS], numbers: 0, clock: 0 }
     }
 
-    /// Nobody else has it.
+    /// Returns an address that no other client has.
     fn free_address(&mut self) -> SocketAddr {
         loop {
             let port = 7001 + self.rng.random_range(0..4);
@@ -184,7 +184,7 @@ impl Scene {
                 }
             }
             _ => {
-                // Who calls can be asked who he is.
+                // A calling client can be asked for its identity.
                 self.clients[n].answers = true;
                 let host = self.call(n);
                 self.hosts[n] = host.map(|known| known.number);
@@ -343,7 +343,8 @@ fn an_address_of_which_many_do_not_answer_gets_no_more_hosts_until_they_have_bee
     let (first, since) = (first.clone(), first.silent_since.replace(None));
     assert!(scene.call(scene.clients.len() - 1).is_some(), "one of them answers again");
     assert!(scene.call(1).is_some(), "of others it is no matter");
-    // All are silent, four by now: who has been so longest gives way, a minute after it was called in vain.
+    // All are silent, four by now: the one that has been so longest gives way, a minute after it was called
+    // in vain.
     first.silent_since.set(since);
     for known in scene.table.all().filter(|known| known.number != first.number) {
         known.silent_since.set(Some(scene.clock));

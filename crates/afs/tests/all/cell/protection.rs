@@ -40,7 +40,7 @@ fn names_and_numbers_lead_to_each_other() {
         assert_eq!(reply.get().ids.0, ids);
         let reply = ask(&client, &pr::IDToName { ids: List(ids) }).await.unwrap();
         assert_eq!(reply.get().names.0, names);
-        // Nobody is anonymous, and has his number for a name.
+        // An unknown name has the number of anonymous; an unknown number is its own name.
         let nobody = Chars::from_text(b"nobody").unwrap();
         let reply = ask(&client, &pr::NameToID { names: List(vec![nobody]) }).await.unwrap();
         assert_eq!(reply.get().ids.0, [ANONYMOUS]);

@@ -22,7 +22,7 @@ fn every_call_for_files_leaves_a_line() {
         client.call(&rxafs::GetVolumeStatus { volume }).await.unwrap();
         let gone = afs_wire::Fid { vnode: 4000, ..f };
         let stale = code(client.status(gone).await);
-        // Nobody's files.
+        // Files of an unauthenticated client.
         client.call(&rxafs::GetTime).await.unwrap();
 
         let at = |fid: afs_wire::Fid| format!("FID {volume}:{}:{}", fid.vnode, fid.uniquifier);

@@ -44,14 +44,14 @@ pub(crate) struct Client {
     server: SocketAddr,
 }
 
-/// What a client was told.
+/// Notes of what a client was told.
 #[derive(Default)]
 struct Notes {
     broken: RefCell<Vec<Fid>>,
     uuid: u8,
-    /// How often it heard that it relies on nothing.
+    /// Number of times that it heard that it relies on nothing.
     voided: Cell<u32>,
-    /// It never answers when it is called.
+    /// The client never answers when it is called.
     is_deaf: Cell<bool>,
     tally: rxafscb::Tally,
 }
@@ -69,17 +69,17 @@ fn with_quota(config: Config, quota: Quota, serve_hidden: bool, test: impl Async
     world.block_on(&host, async move { test(Bed::new(&here, quota, serve_hidden)).await });
 }
 
-/// As [`run`], with bounds of what the volume may hold.
+/// Runs a test ([`run`]) with bounds of what the volume may hold.
 pub(crate) fn within(quota: Quota, test: impl AsyncFnOnce(Bed) + 'static) {
     with_quota(Config::clean(), quota, true, test);
 }
 
-/// As [`run`], with a volume that does not serve hidden names.
+/// Runs a test ([`run`]) with a volume that does not serve hidden names.
 pub(crate) fn without_hidden(test: impl AsyncFnOnce(Bed) + 'static) {
     with_quota(Config::clean(), Quota::default(), false, test);
 }
 
-/// As [`with`], in a world where nothing goes wrong by itself.
+/// Runs a test ([`with`]) in a world where nothing goes wrong by itself.
 pub(crate) fn run(test: impl AsyncFnOnce(Bed) + 'static) {
     with(Config::clean(), test);
 }
@@ -117,7 +117,8 @@ impl Bed {
         Self { host: host.clone(), fs: host.fs(), server, volume, audited, address, seed, port }
     }
 
-    /// What the audit log has of calls since it was last looked at, as OpenAFS writes it, from the event on.
+    /// Returns what the audit log has of calls since it was last looked at, as OpenAFS writes it, from the
+    /// event on.
     pub(crate) fn audited(&self) -> Vec<String> {
         self.server.flush_audit();
         let mut lines = Vec::new();
@@ -147,7 +148,7 @@ fn driver(at: SocketAddr, seed: &mut SmallRng) -> Driver {
     Driver::start_seeded(socket, LaneGroupLink::alone(), config(), seed.random())
 }
 
-/// What a call was aborted with.
+/// Returns what a call was aborted with.
 pub(crate) fn code<T>(outcome: Result<T, Failure<CallError>>) -> i32 {
     match outcome {
         Ok(_) => 0,
@@ -157,7 +158,7 @@ pub(crate) fn code<T>(outcome: Result<T, Failure<CallError>>) -> i32 {
 }
 
 impl Client {
-    /// One of this server, on the lane that this runs on.
+    /// Starts a client of this server, on the current lane.
     pub(crate) fn start(at: SocketAddr, server: SocketAddr, seed: &mut SmallRng) -> Self {
         let driver = driver(at, seed);
         let notes = Rc::new(Notes { uuid: at.port() as u8, ..Notes::default() });
@@ -175,7 +176,7 @@ impl Client {
         Self { connection, notes, driver, server }
     }
 
-    /// The same one by another connection.
+    /// Returns the same client by another connection.
     pub(crate) fn again(&self) -> Self {
         let connection = self.driver.connect(self.server, afs::fileserver::SERVICE, &Anonymous).unwrap();
         Self { connection, notes: Rc::clone(&self.notes), driver: self.driver.clone(), server: self.server }
@@ -218,7 +219,7 @@ impl Client {
         self.store_with(fid, offset, bytes, file_length, StoreStatus::default()).await
     }
 
-    /// As [`Client::store`], with the time that the client knows of the change.
+    /// Stores ([`Client::store`]) with the time that the client knows of the change.
     pub(crate) async fn store_at(
         &self,
         fid: Fid,
@@ -267,12 +268,12 @@ impl Client {
         Ok(self.call(&request).await?.get())
     }
 
-    /// What it was told since it was last asked.
+    /// Returns what it was told since it was last asked.
     pub(crate) fn broken(&self) -> Vec<Fid> {
         self.notes.broken.take()
     }
 
-    /// How often it was told that it relies on nothing.
+    /// Returns how often it was told that it relies on nothing.
     pub(crate) fn voided(&self) -> u32 {
         self.notes.voided.get()
     }

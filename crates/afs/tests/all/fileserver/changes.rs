@@ -116,7 +116,7 @@ fn attributes_are_set_and_leave_the_version() {
         let same =
             client.call(&rxafs::StoreStatus { fid: made.fid, change: nothing }).await.unwrap().get().status;
         assert_eq!(same, status);
-        // Nobody may administer the directory.
+        // No user may administer the directory.
         assert_eq!(code(client.call(&rxafs::StoreStatus { fid: bed.root(), change }).await), EACCES);
     });
 }

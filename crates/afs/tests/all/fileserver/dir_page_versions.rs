@@ -1,6 +1,6 @@
-//! What clients do with a directory's pages, and what they may rely on for it: a version has one length and the same bytes, whichever lane
-//! tells them, whatever was let go of or begun anew meanwhile, and a copy that is edited when a reply tells the version after its own has
-//! the bytes of that version.
+//! Use of a directory's pages by clients, and what they may rely on: a version has one length and the same
+//! bytes, whichever lane tells them, whatever was let go of or begun anew meanwhile, and a copy that is
+//! edited when a reply tells the version after its own has the bytes of that version.
 
 use std::cell::RefCell;
 use std::collections::{BTreeMap, BTreeSet};
@@ -20,14 +20,14 @@ use super::lives::{LANES, Site};
 
 mod keeper;
 
-/// What befalls a directory's pages on the server.
+/// Events of a directory's pages on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Befalls {
     Nothing,
     Eviction,
     Stop,
     Kill,
-    /// Somebody looks at it on another lane.
+    /// A client looks at it on another lane.
     AnotherLane,
 }
 
@@ -58,7 +58,8 @@ impl Befalls {
     }
 }
 
-/// The pages of what was taken away stay with who saw it go, and not with who makes them anew.
+/// The pages of what was taken away stay with the client that saw it go, and not with one that makes them
+/// anew.
 #[test]
 fn a_client_that_kept_its_copy_lists_what_is_there_whatever_the_server_let_go_of() {
     for befalls in [Befalls::Nothing, Befalls::Eviction, Befalls::Stop, Befalls::Kill, Befalls::AnotherLane] {
@@ -123,7 +124,7 @@ fn what_nobody_changed_lies_as_it_did_and_keeps_its_version() {
             (d, client.fetch(0, d).await)
         });
         let relaid = |site: &Site| site.life().sum(|counters| counters.images_version_bumped.get());
-        // It was found by its name, and nobody knows who knew it before.
+        // It was found by its name, and it is not known which client knew it before.
         let is_new_life = matches!(befalls, Befalls::Stop | Befalls::Kill);
         let known = if is_new_life { 0 } else { relaid(&site) };
         befalls.happen(&mut site, &keeper, d);
@@ -139,8 +140,8 @@ fn what_nobody_changed_lies_as_it_did_and_keeps_its_version() {
     }
 }
 
-/// Histories of clients on both lanes, of who changes names beside them, and of a server that lets go of directories, is stopped, killed and
-/// started again.
+/// Histories of clients on both lanes, of changes of names beside them, and of a server that lets go of
+/// directories, is stopped, killed and started again.
 #[test]
 fn a_version_of_a_directory_has_one_image_over_any_history() {
     let totals: Rc<RefCell<BTreeMap<&'static str, u64>>> = Rc::default();
@@ -271,7 +272,7 @@ impl History {
                 if is_killed {
                     self.site.kill()
                 } else {
-                    // Who is just told of what another program did holds what it is about.
+                    // A client that is just told of what another program did holds what it is about.
                     self.see();
                     self.site.stop()
                 }
@@ -306,7 +307,7 @@ impl History {
         self.tree.get_mut(&at).unwrap()
     }
 
-    /// Another service of this server makes or removes a file.
+    /// Makes or removes a file by another service of this server.
     fn beside(&mut self) {
         let (at, new) = (self.any_directory(), self.new_name());
         let volume = self.site.life().volume(0);
@@ -332,8 +333,9 @@ impl History {
         self.count("beside");
     }
 
-    /// Another program makes, removes or renames a file behind the server's back, within the tick of the file system's clock in which a change
-    /// or a reading of ours falls or not. Some time later every client has heard, and it may be that the server has changed something since.
+    /// Makes, removes or renames a file as another program, within the tick of the file system's clock in
+    /// which a change or a reading of ours falls or not. Some time later every client has heard, and it may
+    /// be that the server has changed something since.
     fn behind(&mut self) {
         let (at, new) = (self.any_directory(), self.new_name());
         let to = if self.random.random_bool(0.3) { self.any_directory() } else { at };
@@ -365,7 +367,7 @@ impl History {
         self.count("behind");
     }
 
-    /// What other programs have done is seen by now.
+    /// Has the server see what other programs have done.
     fn see(&mut self) {
         if std::mem::take(&mut self.is_unseen) {
             self.site.world.run_for(SEEN_WITHIN);
@@ -448,7 +450,7 @@ impl History {
         }
     }
 
-    /// What every client lists is what is there.
+    /// Checks that every client lists what is there.
     fn check(&mut self) {
         self.see();
         let (keepers, which) = (self.keepers.clone(), self.random.random_range(0..4));

@@ -62,7 +62,7 @@ fn a_directory_is_as_large_as_a_fetch_of_it_whichever_reply_tells_so() {
             for n in 0..1000 {
                 bed.fs.write(&format!("/srv/large/{n}"), "").unwrap();
             }
-            // Nobody has fetched it from this server yet.
+            // No client has fetched it from this server yet.
             let (client, root) = (bed.client(), bed.root());
             let (names, _) = fetch(&client, root).await;
             let fid = |target: Target| Fid { vnode: target.vnode, uniquifier: target.uniquifier, ..root };

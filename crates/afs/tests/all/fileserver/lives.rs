@@ -34,7 +34,7 @@ const ADDRESS: ([u8; 4], u16) = ([10, 0, 0, 1], 7000);
 
 /// The server's machine and that of its clients.
 pub(crate) struct Site {
-    /// What it has of lanes goes before these.
+    /// Objects of lanes, which go before these.
     life: Option<Rc<Life>>,
     pub(crate) world: World,
     pub(crate) server: Host,
@@ -58,7 +58,7 @@ pub(crate) struct Life {
     left: Cell<usize>,
 }
 
-/// What one lane shows.
+/// View of one lane.
 struct Lane {
     files: FileServer,
     volume: Volume,
@@ -227,7 +227,7 @@ impl Life {
         self.lanes.borrow()[&lane].volume.clone()
     }
 
-    /// What the lanes keep of directories is gone.
+    /// Drops what the lanes keep of directories.
     pub(crate) fn evict(&self, lane: usize) {
         self.lanes.borrow()[&lane].files.keep_pages(self.pages);
     }

@@ -1,4 +1,4 @@
-//! Who may do what by access lists, and lists that clients set.
+//! Rights by access lists, and lists that clients set.
 
 use std::rc::Rc;
 
@@ -10,7 +10,7 @@ use vfs::{Caller, RelPath};
 
 use super::bed::{Bed, Client, code, run};
 
-/// Everybody has these rights in a directory.
+/// Gives every user these rights in a directory.
 async fn give(bed: &Bed, directory: &str, rights: Rights) {
     let mut acl = Acl::new();
     acl.set(Side::Given, "system:anyuser".parse().unwrap(), rights).unwrap();
@@ -26,7 +26,7 @@ async fn set(bed: &Bed, directory: &str, acl: &Acl) {
     found.set_access_list(&operator, Some(acl)).await.unwrap();
 }
 
-/// What becomes of each change of names in `d`, by its code.
+/// Returns what becomes of each change of names in `d`, by its code.
 async fn attempts(client: &Client, root: Fid, d: Fid, round: usize) -> Vec<(&'static str, i32)> {
     let name = |what: &str| format!("{what}{round}");
     let change = StoreStatus::default();
@@ -118,8 +118,8 @@ fn a_list_that_a_client_sets_is_read_back_and_counts_at_once() {
     });
 }
 
-/// A denial of somebody who exists denies nobody else. One of a name that nobody knows denies everybody, as it may have been
-/// anybody's: so names are judged by the accounts of the server, whichever protocol asks.
+/// A denial of an existing user denies no other. One of an unknown name denies every user, as it may have
+/// been any user's: so names are judged by the accounts of the server, whichever protocol asks.
 #[test]
 fn denials_are_judged_by_the_accounts_of_the_server() {
     run(async |bed| {

@@ -86,7 +86,7 @@ fn everybody_may_read_what_is_made_up_and_nobody_may_change_it() {
             assert_eq!(code(client.status(wrong).await), VNOVNODE, "{wrong}");
         }
         assert_eq!(client.status(Fid { volume: own.volume + 1, ..own }).await.unwrap().file_type, 2);
-        // Where they are not made up any more, nobody has them.
+        // Where they are not made up any more, no client has them.
         set_synthetic(&bed, &synthetic, None);
         assert_eq!(code(client.status(own).await), VNOVOL);
         assert_eq!(code(client.call(&rxafs::GetVolumeStatus { volume: own.volume }).await), VNOVOL);

@@ -54,7 +54,7 @@ fn what_had_come_of_a_store_is_there_as_one_version_and_nothing_of_it_is_held() 
         assert!(written >= 1000 && bytes[written..].iter().all(|byte| *byte == 1), "{written}");
         reader
     });
-    // Rx takes who is silent for dead after 12 s.
+    // Rx takes a silent peer for dead after 12 s.
     site.world.run_for(Duration::from_secs(40));
     assert_eq!(site.life().packets_in_use(), before);
     let stored = site.world.block_on(&machine, async move {

@@ -1,4 +1,4 @@
-//! What is told of files, volumes and the server itself.
+//! Status of files, volumes and the server itself.
 
 use afs_wire::code::{ENOENT, VNOVNODE, VNOVOL};
 use afs_wire::{CallBack, Fid, Fids, Status, rxafs};
@@ -23,7 +23,7 @@ fn a_status_is_that_of_the_tree_and_carries_a_promise() {
         assert_eq!((told.status.parent_vnode, told.status.parent_uniquifier), (1, 1));
         assert_eq!(length(&told.status), 2048, "one page of names");
         assert!(told.call_back.expires > 60 && told.call_back.r#type == 2, "{:?}", told.call_back);
-        // Everybody may write here, and read.
+        // Every user may write here, and read.
         assert_eq!(told.status.anonymous_access & 0x3f, 0x3f);
         let (_, pages) =
             (client.status(bed.root()).await.unwrap(), client.fetch(bed.root(), 0, 4096).await.unwrap());
@@ -197,7 +197,7 @@ fn what_clients_give_up_is_counted_and_they_are_told_of_it_all_the_same() {
             call_backs: List(call_backs),
         };
         client.call(&give_up(vec![fid, bed.root()], vec![one; 2])).await.unwrap();
-        // Of files that nobody promised anything, and without what was promised.
+        // Of files without callbacks, and without what was promised.
         client.call(&give_up(vec![Fid { volume: 1, ..fid }], vec![])).await.unwrap();
         client.call(&give_up(vec![], vec![])).await.unwrap();
         assert_eq!(given_up().await, [3, 0]);

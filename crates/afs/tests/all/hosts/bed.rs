@@ -15,13 +15,13 @@ use rand::{Rng, SeedableRng};
 use super::client::{Client, Kind, Mode};
 use super::server::{FILES, LANES, Process};
 
-/// How long a promise lasts here.
+/// Time for which a promise lasts here.
 pub(crate) const LASTS: Duration = Duration::from_secs(20);
 
-/// What is true of a file. Each write has one more in it than the one before.
+/// Truth about a file. Each write has one more in it than the one before.
 #[derive(Default)]
 pub(crate) struct Truth {
-    /// Nobody else writes until then: a write that was not answered may be made yet.
+    /// No other client writes until then: a write that was not answered may be made yet.
     taken_until: Cell<Option<Instant>>,
     tried: Cell<u8>,
     acknowledged: Cell<u8>,
@@ -33,10 +33,10 @@ pub(crate) struct Player {
     pub(crate) machine: usize,
     pub(crate) lane: usize,
     pub(crate) is_cut_off: Cell<bool>,
-    /// It could not be reached, and has not been served since it can.
+    /// The client could not be reached, and has not been served since it can.
     is_doubtful: Cell<bool>,
     reachable_since: Cell<Duration>,
-    /// What the server had missed when the last call began that it was served.
+    /// Number of misses of the server when the last served call began.
     misses: Cell<u64>,
     pub(crate) served: Cell<u32>,
     pub(crate) lives: Cell<u64>,
@@ -54,7 +54,7 @@ pub(crate) struct Bed {
     pub(crate) world: World,
 }
 
-/// What clients' tasks and the test share.
+/// State that clients' tasks and the test share.
 pub(crate) struct Shared {
     truth: HashMap<&'static str, Truth>,
     contents: RefCell<HashMap<(&'static str, u64), u8>>,
@@ -62,7 +62,7 @@ pub(crate) struct Shared {
     /// Of processes that are no more.
     misses_before: Cell<u64>,
     pub(crate) writes: Cell<u32>,
-    /// When the world began.
+    /// Time when the world began.
     began: Cell<Option<Instant>>,
 }
 
@@ -185,7 +185,7 @@ impl Bed {
         });
     }
 
-    /// What clients have, beside their lanes.
+    /// Ends what clients have, beside their lanes.
     pub(crate) fn end(self) {
         if let Some(process) = self.shared.process.take() {
             process.lanes.borrow_mut().clear();
@@ -194,7 +194,7 @@ impl Bed {
         self.world.end();
     }
 
-    /// Whoever can be reached never has older than the last acknowledged change.
+    /// Checks that a reachable client never has older than the last acknowledged change.
     pub(crate) fn check(&self) {
         let now = self.shared.began.get().expect("it has begun") + self.world.now();
         let misses = self.shared.misses();
@@ -218,7 +218,8 @@ impl Bed {
 }
 
 impl Player {
-    /// It cannot be reached any more, or is not where it was: until it is served by a call that it begins from now on, while it can be.
+    /// Notes that the client cannot be reached any more, or is not where it was: until it is served by a call
+    /// that it begins from now on, while it can be.
     pub(crate) fn doubt(&self, now: Duration) {
         self.is_doubtful.set(true);
         self.reachable_since.set(now);

@@ -18,27 +18,28 @@ use xdr::rpc::Failure;
 
 use super::server::{ADDRESS, READ, SERVICE, WRITE, config};
 
-/// How a client answers when it is called.
+/// Behaviour of a called client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Mode {
     Good,
-    /// It does not know the call.
+    /// The client does not know the call.
     Unknown,
-    /// It refuses.
+    /// The client refuses.
     Refuses,
-    /// What it answers is none of what was asked for.
+    /// The client answers something that was not asked for.
     Garbage,
-    /// It never answers.
+    /// The client never answers.
     Deaf,
 }
 
-/// Who a client says it is.
+/// Kind of identity that a client claims.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// As today's: TellMeAboutYourself.
+    /// Identity of today's clients: TellMeAboutYourself.
     Today,
-    /// As Linux's since 6.8: the same, but InitCallBackState3 voids the volume as one, which one file's promise makes good again; what it
-    /// has of the others it drops when a reply tells that they are of another volume.
+    /// Identity of Linux's client since 6.8: the same, but InitCallBackState3 voids the volume as one, which
+    /// one file's promise makes good again; what it has of the others it drops when a reply tells that they
+    /// are of another volume.
     Volumes,
     /// WhoAreYou alone.
     Older,
@@ -56,7 +57,7 @@ pub(crate) struct Kept {
 
 /// One client; what it has is beside its process, which can be started anew.
 pub(crate) struct Client {
-    /// Its machine, where it is simulated.
+    /// The client's machine, where it is simulated.
     host: Option<sim::Host>,
     pub(crate) server: Cell<SocketAddr>,
     pub(crate) kind: Kind,
@@ -65,7 +66,7 @@ pub(crate) struct Client {
     pub(crate) cache: RefCell<HashMap<&'static str, Kept>>,
     connections: RefCell<Vec<Connection>>,
     driver: RefCell<Option<Driver>>,
-    /// What it was told while something was on the way to it is not believed after.
+    /// Set if it does not believe what it was told while something was on the way to it.
     is_careful: bool,
     told: Cell<u64>,
     told_all: Cell<u64>,
@@ -102,7 +103,7 @@ impl Client {
         self.host.as_ref().expect("it is simulated")
     }
 
-    /// Its process begins, on its host's lane: with nothing in its cache.
+    /// Begins the client's process, on its host's lane: with nothing in its cache.
     pub(crate) fn begin(self: &Rc<Self>, port: u16, seed: u64) {
         self.cache.borrow_mut().clear();
         let socket = UdpSocket::bind(SocketAddr::from(([0, 0, 0, 0], port)), &config().socket).unwrap();
@@ -121,7 +122,7 @@ impl Client {
         self.connect();
     }
 
-    /// Its process is no more, and what it had of the lane goes with it.
+    /// Ends the client's process, and what it had of the lane goes with it.
     pub(crate) fn end(&self) {
         self.connections.borrow_mut().clear();
         self.driver.replace(None);
@@ -191,7 +192,7 @@ impl Client {
         version
     }
 
-    /// It is called.
+    /// Answers a call of the server.
     async fn called(&self, mut call: ServerCall) -> Result<(), AbortCode> {
         match self.mode.get() {
             Mode::Good => Ok(rxafscb::serve(self, &mut call, &self.tally).await?),
@@ -221,12 +222,12 @@ impl Client {
         }
     }
 
-    /// Whether it believes what it has.
+    /// Returns whether it believes what it has.
     pub(crate) fn relies(&self) -> bool {
         self.kind != Kind::Volumes || self.volume_stands.get()
     }
 
-    /// What a reply says of the volume.
+    /// Takes what a reply says of the volume.
     fn hears_of_volume(&self, since: u32) {
         if self.since.replace(since) != since && self.kind == Kind::Volumes {
             self.cache.borrow_mut().clear();

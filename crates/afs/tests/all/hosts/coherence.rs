@@ -159,7 +159,7 @@ fn happen(bed: &mut Bed) -> &'static str {
     }
 }
 
-/// What the server of this life has counted.
+/// Adds what the server of this life has counted.
 fn tally(bed: &Bed, counts: &mut BTreeMap<&'static str, u64>) {
     let process = bed.shared.process.borrow().clone().expect("it runs");
     let mut count = |what, more: u64| *counts.entry(what).or_default() += more;

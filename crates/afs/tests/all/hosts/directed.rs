@@ -1,4 +1,4 @@
-//! One rule each: who is taken for a host, what a host is told, and what others wait for.
+//! One rule each: which client is taken for a host, what a host is told, and what others wait for.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -66,7 +66,7 @@ impl Scene {
         self.client_that(ip, port, kind, true)
     }
 
-    /// As [`Scene::client`]; one that is not careful would lose a break that overtakes a reply.
+    /// Makes a client ([`Scene::client`]); one that is not careful would lose a break that overtakes a reply.
     fn client_that(&mut self, ip: &str, port: u16, kind: Kind, is_careful: bool) -> Rc<Client> {
         let host = self.world.host(ip);
         let number = self.clients.len() as u8 + 1;
@@ -93,13 +93,13 @@ impl Scene {
         assert!(client.cache.borrow().contains_key(file));
     }
 
-    /// It opens other connections.
+    /// Has the client open other connections.
     fn reconnect(&self, client: &Rc<Client>) {
         let me = Rc::clone(client);
         self.on(client.host(), async move { me.connect() });
     }
 
-    /// How long it took.
+    /// Returns how long it took.
     fn write(&self, client: &Rc<Client>, file: &'static str, content: u8) -> Result<Duration, CallError> {
         let me = Rc::clone(client);
         self.on(client.host(), async move {
@@ -118,7 +118,7 @@ impl Scene {
     }
 }
 
-/// What comes over the network takes less than this.
+/// Time that a message over the network takes at most.
 const AT_ONCE: Duration = Duration::from_millis(20);
 
 #[test]
@@ -197,7 +197,7 @@ fn who_does_not_answer_when_he_is_called_is_no_host_and_holds_up_nobody() {
     let process = scene.process();
     assert_eq!(process.hosts.len(), 1);
     assert_eq!(process.sum(|hosts| hosts.refused_silent.get()), 60);
-    // Who answers after all is one, once it is asked again.
+    // A client that answers after all is one, once it is asked again.
     scene.world.run_for(Duration::from_secs(5));
     scene.clients[1].mode.set(Mode::Good);
     assert_eq!(scene.read(&scene.clients[1], "a"), Ok(2));
@@ -222,7 +222,8 @@ fn hosts_that_fall_silent_hold_up_a_write_for_four_seconds_however_many_they_are
     for content in 2..5 {
         assert!(scene.write(&good, "a", content).unwrap() < AT_ONCE);
     }
-    // Nobody of these addresses is taken any more, until they answer again or have been silent for a while.
+    // No client of these addresses is taken any more, until they answer again or have been silent for a
+    // while.
     let other = scene.client("10.0.3.0", 9000, Kind::Today);
     assert_eq!(scene.read(&other, "a"), Err(CallError::Aborted(afs_wire::code::VBUSY)));
     scene.world.run_for(options.silence);
@@ -290,7 +291,7 @@ fn a_client_whose_port_is_closed_holds_up_no_change_no_stop_and_no_start_and_hea
     assert!(scene.write(&writer, "a", 1).unwrap() < AT_ONCE);
     assert_eq!(scene.process().vfs(|vfs| vfs.clients_down.get()), 1);
     assert!(scene.write(&writer, "a", 2).unwrap() < AT_ONCE, "nobody tells it again");
-    // Who is there and does not answer is waited for beside it.
+    // A client that is there and does not answer is waited for beside it.
     scene.keep(&deaf, "a");
     deaf.mode.set(Mode::Deaf);
     let took = scene.write(&writer, "a", 3).unwrap();
@@ -456,7 +457,7 @@ fn hosts_that_ask_for_nothing_any_more_are_forgotten_everywhere() {
     let mut scene = Scene::new(HostOptions::default());
     let one = scene.client("10.0.1.1", 7001, Kind::Today);
     scene.read(&one, "a").unwrap();
-    // Whoever asks now and then stays, and the index hears of it.
+    // A client that asks now and then stays, and the index hears of it.
     for _ in 0..3 {
         scene.world.run_for(Duration::from_secs(3000));
         scene.reconnect(&one);

@@ -32,7 +32,7 @@ pub(crate) const FILES: [&str; 3] = ["a", "b", "c"];
 pub(crate) const SERVICE: u16 = 1;
 /// The file server's own identity.
 pub(crate) const UUID: AfsUuid = AfsUuid([0xfe; 16]);
-/// What a call asks for.
+/// Kind of a call.
 pub(crate) const READ: u8 = 1;
 pub(crate) const WRITE: u8 = 2;
 pub(crate) const GIVE_UP_ALL: u8 = 3;
@@ -43,13 +43,13 @@ pub(crate) struct Process {
     pub(crate) hosts: Hosts,
     pub(crate) index: Arc<Index>,
     pub(crate) lanes: Rc<RefCell<Vec<Lane>>>,
-    /// What was heard of those that an earlier run has left.
+    /// Outcome for hosts that an earlier run has left.
     pub(crate) resets: Rc<Cell<Option<Resets>>>,
     /// Since when changes are made: those that came before have waited for that.
     thawed: Rc<Cell<Option<Instant>>>,
 }
 
-/// What one lane shows.
+/// View of one lane.
 #[derive(Clone)]
 pub(crate) struct Lane {
     pub(crate) hosts: Rc<LaneHosts>,
@@ -80,7 +80,7 @@ impl Process {
         let mut of_objects = ObjectsOptions { lanes_max: LANES, ..Default::default() };
         change(&mut of_objects);
         let objects = Objects::new(of_objects, Arc::clone(&index));
-        // Who relies on what an earlier run has promised hears first.
+        // A client with callbacks of an earlier run hears first.
         objects.freeze();
         let hosts = Hosts::new(options, UUID, Some(Arc::clone(&index)));
         let silo = |n: usize| SteeredSilo { ifindexes: vec![n as u32 + 1], lanes: n..n + 1 };
@@ -135,7 +135,7 @@ impl Process {
         std::future::pending::<()>().await;
     }
 
-    /// What all lanes have counted.
+    /// Returns what all lanes have counted.
     pub(crate) fn sum(&self, of: impl Fn(&HostCounters) -> u64) -> u64 {
         self.lanes.borrow().iter().map(|lane| of(lane.hosts.counters())).sum()
     }

@@ -24,7 +24,7 @@ struct Tools<'a> {
 }
 
 impl Tools<'_> {
-    /// What it says, on both its outputs, and whether it succeeded.
+    /// Returns what it says, on both its outputs, and whether it succeeded.
     fn run(&self, tool: &str, words: &str) -> (String, bool) {
         let config = ["-config", self.config.to_str().unwrap()];
         let config = if tool == "rxdebug" { &[][..] } else { &config[..] };

@@ -1,5 +1,5 @@
-//! What Debian's afsio (openafs-client) and afsd.fuse (openafs-fuse) make of the tree: OpenAFS's own client in user space, twice,
-//! beside the files on disk.
+//! Use of the tree by Debian's afsio (openafs-client) and afsd.fuse (openafs-fuse): OpenAFS's own client in
+//! user space, twice, beside the files on disk.
 //!
 //! afsio 1.8.9 cannot make a file (it breaks up paths wrongly and dies), so it writes to those that there are, and puts what lies
 //! beyond 64 MiB twice as far. afsd.fuse has no
@@ -33,7 +33,7 @@ pub(super) fn write_files(tools: &Tools<'_>, dir: &Path) {
     assert_eq!(std::fs::metadata(dir.join("files/big")).unwrap().len(), 67_108_864);
 }
 
-/// Whether there is an afsd.fuse, and what it needs.
+/// Returns whether there is an afsd.fuse, and what it needs.
 fn can_mount() -> bool {
     if Command::new("afsd.fuse").arg("-help").output().is_err() {
         testkit::skip("the Debian package openafs-fuse is not installed; `cargo xtask test` installs it");

@@ -34,7 +34,7 @@ impl Source for Local {
     }
 }
 
-/// What a fetch has to bring.
+/// Bytes that a fetch has to bring.
 pub(crate) struct Compared {
     with: Vec<u8>,
     came: Cell<u64>,
@@ -197,7 +197,7 @@ fn the_threshold_decides_what_goes_over_tcp() {
 #[test]
 fn a_server_that_offers_none_is_asked_once_and_everything_goes_over_rx() {
     run(5, Config::default(), OobOptions::default(), async |bed: Rc<Bed>| {
-        // Nobody listens any more on the lane of the calls.
+        // No listener is open any more on the lane of the calls.
         bed.served.oob[0].drain(lane::time::now()).await;
         bed.until("the listener is gone", |bed| !bed.served.oob[0].is_listening()).await;
         let server = server(&bed, ClientOob { threshold: Some(1), ..ClientOob::default() });

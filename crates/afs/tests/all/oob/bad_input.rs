@@ -1,4 +1,4 @@
-//! Clients that claim what is not theirs, say what nobody asked for, or nothing.
+//! Clients that claim what is not theirs, send what was not asked for, or nothing.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use super::bed::{Bed, Granted, Raw, code, counted, dial, is_closed, part_of, pat
 
 const LEN: usize = 100_000;
 
-/// One of everything that has no bounds to be reached.
+/// Runs a test with one of everything that has no bounds to be reached.
 fn run_clean(test: impl AsyncFnOnce(Rc<Bed>) + 'static) {
     run(1, Config::clean(), OobOptions::default(), test);
 }
@@ -54,7 +54,7 @@ fn who_makes_no_claim_or_one_that_is_not_his_is_told_nothing_and_closed() {
         }
         assert_eq!((counted!(bed, claims_unknown), counted!(bed, claims_malformed)), (2, 1));
         assert_eq!(counted!(bed, claims_lost), 1, "there is no lane 77");
-        // Who got hold of the token elsewhere gets nothing by it, and the right one all the same.
+        // A client that got hold of the token elsewhere gets nothing by it, and the right one all the same.
         let there = bed.other.start_on(0, async move {
             let stream = dial().await;
             say(&stream, &good).await;
@@ -213,7 +213,7 @@ fn one_address_has_no_more_transfers_than_it_leaves_to_others() {
     });
 }
 
-/// One connection cannot be named by who does not own it.
+/// One connection cannot be named by a client that does not own it.
 #[test]
 fn a_number_that_is_made_up_gets_a_token_in_place_of_a_connection() {
     run_clean(async |bed| {

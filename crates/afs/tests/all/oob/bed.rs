@@ -41,7 +41,7 @@ pub(crate) struct Served {
     pub(crate) root: Fid,
 }
 
-/// What a client's side of a test has in hand.
+/// State of a client's side of a test.
 pub(crate) struct Bed {
     pub(crate) served: Rc<Served>,
     pub(crate) net: Net,
@@ -216,7 +216,7 @@ pub(crate) fn wish(transfer: u64, streams: u32, connections: &[u64]) -> OobWish 
     OobWish { version: 1, flags: 0, streams, transfer, connections: List(connections.to_vec()) }
 }
 
-/// What a call was aborted with.
+/// Returns what a call was aborted with.
 pub(crate) fn code<T>(outcome: Result<T, Failure<CallError>>) -> i32 {
     match outcome {
         Ok(_) => 0,
@@ -269,12 +269,12 @@ impl Granted {
         Claim { token: Token::from_bytes(token) }.encode()
     }
 
-    /// How the call ends, as a fetch.
+    /// Returns how the call ends, as a fetch.
     pub(crate) async fn end_fetch(mut self) -> Result<rxafs::FetchDataOOBReply, Failure<CallError>> {
         Ok(xdr::rpc::end::<rxafs::FetchDataOOB, _>(&mut self.call).await?.get())
     }
 
-    /// How the call ends, as a store.
+    /// Returns how the call ends, as a store.
     pub(crate) async fn end_store(mut self) -> Result<rxafs::StoreDataOOBReply, Failure<CallError>> {
         Ok(xdr::rpc::end::<rxafs::StoreDataOOB, _>(&mut self.call).await?.get())
     }
@@ -308,7 +308,7 @@ pub(crate) async fn part_of(stream: &TcpStream, transfer: u64, part: oob::Part) 
     got
 }
 
-/// Whether the server closes the stream, with nothing said before.
+/// Returns whether the server closes the stream, with nothing said before.
 pub(crate) async fn is_closed(stream: &TcpStream) -> bool {
     stream.recv().await.is_ok_and(|bytes| bytes.is_empty()) || stream.recv().await.is_err()
 }

@@ -1,4 +1,4 @@
-//! Ten thousand connections that nobody claims.
+//! Ten thousand connections without a claim.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -11,8 +11,9 @@ use oob::Part;
 
 use super::bed::{Bed, counted, dial, is_closed, part_of, pattern, run, say, wish};
 
-/// One address opens them, and says nothing on the half of them and all of a claim but its last byte on the others. A lane has room for
-/// 4,096: who holds most gives way, so that a client elsewhere is served all the while; and those that are left are closed in time.
+/// One address opens them, and says nothing on the half of them and all of a claim but its last byte on the
+/// others. A lane has room for 4,096: the address that holds most gives way, so that a client elsewhere is
+/// served all the while; and those that are left are closed in time.
 #[test]
 fn ten_thousand_connections_that_make_no_claim_keep_nobody_else_out_and_are_closed() {
     let mut config = Config::clean();

@@ -35,7 +35,7 @@ fn share(len: u64, threshold: Option<u64>) -> f64 {
     config.net.link.latency = Duration::from_millis(5);
     config.net.link.bandwidth = Some(BYTES_PER_SECOND);
     config.net.link.queue_bytes = 32 << 20;
-    // What Linux lets buffers grow to if nobody says otherwise, and what it sends at a time.
+    // What Linux lets buffers grow to by default, and what it sends at a time.
     (config.net.tcp.send_buffer, config.net.tcp.recv_buffer) = (4 << 20, 6 << 20);
     config.net.tcp.segments = vec![64 << 10];
     let share = Rc::new(Cell::new(0.0));

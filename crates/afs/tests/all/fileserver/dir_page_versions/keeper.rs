@@ -19,7 +19,7 @@ fn target(fid: Fid) -> Target {
     Target { vnode: fid.vnode, uniquifier: fid.uniquifier }
 }
 
-/// What was told of directories, for ever.
+/// Record of what was told of directories, for ever.
 #[derive(Default)]
 pub(super) struct Told {
     lengths: RefCell<HashMap<(Fid, u64), u32>>,
@@ -38,7 +38,7 @@ impl Told {
         );
     }
 
-    /// Somebody has these pages for this version of it.
+    /// Notes that a client has these pages for this version of it.
     pub(super) fn pages(&self, fid: Fid, version: u64, directory: &Directory) {
         let mut pages = self.pages.borrow_mut();
         let known = pages.entry((fid, version)).or_insert_with(|| directory.clone());
@@ -78,7 +78,7 @@ impl Keeper {
         *connections = connections.iter().map(Client::again).collect();
     }
 
-    /// It is no more.
+    /// Notes the end of the directory.
     pub(super) fn end(&self) {
         self.connections.borrow_mut().clear();
     }
@@ -88,7 +88,7 @@ impl Keeper {
         connections[which % connections.len()].clone()
     }
 
-    /// As clients do, who wait while a server says that it is busy.
+    /// Makes a call, and waits while the server is busy, as clients do.
     pub(super) async fn call<P: Call>(&self, which: usize, request: &P) -> Received<P> {
         for _ in 0..200 {
             match self.by(which).call(request).await {
@@ -205,7 +205,7 @@ impl Keeper {
         }
     }
 
-    /// What it lists: its copy if that is of the version that there is, else what it fetches.
+    /// Returns what it lists: its copy if that is of the version that there is, else what it fetches.
     pub(super) async fn names(&self, which: usize, fid: Fid) -> BTreeSet<String> {
         let now = self.status(which, fid).await.data_version();
         if self.copies.borrow().get(&fid).is_none_or(|copy| copy.version != now) {
