@@ -1,4 +1,4 @@
-//! What a process has used of the processors.
+//! Processor time of a process.
 
 /// CPU time of a process with all its threads so far.
 pub(crate) fn cpu_seconds(pid: u32) -> Option<f64> {
@@ -10,7 +10,7 @@ pub(crate) fn cpu_seconds(pid: u32) -> Option<f64> {
     Some(ticks as f64 / TICKS_PER_SECOND)
 }
 
-/// What a load costs: the server's process, where it was told which, and this one.
+/// Clock of a load's processor time: the server's process, where it was told which, and this one.
 pub(crate) struct CpuClock {
     pid: Option<u32>,
     before: (Option<f64>, Option<f64>),

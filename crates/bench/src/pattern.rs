@@ -1,4 +1,4 @@
-//! What a load stores: bytes that say where they are, without being made anew.
+//! Bytes that a load stores: bytes that say where they are, without being made anew.
 
 /// Bytes of a file of the load; another's are others.
 #[derive(Clone, Copy, Debug)]

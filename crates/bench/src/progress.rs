@@ -1,4 +1,4 @@
-//! What a load has come to while it runs.
+//! Progress of a load.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,7 +15,7 @@ pub struct Progress {
 pub struct Totals {
     /// Calls or requests that ended well.
     pub done: u64,
-    /// Their bytes, both ways.
+    /// Bytes of the requests, both ways.
     pub bytes: u64,
     /// Calls or requests that failed.
     pub errors: u64,

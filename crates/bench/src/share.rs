@@ -6,13 +6,13 @@ use std::sync::{Arc, Mutex};
 use lane::layout::Layout;
 use lane::runtime::{Runtime, RuntimeOptions, StartError};
 
-/// What one lane has of the clients.
+/// Share of one lane in the clients.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     pub(crate) lane: usize,
     /// Of so many.
     pub(crate) lanes: usize,
-    /// Which clients, by number.
+    /// Numbers of the clients.
     pub(crate) clients: Range<usize>,
 }
 

@@ -1,4 +1,5 @@
-//! Where the lanes of a load wait for one another, so that all of them measure the same stretch of time.
+//! Start line where the lanes of a load wait for one another, so that all of them measure the same stretch of
+//! time.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -11,7 +12,7 @@ pub(crate) struct StartLine {
     began: OnceLock<Instant>,
 }
 
-/// A lane on its way; it arrives when this is dropped, so that one that fails holds nobody up.
+/// A lane on its way; it arrives when this is dropped, so that one that fails holds no other up.
 #[derive(Debug)]
 pub(crate) struct Arrival(Arc<StartLine>);
 
@@ -36,7 +37,7 @@ impl StartLine {
         }
     }
 
-    /// When the last lane came, if all have.
+    /// Returns when the last lane came, if all have.
     pub(crate) fn began(&self) -> Option<Instant> {
         self.began.get().copied()
     }

@@ -1,5 +1,6 @@
-//! What one TCP connection moves between a file and a peer with nothing above it: a thread that sends a file by sendfile(2) over and
-//! over, one that writes what it receives into a file, and their clients. The limit of any protocol that moves files over TCP.
+//! Measurement of one TCP connection between a file and a peer with nothing above it: a thread that sends a
+//! file by sendfile(2) over and over, one that writes what it receives into a file, and their clients. The
+//! limit of any protocol that moves files over TCP.
 //!
 //! There is no protocol: the server's side says which way the bytes go, and they go until the client closes.
 
@@ -14,7 +15,7 @@ use rustix::fs::sendfile;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 
-/// What a server does with whoever connects.
+/// Action of a server on a connection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Bare {
     /// Sends this file over and over.
@@ -23,7 +24,7 @@ pub enum Bare {
     Receive(PathBuf, u64),
 }
 
-/// What a client counted.
+/// Report of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct BareReport {
     /// From the first byte to the last.

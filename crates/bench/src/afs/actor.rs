@@ -16,10 +16,10 @@ use crate::pattern::Pattern;
 pub(super) struct Actor {
     server: FileServer,
     load: Rc<Load>,
-    /// Which of the load's actors it is, and which of its client's connections it uses.
+    /// Number among the load's actors, by which it chooses its client's connection.
     number: u64,
     connection: usize,
-    /// Its own file, where it stores.
+    /// The client's own file, where it stores.
     own: Option<Fid>,
     offset: Cell<u64>,
     /// Bytes of its own file so far.
@@ -29,12 +29,12 @@ pub(super) struct Actor {
     pub(super) received: Cell<u64>,
 }
 
-/// What a call moved.
+/// Bytes that a call moved.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moved {
     pub(super) sent: u64,
     pub(super) received: u64,
-    /// Its bytes were compared, and are what they should be.
+    /// The file's bytes were compared, and are what they should be.
     pub(super) verified: bool,
 }
 
@@ -120,7 +120,7 @@ impl Actor {
     }
 
     fn pattern(&self) -> Pattern {
-        // The one file that goes over TCP is everybody's.
+        // The one file that goes over TCP is shared by all clients.
         Pattern { seed: if self.load.file.is_some() { 0 } else { self.number } }
     }
 

@@ -1,4 +1,4 @@
-//! How fast clients hear: many rely on every file of a directory, which is then renamed.
+//! Speed of callback breaks: many rely on every file of a directory, which is then renamed.
 
 use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
@@ -13,21 +13,21 @@ use serde::Serialize;
 use super::clients::{Clients, give_up};
 use super::load::LoadError;
 
-/// What came of it.
+/// Report of the measurement.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct CallbacksReport {
     /// Clients, each a host of its own.
     pub clients: usize,
     /// Files in the directory.
     pub files: usize,
-    /// What the clients were promised in all: a file each.
+    /// Number of callbacks in all: a file each.
     pub callbacks: usize,
     /// Seconds until all had asked for the status of all files.
     pub asking_seconds: f64,
-    /// What the server's resident memory grew by meanwhile, if it was told which process it is: for the callbacks, and the files that
-    /// they are of.
+    /// Growth of the server's resident memory meanwhile, if its process is known: for the callbacks, and the
+    /// files that they are of.
     pub server_bytes_grown: Option<u64>,
-    /// The same for each callback.
+    /// Bytes of the server's memory for each callback.
     pub server_bytes_per_callback: Option<f64>,
     /// Seconds that the renaming took.
     pub rename_seconds: f64,
@@ -92,8 +92,8 @@ async fn measure(about: &Clients) -> Result<CallbacksReport, LoadError> {
     })
 }
 
-/// The clients, who have come often enough for the server to have used all its buffers for what it receives: it has those whatever it is
-/// asked, but gets the memory of each at first use.
+/// The clients, which have come often enough for the server to have used all its buffers for what it
+/// receives: it has those whatever it is asked, but gets the memory of each at first use.
 async fn start(about: &Clients, server: SocketAddr) -> Result<Vec<(Client, FileServer)>, LoadError> {
     let mut clients = Vec::with_capacity(about.count);
     for number in 0..about.count {
@@ -154,7 +154,7 @@ where
     }
 }
 
-/// When clients hear.
+/// Time when clients hear.
 struct Told<'c> {
     waiting: Vec<(&'c Client, u64)>,
 }
@@ -164,7 +164,7 @@ impl<'c> Told<'c> {
         Self { waiting: clients.iter().map(|(client, _)| (client, heard(client))).collect() }
     }
 
-    /// When the last had heard, and how many had not at `end`.
+    /// Returns when the last had heard, and how many had not at `end`.
     async fn all(mut self, end: Instant) -> (Instant, usize) {
         loop {
             self.waiting.retain(|(client, before)| heard(client) == *before);
@@ -177,7 +177,7 @@ impl<'c> Told<'c> {
     }
 }
 
-/// How often a client was told that something is over.
+/// Returns how often a client was told that something is over.
 fn heard(client: &Client) -> u64 {
     let heard = client.manager().heard();
     heard.breaks + heard.resets

@@ -7,22 +7,22 @@ use afs_client::{CellOptions, Client, ClientOptions, FileServer, OobOptions};
 use rx_lane::DriverConfig;
 use xdr::afs::AfsUuid;
 
-/// Who they are, and what they are about.
+/// Identities of the clients, and the files of their load.
 #[derive(Clone, Debug)]
 pub struct Clients {
-    /// Where the cell is.
+    /// Options of finding the cell.
     pub cell: CellOptions,
     /// The volume.
     pub volume: String,
     /// In it a file or a directory.
     pub path: Vec<Vec<u8>>,
-    /// How many.
+    /// Number of clients.
     pub count: usize,
     /// Connections of each.
     pub connections: usize,
-    /// How long one waits for a busy volume within a call.
+    /// Time for which one waits for a busy volume within a call.
     pub patience: Duration,
-    /// When bytes go over TCP beside the call.
+    /// Conditions under which bytes go over TCP beside the call.
     pub oob: OobOptions,
     /// Limits, timers and socket of each.
     pub driver: DriverConfig,
@@ -62,5 +62,5 @@ pub(super) async fn give_up(clients: &[(Client, FileServer)]) {
     }
 }
 
-/// How long a client waits for the answer to its good-bye.
+/// Time for which a client waits for the answer to its good-bye.
 const FAREWELL: Duration = Duration::from_secs(2);

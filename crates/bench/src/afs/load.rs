@@ -24,7 +24,7 @@ use crate::latency::{Latencies, Percentiles};
 use crate::share::{Share, on_lanes};
 use crate::start::{Arrival, StartLine};
 
-/// What every client does.
+/// Work of every client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Work {
@@ -40,12 +40,13 @@ pub enum Work {
     Names,
 }
 
-/// What to do.
+/// Options of the load.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Who does it, and about what: a file to fetch or ask for, or a directory to store or make names in.
+    /// Clients of the load, and their files: a file to fetch or ask for, or a directory to store or make
+    /// names in.
     pub clients: Clients,
-    /// What every client does.
+    /// Work of every client.
     pub work: Work,
     /// Calls at once of each client.
     pub calls: usize,
@@ -53,16 +54,16 @@ pub struct Options {
     pub chunk: u64,
     /// Bytes that a client stores before it begins at the start again.
     pub file_size: u64,
-    /// How long to make calls.
+    /// Time for which to make calls.
     pub duration: Duration,
     /// Compare all bytes with what they were at first, or with what was stored.
     pub verify: bool,
 }
 
-/// What came of it.
+/// Report of the load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// What every client did.
+    /// Work of every client.
     pub work: Work,
     /// Clients.
     pub clients: usize,
@@ -121,12 +122,12 @@ pub enum LoadError {
     /// The file that is stored could not be made.
     #[error("cannot make a file to store: {0}")]
     Local(#[from] std::io::Error),
-    /// It is of the wrong kind.
+    /// The file is of the wrong kind.
     #[error("{0} is wanted for this load")]
     Kind(&'static str),
 }
 
-/// What all actors of a lane share.
+/// State that all actors of a lane share.
 #[derive(Debug)]
 pub struct Load {
     pub(super) work: Work,
@@ -139,11 +140,11 @@ pub struct Load {
     pub(super) sums: Option<Arc<Vec<Vec<u8>>>>,
     /// Tells the names of one load from those of another.
     pub(super) run: String,
-    /// What is stored, where it goes over TCP.
+    /// File that is stored, where it goes over TCP.
     pub(super) file: Option<File>,
 }
 
-/// What the load is about, found before it begins.
+/// Target of the load, found before it begins.
 #[derive(Clone, Debug)]
 struct Target {
     server: SocketAddr,
@@ -440,5 +441,5 @@ impl Tally {
 }
 
 const RETRY_DELAY: Duration = Duration::from_millis(100);
-/// How long a client has at the end for its own file.
+/// Time for which a client has at the end for its own file.
 const ENDING_MAX: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! What a load stores and fetches, as Rx's calls take and give it.
+//! Bytes that a load stores and fetches, as Rx's calls take and give it.
 
 use std::cell::Cell;
 use std::ffi::{CString, OsStr};
@@ -55,7 +55,7 @@ impl Drop for PatternFile {
     }
 }
 
-/// What is stored: made as it goes, or out of a file of the same bytes.
+/// Bytes that are stored: made as it goes, or out of a file of the same bytes.
 pub(super) struct Stored<'f> {
     pub(super) pattern: Pattern,
     pub(super) file: Option<&'f File>,
@@ -83,7 +83,7 @@ pub(super) struct Check<'c> {
     pub(super) against: Against,
 }
 
-/// What bytes are compared with.
+/// Pattern that bytes are compared with.
 pub(super) enum Against {
     Nothing,
     Pattern(Pattern, Cell<bool>),

@@ -12,7 +12,7 @@ use tls::{TlsEvent, TlsSession};
 use super::response::{Found, ResponseReader};
 use super::target::Target;
 
-/// Why a request failed.
+/// Reason why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub enum ClientError {
     /// The connection could not be made or broke.
@@ -35,7 +35,7 @@ pub enum ClientError {
     WrongBody,
 }
 
-/// What an answer was.
+/// Answer to a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Answer {
     pub(super) status: u16,

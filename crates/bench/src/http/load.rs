@@ -18,24 +18,24 @@ use crate::Progress;
 use crate::latency::{Latencies, Percentiles};
 use crate::share::on_lanes;
 
-/// What to do.
+/// Options of the load.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What to ask for.
+    /// Target of the requests.
     pub target: Target,
     /// Connections in all, shared out over the lanes.
     pub connections: usize,
-    /// How long to ask.
+    /// Time for which to ask.
     pub duration: Duration,
     /// Compare every body with the first.
     pub verify: bool,
-    /// Which TLS servers to believe.
+    /// TLS servers that are trusted.
     pub trust: ClientTrust,
     /// A new connection for every request.
     pub reconnect: bool,
 }
 
-/// What came of it.
+/// Report of the load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// Connections asked on.
@@ -236,7 +236,7 @@ impl Tally {
     }
 }
 
-/// Fetches the body once: the reference for all others, and an early end when nobody answers.
+/// Fetches the body once: the reference for all others, and an early end when no server answers.
 fn first(options: &Options, tls: Option<Arc<ClientConfig>>) -> Result<Reference, LoadError> {
     let options = options.clone();
     let fetched = lane::runtime::run_here(RuntimeOptions::default(), async move {

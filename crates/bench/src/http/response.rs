@@ -15,7 +15,7 @@ enum State {
     Body { left: u64 },
 }
 
-/// What [`ResponseReader::feed`] found in the bytes it took.
+/// Result of [`ResponseReader::feed`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found<'a> {
     /// More bytes are needed.

@@ -1,10 +1,10 @@
-//! What is asked: an `http` or `https` URL, resolved to an address.
+//! Target of requests: an `http` or `https` URL, resolved to an address.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 
 use transfer::authority::without_user;
 
-/// Where to connect and what to ask for.
+/// Address to connect to, and path to ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
     /// Whether to speak TLS.
@@ -22,7 +22,7 @@ pub struct Target {
 /// A URL that cannot be asked for.
 #[derive(Debug, thiserror::Error)]
 pub enum TargetError {
-    /// Another scheme, or none.
+    /// The scheme is another one, or missing.
     #[error("{0:?} is not a URL to measure: begin with http:// or https://")]
     Scheme(String),
     /// No host, or a port that is no number.

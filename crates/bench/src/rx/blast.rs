@@ -1,4 +1,5 @@
-//! What UDP moves between two lanes with GSO and GRO and nothing above it: the limit of any protocol on it.
+//! Measurement of UDP between two lanes with GSO and GRO and nothing above it: the limit of any protocol on
+//! it.
 //!
 //! The receiver asks with one datagram and then says how many bytes have come, after every batch; the sender keeps
 //! at most [`WINDOW_BYTES`] under way, so that nothing is lost for want of a reader and both sides count the same.
@@ -19,7 +20,7 @@ use lane::net::UdpSocket;
 use lane::runtime::{RuntimeOptions, StartError, run_here};
 use serde::Serialize;
 
-/// What the receiver counted.
+/// Report of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct BlastReport {
     /// From the first datagram to the last.
@@ -44,8 +45,8 @@ pub fn blast(
     run_here(RuntimeOptions::default(), async move { receive(server, duration, &socket).await })
 }
 
-/// Answers blasts at `listen`, one after the other, until the process ends; `started` gets the address. What is sent is read from `file`
-/// burst by burst, as whoever serves files has to, or the same zeros each time.
+/// Answers blasts at `listen`, one after the other, until the process ends; `started` gets the address. What
+/// is sent is read from `file` burst by burst, as a file server has to, or the same zeros each time.
 ///
 /// # Errors
 /// The lane's, the socket's and the file's.
@@ -115,11 +116,11 @@ fn parse(message: &[u8]) -> Option<(Duration, u64)> {
     (message[..8] == *MAGIC).then(|| (Duration::from_millis(word(8).min(MS_MAX)), word(16)))
 }
 
-/// What a burst is made of.
+/// Payload of a burst.
 struct Payload {
     bytes: Vec<u8>,
     file: Option<File>,
-    /// Where the file is read next.
+    /// Offset where the file is read next.
     at: u64,
 }
 

@@ -18,7 +18,7 @@ use crate::latency::{Latencies, Percentiles};
 use crate::share::on_lanes;
 use crate::start::StartLine;
 
-/// What to do.
+/// Options of the load.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The rxperf service.
@@ -27,15 +27,15 @@ pub struct Options {
     pub connections: usize,
     /// Calls at once on each connection, 1 to 4.
     pub calls: usize,
-    /// What every call does.
+    /// Work of every call.
     pub work: Work,
-    /// How long to make calls.
+    /// Time for which to make calls.
     pub duration: Duration,
     /// Limits, timers and socket of each lane.
     pub driver: DriverConfig,
 }
 
-/// What came of it.
+/// Report of the load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
     /// Connections.
@@ -74,7 +74,7 @@ pub enum LoadError {
     /// Rx on a lane.
     #[error(transparent)]
     Rx(#[from] rx_lane::StartError),
-    /// What the calls are to do.
+    /// The work of the calls is not possible.
     #[error(transparent)]
     Work(#[from] rxperf::Error),
     /// The first call, made alone.
@@ -82,13 +82,13 @@ pub enum LoadError {
     First(SocketAddr, CallFailure),
 }
 
-/// Why a call failed.
+/// Reason why a call failed.
 #[derive(Debug, thiserror::Error)]
 pub enum CallFailure {
     /// The call.
     #[error(transparent)]
     Call(#[from] CallError),
-    /// Its reply.
+    /// The reply was an error.
     #[error(transparent)]
     Reply(#[from] rxperf::Error),
     /// No connection could be opened.
@@ -217,7 +217,7 @@ async fn connect(
     Ok(all)
 }
 
-/// What the calls of one lane share.
+/// State that the calls of one lane share.
 struct LaneLoad {
     options: Options,
     plan: Plan,
@@ -319,5 +319,5 @@ impl Tally {
 }
 
 const RETRY_DELAY: Duration = Duration::from_millis(100);
-/// What a connection's first call does.
+/// Work of a connection's first call.
 const SMALL_WORK: Work = Work::Rpc { send: 1, receive: 1 };

@@ -9,7 +9,7 @@ use lane::runtime::{LaneInfo, Runtime, RuntimeOptions};
 use lane::socket::reuseport::{GroupError, Steering, SteeringError};
 use rx_lane::{Driver, DriverConfig, LaneGroupLink, RxCounters, open_group};
 
-/// What to serve.
+/// Options of the server.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Address and port; port 0 chooses one.
@@ -20,7 +20,7 @@ pub struct ServerOptions {
 
 /// A running service.
 pub struct Serving {
-    /// Where it listens.
+    /// Address that it listens at.
     pub address: SocketAddr,
     /// Each lane's counters, in the order of the lanes.
     pub counters: Vec<Arc<RxCounters>>,
@@ -36,7 +36,7 @@ pub enum ServeError {
     /// The sockets.
     #[error(transparent)]
     Sockets(#[from] GroupError),
-    /// Which lanes serve which NICs.
+    /// Lanes could not be assigned to NICs.
     #[error(transparent)]
     Steering(#[from] SteeringError),
     /// Rx on a lane.

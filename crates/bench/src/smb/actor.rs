@@ -16,9 +16,9 @@ use crate::pattern::Pattern;
 pub(super) struct Actor {
     channels: Channels,
     load: Rc<Load>,
-    /// Which of the load's actors it is.
+    /// Number among the load's actors.
     number: u64,
-    /// What it reads or writes; what it opens, it opens anew each time.
+    /// Open that it reads or writes; what it opens, it opens anew each time.
     open: Option<Handle>,
     offset: Cell<u64>,
     /// Bytes of its own file so far.
@@ -28,16 +28,16 @@ pub(super) struct Actor {
     payload: RefCell<Vec<Buf>>,
 }
 
-/// What a request moved.
+/// Bytes that a request moved.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Moved {
     pub(super) sent: u64,
     pub(super) received: u64,
-    /// Its bytes were compared, and are what they should be.
+    /// The file's bytes were compared, and are what they should be.
     pub(super) verified: bool,
 }
 
-/// Why a request failed.
+/// Reason why a request failed.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum Failure {
     #[error(transparent)]

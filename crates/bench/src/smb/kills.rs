@@ -18,7 +18,7 @@ pub(super) struct Killer {
     pub(super) is_down: Arc<AtomicBool>,
     /// The session's number.
     pub(super) session: usize,
-    /// Those channels that are this lane's, by number.
+    /// Channels of this lane, by number.
     pub(super) mine: HashMap<usize, Channel>,
     pub(super) channels: Channels,
 }

@@ -1,4 +1,4 @@
-//! The load of one lane: its part of the sessions and of their channels, and who asks over them.
+//! The load of one lane: its part of the sessions and of their channels, and the actors that ask over them.
 
 use std::cell::RefCell;
 use std::collections::btree_map::Entry;
@@ -116,8 +116,8 @@ impl LaneLoad {
         sessions
     }
 
-    /// Which channels of a session this lane has: the first is on the lane where it signed in, each other on the lane behind the
-    /// one before.
+    /// Returns which channels of a session this lane has: the first is on the lane where it signed in, each
+    /// other on the lane behind the one before.
     fn mine(&self, session: usize) -> impl Iterator<Item = usize> + use<> {
         let first = self.share.lane_of(session, self.options.sessions);
         let Share { lane, lanes, .. } = self.share;
@@ -158,7 +158,7 @@ impl LaneLoad {
         groups
     }
 
-    /// Who kills the channels of each session that this lane has.
+    /// Makes the tasks that kill the channels of each session that this lane has.
     fn killers(
         &self,
         sessions: &[(usize, Session)],
@@ -222,7 +222,7 @@ impl LaneLoad {
 /// Channels by session.
 type Groups = BTreeMap<usize, Channels>;
 
-/// How long a sign-in took, and what came of it; `None` is no answer.
+/// Returns how long a sign-in took, and what came of it; `None` is no answer.
 async fn timed<T>(
     signing_in: impl Future<Output = Result<T, Error>>,
 ) -> (Duration, Option<Result<T, Error>>) {
@@ -266,9 +266,9 @@ const RETRY_DELAY: Duration = Duration::from_millis(100);
 /// Sign-ins under way on a lane.
 const SIGN_INS_AT_ONCE: usize = 64;
 const SIGN_IN_MAX: Duration = Duration::from_secs(60);
-/// How long an answer is waited for.
+/// Time for which an answer is waited for.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// How long an actor has at the end for its own file.
+/// Time for which an actor has at the end for its own file.
 const ENDING_MAX: Duration = Duration::from_secs(60);
-/// How long the answer to a good-bye is waited for.
+/// Time for which the answer to a good-bye is waited for.
 const FAREWELL: Duration = Duration::from_secs(2);

@@ -20,7 +20,7 @@ use crate::latency::{Latencies, Percentiles};
 use crate::share::on_lanes;
 use crate::start::StartLine;
 
-/// What every session does.
+/// Work of every session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Work {
@@ -38,12 +38,13 @@ pub enum Work {
     Idle,
 }
 
-/// What to do.
+/// Options of the load.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// The server.
     pub server: SocketAddr,
-    /// Where its further interfaces are: the channels of a session go to these in turn, the first to the first.
+    /// Addresses of its further interfaces: the channels of a session go to these in turn, the first to the
+    /// first.
     pub interfaces: Vec<SocketAddr>,
     /// All sessions are those of one client.
     pub one_client: bool,
@@ -51,9 +52,9 @@ pub struct Options {
     pub unc: String,
     /// In it a file to read or open, or a directory to write in.
     pub name: String,
-    /// Who signs in.
+    /// Credentials of the user.
     pub credentials: Credentials,
-    /// What every session does.
+    /// Work of every session.
     pub work: Work,
     /// Sessions in all, shared out over the lanes.
     pub sessions: usize,
@@ -65,7 +66,7 @@ pub struct Options {
     pub size: u32,
     /// Bytes that are written before it begins at the start again.
     pub file_size: u64,
-    /// How long to ask.
+    /// Time for which to ask.
     pub duration: Duration,
     /// Compare all bytes with what they were at first, or with what was written.
     pub verify: bool,
@@ -75,7 +76,7 @@ pub struct Options {
     pub sealing: Sealing,
     /// The newest dialect that is offered.
     pub dialect_max: Dialect,
-    /// How often each session has one of its channels killed, which is bound again.
+    /// Interval at which each session has one of its channels killed, which is bound again.
     pub kill_every: Option<Duration>,
     /// Process whose CPU time is told, which is the server's.
     pub pid: Option<u32>,
@@ -87,7 +88,7 @@ impl Options {
         Channels::new(first, self.kill_every.map(|_| CHANNEL_PATIENCE))
     }
 
-    /// Where this channel of a session goes to.
+    /// Returns where this channel of a session goes to.
     pub(super) fn address_of(&self, channel: usize) -> SocketAddr {
         match self.interfaces.len() {
             0 => self.server,
@@ -96,10 +97,10 @@ impl Options {
     }
 }
 
-/// What came of it.
+/// Report of the load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Report {
-    /// What every session did.
+    /// Work of every session.
     pub work: Work,
     /// Sessions that signed in.
     pub sessions: usize,
@@ -152,12 +153,12 @@ pub enum LoadError {
     /// The first session, or the file.
     #[error(transparent)]
     Target(#[from] Error),
-    /// It is of the wrong kind.
+    /// The file is of the wrong kind.
     #[error("{0} is wanted for this load")]
     Kind(&'static str),
 }
 
-/// What all actors of a lane share.
+/// State that all actors of a lane share.
 #[derive(Debug)]
 pub(super) struct Load {
     pub(super) work: Work,
@@ -172,13 +173,13 @@ pub(super) struct Load {
     pub(super) run: u64,
 }
 
-/// What the load is about, found before it begins.
+/// Target of the load, found before it begins.
 #[derive(Clone)]
 pub(super) struct Target {
     pub(super) length: u64,
     pub(super) sums: Option<Arc<Vec<Vec<u8>>>>,
     pub(super) run: u64,
-    /// Who asks, where all sessions are one client's.
+    /// GUID of the client, where all sessions are one client's.
     pub(super) client: Guid,
     pub(super) board: Board,
 }

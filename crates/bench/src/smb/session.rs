@@ -17,14 +17,15 @@ use super::load;
 
 /// One session, on the lane where it signed in.
 pub(super) struct Session {
-    /// Its channels on this lane.
+    /// The session's channels on this lane.
     pub(super) channels: Channels,
-    /// That by which it signed in, for who kills it: held by somebody else its connection would outlive that.
+    /// Channel of the sign-in, for the task that kills it: with another holder its connection would outlive
+    /// that.
     pub(super) first: Cell<Option<Channel>>,
     told: Told,
 }
 
-/// What other lanes need of a session to bind channels.
+/// Data of a session that other lanes need to bind channels.
 #[derive(Clone)]
 struct Told {
     client: Guid,
@@ -34,7 +35,7 @@ struct Told {
     is_down: Arc<AtomicBool>,
 }
 
-/// Where lanes tell of their sessions, by number; `None` is one that did not sign in.
+/// Board where lanes tell of their sessions, by number; `None` is one that did not sign in.
 #[derive(Clone, Default)]
 pub(super) struct Board(Arc<Mutex<HashMap<usize, Option<Told>>>>);
 
@@ -90,7 +91,7 @@ impl Board {
         Ok(Some(tree.over(&channel)))
     }
 
-    /// Whether a session has a channel less at the moment.
+    /// Returns whether a session has a channel less at the moment.
     pub(super) fn is_down(&self, number: usize) -> Option<Arc<AtomicBool>> {
         Some(self.told(number)??.is_down)
     }
@@ -126,5 +127,5 @@ fn fill(into: &mut [u8]) {
     getrandom::fill(into).expect("a Linux machine has randomness");
 }
 
-/// How often a lane looks whether another has signed in.
+/// Interval at which a lane looks whether another has signed in.
 const LOOK_INTERVAL: Duration = Duration::from_micros(500);
