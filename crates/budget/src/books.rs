@@ -1,4 +1,4 @@
-//! Who holds how many of something of which there are so many.
+//! Accounts of a bounded pool: how many of it each consumer holds.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -7,8 +7,8 @@ use crate::consumer::{Claimant, Consumer};
 use crate::network::Network;
 use crate::shares::Shares;
 
-/// How many there are of something, and who holds how many of them. What is taken costs one look-up for an IPv4 address, three for one of
-/// IPv6, one more for a user.
+/// Size of a pool, and how many of it each consumer holds. What is taken costs one look-up for an IPv4
+/// address, three for one of IPv6, one more for a user.
 #[derive(Debug)]
 pub struct Books {
     limit: usize,
@@ -17,10 +17,10 @@ pub struct Books {
     claimants: HashMap<Claimant, usize>,
 }
 
-/// Why a client may have no more.
+/// Reason why a client may have no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Short {
-    /// Nobody can have so many now.
+    /// No consumer can have so many now.
     #[error("all are in use")]
     All,
     /// A network that the client lies in, or its user, holds its share.
@@ -34,37 +34,37 @@ impl Books {
         Self { limit, held: 0, shares, claimants: HashMap::new() }
     }
 
-    /// From now on there are this many. Who holds more keeps them.
+    /// Sets the size of the pool. A consumer that holds more keeps it.
     pub fn set_limit(&mut self, limit: usize) {
         self.limit = limit;
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// How many are held; more than there are where some were charged.
+    /// Returns how many are held; more than there are where some were charged.
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// How many are left.
+    /// Returns how many are left.
     pub fn free(&self) -> usize {
         self.limit.saturating_sub(self.held)
     }
 
-    /// Whether nobody holds anything.
+    /// Returns whether nothing is held.
     pub fn is_empty(&self) -> bool {
         self.claimants.is_empty()
     }
 
-    /// How many a network or a user holds.
+    /// Returns how many a network or a user holds.
     pub fn held_by(&self, claimant: Claimant) -> usize {
         self.claimants.get(&claimant).copied().unwrap_or_default()
     }
 
-    /// Whether a client may have `count` more.
+    /// Checks whether a client may have `count` more.
     ///
     /// # Errors
     /// [`Short`].
@@ -76,7 +76,8 @@ impl Books {
         self.over_share(consumer, count).map_or(Ok(()), |claimant| Err(Short::Share(claimant)))
     }
 
-    /// Whose share a client would exceed that takes `count` more, whether there are so many or not.
+    /// Returns the claimant whose share a client would exceed that takes `count` more, whether there are so
+    /// many or not.
     pub fn over_share(&self, consumer: Consumer, count: usize) -> Option<Claimant> {
         let free = self.free();
         let mut claimants = consumer.claimants(self.shares);
@@ -141,12 +142,14 @@ impl Books {
         self.held = self.held.checked_sub(count).expect("what is given back was taken");
     }
 
-    /// What a client's networks and user hold, each in proportion to its share: as an address that holds as many. The greatest counts.
+    /// Returns what a client's networks and user hold, each in proportion to its share: as an address that
+    /// holds as many. The greatest counts.
     pub fn weight(&self, consumer: Consumer) -> usize {
         self.heaviest_of(consumer).1
     }
 
-    /// Who of a client's networks and its user holds most in proportion to its share, and what that weighs.
+    /// Returns which of a client's networks and its user holds most in proportion to its share, and what that
+    /// weighs.
     pub fn heaviest_of(&self, consumer: Consumer) -> (Claimant, usize) {
         let claimants = consumer.claimants(self.shares);
         let weights =
@@ -155,7 +158,7 @@ impl Books {
         heaviest.expect("every client has an address")
     }
 
-    /// All who hold some, and what that weighs in proportion to their shares ([`Books::weight`]).
+    /// All that hold some, and what that weighs in proportion to their shares ([`Books::weight`]).
     pub fn weights(&self) -> impl Iterator<Item = (Claimant, usize)> {
         self.claimants.iter().map(|(&claimant, &held)| {
             let times = match claimant {
@@ -166,7 +169,8 @@ impl Books {
         })
     }
 
-    /// Who holds most in proportion to its share, and what that weighs: who is to give way first. Looks at all who hold some.
+    /// Returns the claimant that holds most in proportion to its share, and its weight: it gives way first.
+    /// Looks at all that hold some.
     pub fn heaviest(&self) -> Option<(Claimant, usize)> {
         self.weights().max_by_key(|&(claimant, weight)| (weight, std::cmp::Reverse(claimant)))
     }

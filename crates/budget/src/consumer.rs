@@ -1,4 +1,4 @@
-//! Who takes something, and to whose shares it is counted.
+//! Consumers of a pool, and the shares that they are counted to.
 
 use std::hash::{Hash, Hasher};
 use std::net::IpAddr;
@@ -6,12 +6,13 @@ use std::net::IpAddr;
 use crate::network::Network;
 use crate::shares::Shares;
 
-/// A client that takes something: where it is, and as whom it has signed in. Guests and anonymous clients are no user.
+/// A client that takes something: its address, and its user if it has signed in. Guests and anonymous clients
+/// are no user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Consumer {
-    /// Where it comes from.
+    /// Address of the client.
     pub address: IpAddr,
-    /// Its user, whose share is the same from all addresses.
+    /// The client's user, whose share is the same from all addresses.
     pub user: Option<UserNumber>,
 }
 
@@ -19,7 +20,7 @@ pub struct Consumer {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UserNumber(pub i32);
 
-/// Who has a share.
+/// An address, network or user that has a share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Claimant {
     /// All clients of a network.
@@ -29,14 +30,15 @@ pub enum Claimant {
 }
 
 impl Consumer {
-    /// Whom it counts for, the narrowest network first, and how many times what is free each of them may hold.
+    /// Returns the claimants that it counts for, the narrowest network first, and how many times what is free
+    /// each of them may hold.
     pub fn claimants(self, shares: Shares) -> impl Iterator<Item = (Claimant, usize)> {
         let times = [shares.address, shares.of_56, shares.of_48];
         let networks = Network::all_of(self.address).map(Claimant::Network).zip(times);
         networks.chain(self.user.map(|user| (Claimant::User(user), shares.address)))
     }
 
-    /// Whether it counts for this network or user.
+    /// Returns whether it counts for this network or user.
     pub fn is_of(&self, claimant: Claimant) -> bool {
         match claimant {
             Claimant::Network(network) => network.contains(self.address),

@@ -38,12 +38,12 @@ impl Network {
         prefixes.iter().map(move |&prefix| Self::of(address, prefix))
     }
 
-    /// Whether it is an address, or a /64, and no wider network.
+    /// Returns whether it is an address, or a /64, and no wider network.
     pub fn is_client(&self) -> bool {
         self.base.is_ipv4() || self.prefix == CLIENT_PREFIX
     }
 
-    /// Whether an address lies in it.
+    /// Returns whether an address lies in it.
     pub fn contains(&self, address: IpAddr) -> bool {
         Self::of(address, self.prefix) == *self
     }

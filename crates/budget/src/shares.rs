@@ -1,6 +1,7 @@
-//! How much of what is free each may hold.
+//! Shares of what is free.
 
-/// How many times what is free of a pool a network or a user may hold: dynamic thresholds (Choudhury and Hahne 1998).
+/// Multiple of a pool's free part that a network or a user may hold: dynamic thresholds (Choudhury and Hahne
+/// 1998).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
     /// An IPv4 address, an IPv6 /64, or a user.
@@ -9,7 +10,7 @@ pub struct Shares {
     pub of_56: usize,
     /// An IPv6 /48.
     pub of_48: usize,
-    /// What an address or a user may hold as long as any are free, and wider networks in proportion.
+    /// Number that an address or a user may hold as long as any are free, and wider networks in proportion.
     pub min: usize,
 }
 
@@ -19,17 +20,18 @@ impl Shares {
     /// As much as is free: one takes half at most, two take a third each.
     pub const ONCE: Self = Self { address: 1, of_56: 2, of_48: 3, min: 0 };
 
-    /// The same, with so many for each as long as any are free.
+    /// Returns the shares with so many for each as long as any are free.
     pub const fn with_min(self, min: usize) -> Self {
         Self { min, ..self }
     }
 
-    /// What `held` by who has `times` what is free weighs: as an address that holds as many.
+    /// Returns the weight of `held` by a claimant that may have `times` what is free: as an address that
+    /// holds as many.
     pub const fn weight(&self, held: usize, times: usize) -> usize {
         held * self.address / times
     }
 
-    /// What may be held by who has `times` what is free.
+    /// Returns how many a claimant may hold that may have `times` what is free.
     pub fn may_hold(&self, times: usize, free: usize) -> usize {
         free.saturating_mul(times).max(self.min * times / self.address)
     }
@@ -44,9 +46,9 @@ impl Shares {
 //@ empty: SMB: STATUS_TOO_MANY_OPENED_FILES; HTTP: 503; AFS: VBUSY; a quarter at least is for others
 //@ counter: descriptors_held, descriptors_refused
 //@ attack: http-places-taken
-/// So many times what is free, so that others always find some.
+/// An address may hold so many times what is free, so that others always find some.
 const ADDRESS_TIMES: usize = 3;
-/// What an IPv6 /56 may hold.
+/// Multiple of what is free that an IPv6 /56 may hold.
 const OF_56_TIMES: usize = 4;
-/// What an IPv6 /48 may hold.
+/// Multiple of what is free that an IPv6 /48 may hold.
 const OF_48_TIMES: usize = 6;

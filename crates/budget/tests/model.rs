@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use budget::{Books, Consumer, Network, Shares, Short, UserNumber};
 use proptest::prelude::*;
 
-/// What a client does, and how many it wants.
+/// Step of a client, and how many it wants.
 #[derive(Clone, Debug)]
 enum Step {
     Take(Consumer, usize),
