@@ -12,7 +12,7 @@ use lane::memory::Taken;
 
 use crate::log;
 
-/// What clients of a case speak.
+/// Protocol of a case's clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Protocol {
     /// SMB 2 and 3 over TCP.
@@ -22,7 +22,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// As the command line and the corpus call it.
+    /// Returns the name of the command line and the corpus.
     pub fn name(self) -> &'static str {
         match self {
             Self::Smb => "smb",
@@ -31,14 +31,14 @@ impl Protocol {
     }
 }
 
-/// What a case must keep to.
+/// Bounds that a case must keep to.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
     /// CPU time of one turn of the server's lane.
     pub turn: Duration,
     /// Bytes that all of a case's world takes, its simulated disk and its clients included.
     pub heap_at_most: isize,
-    /// Bytes that it has more than before anybody came, when all have gone and all has timed out.
+    /// Bytes that it has more than before the first client came, when all have gone and all has timed out.
     pub heap_at_rest: isize,
     /// Bytes that stay when the world is gone: what the process makes once and for all.
     pub heap_left: isize,
@@ -55,10 +55,11 @@ impl Default for Bounds {
     }
 }
 
-/// What was seen of a case.
+/// Observations of a case.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// What happened, each as a hash: commands with their answers, one after another, and which counters counted.
+    /// Signs of what happened, each as a hash: commands with their answers, one after another, and which
+    /// counters counted.
     pub signs: HashSet<u64>,
     /// Messages sent.
     pub messages: u64,
@@ -68,11 +69,11 @@ pub struct Seen {
     pub heap_most: isize,
     /// and those that it had more than before, at rest.
     pub heap_at_rest: isize,
-    /// What must not be.
+    /// Findings that must not be.
     pub findings: Vec<String>,
 }
 
-/// What a case notes while it runs.
+/// Notes of a case while it runs.
 #[derive(Clone, Default)]
 pub struct Notes(Rc<RefCell<Seen>>);
 
@@ -84,7 +85,7 @@ impl Notes {
         self.0.borrow_mut().signs.insert(hasher.finish());
     }
 
-    /// One more message is on its way.
+    /// Counts one more message on its way.
     pub fn message(&self) {
         self.0.borrow_mut().messages += 1;
     }
@@ -135,11 +136,11 @@ pub fn run(protocol: Protocol, input: &[u8], bounds: &Bounds) -> Seen {
     seen
 }
 
-/// What a server holds, by name.
+/// Resources that a server holds, by name.
 pub type Held = BTreeMap<String, u64>;
 
-/// Whether a server that everybody has left holds what it held before anybody came. A lane goes on relying on some directories, its
-/// volumes' roots among them, and has tasks that look after what it keeps.
+/// Returns whether a server without clients holds what it held before the first came. A lane goes on relying
+/// on some directories, its volumes' roots among them, and has tasks that look after what it keeps.
 pub fn is_at_rest(before: &Held, now: &Held) -> bool {
     let once = |name: &str| match name {
         "objects" => 12,
@@ -152,7 +153,7 @@ pub fn is_at_rest(before: &Held, now: &Held) -> bool {
         })
 }
 
-/// From now on panics are kept for who runs a case, with their place, and not printed.
+/// From now on panics are kept for the runner of a case, with their place, and not printed.
 pub fn keep_panics() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(ToString::to_string).unwrap_or_default();

@@ -47,7 +47,8 @@ pub fn save(directory: &Path, input: &[u8]) -> std::io::Result<PathBuf> {
     Ok(path)
 }
 
-/// Cases that together show all that these do: the one that shows most first, then who adds most to it.
+/// Cases that together show all that these do: the one that shows most first, then the one that adds most to
+/// it.
 pub fn cover(cases: &[(Vec<u8>, HashSet<u64>)], bytes_max: usize) -> Vec<usize> {
     let (mut seen, mut chosen, mut bytes) = (HashSet::new(), Vec::new(), 0);
     let mut left: Vec<usize> = (0..cases.len()).collect();

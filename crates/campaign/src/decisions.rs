@@ -1,4 +1,5 @@
-//! What decides everything of a case: a string of bytes. Where it is at its end every answer is 0, which is always the plainest.
+//! Decisions of a case: a string of bytes. Where it is at its end every answer is 0, which is always the
+//! plainest.
 
 /// A string of bytes, taken from its start on.
 pub struct Decisions<'a> {
@@ -11,12 +12,12 @@ impl<'a> Decisions<'a> {
         Self { rest: bytes }
     }
 
-    /// Whether nothing is left.
+    /// Returns whether nothing is left.
     pub fn is_over(&self) -> bool {
         self.rest.is_empty()
     }
 
-    /// How many bytes are left.
+    /// Returns how many bytes are left.
     pub fn left(&self) -> usize {
         self.rest.len()
     }
@@ -33,12 +34,12 @@ impl<'a> Decisions<'a> {
         if n < 2 { 0 } else { usize::from(self.byte()) % n }
     }
 
-    /// Whether what happens once in `n` times happens now.
+    /// Returns whether what happens once in `n` times happens now.
     pub fn one_in(&mut self, n: usize) -> bool {
         self.below(n) == n - 1
     }
 
-    /// One of these.
+    /// Chooses one of these.
     pub fn of<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len())]
     }

@@ -1,4 +1,4 @@
-//! What servers say in the log while a case runs on this thread.
+//! Log of servers while a case runs on this thread.
 
 use std::cell::RefCell;
 use std::fmt::Write;
@@ -12,7 +12,7 @@ thread_local! {
     static ERRORS: RefCell<Vec<String>> = const { RefCell::new(Vec::new()) };
 }
 
-/// Whether all that is sent and answered is printed: `CAMPAIGN_TRACE` is set.
+/// Returns whether all that is sent and answered is printed: `CAMPAIGN_TRACE` is set.
 pub fn is_traced() -> bool {
     static IS_TRACED: OnceLock<bool> = OnceLock::new();
     *IS_TRACED.get_or_init(|| std::env::var_os("CAMPAIGN_TRACE").is_some())

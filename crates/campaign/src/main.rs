@@ -31,7 +31,7 @@ struct Options {
     keeps_going: bool,
 }
 
-/// The case that runs, and since when: for who waits for its end.
+/// The case that runs, and since when: for the thread that waits for its end.
 static RUNNING: Mutex<Option<(Instant, Protocol, Vec<u8>)>> = Mutex::new(None);
 
 fn main() -> ExitCode {
@@ -120,7 +120,7 @@ fn run(protocol: Protocol, options: &Options) -> bool {
     total.findings == 0
 }
 
-/// What a finding is about, without its figures: each kind is told once.
+/// Returns what a finding is about, without its figures: each kind is told once.
 fn kind_of(finding: &str) -> String {
     if finding.starts_with("panic") {
         return finding.to_owned();

@@ -12,7 +12,7 @@ use vfs::Objects;
 use crate::case::{Held, Notes, is_at_rest};
 use crate::log;
 
-/// What a case has a server of.
+/// Subject of a case.
 pub(crate) trait Subject {
     /// The levels that are the same whenever no client is there, by name.
     fn held(&self) -> Held;
@@ -53,7 +53,7 @@ pub(crate) fn hold_of_lane(host: &Host, objects: &Objects, held: &mut Held) {
     });
 }
 
-/// A server before anybody came.
+/// A server before the first client came.
 pub(crate) struct Before<S> {
     server: Rc<S>,
     held: Held,
@@ -119,5 +119,5 @@ fn note_counters(server: &impl Subject, notes: &Notes) {
     }
 }
 
-/// Levels of a lane that are the same whenever nobody is there.
+/// Levels of a lane that are the same whenever no client is there.
 const LANE: [&str; 5] = ["tasks", "sockets", "files", "buffers_small_in_use", "buffers_large_in_use"];

@@ -33,7 +33,7 @@ struct Client {
     called: Rc<Called>,
 }
 
-/// How a client answers when it is called.
+/// Answers of a called client.
 struct Called {
     uuid: u8,
     how: Cell<u8>,
@@ -41,7 +41,7 @@ struct Called {
     notes: Notes,
 }
 
-/// What calls have left for others.
+/// State that calls have left for others.
 #[derive(Default)]
 struct Heard {
     fids: RefCell<Vec<Fid>>,

@@ -4,7 +4,7 @@ use afs_wire::Fid;
 
 use crate::decisions::Decisions;
 
-/// What clients know.
+/// Knowledge of the clients.
 #[derive(Default)]
 pub(super) struct Known {
     pub(super) roots: Vec<Fid>,
@@ -16,7 +16,7 @@ pub(super) struct Made {
     pub(super) operation: u32,
     pub(super) arguments: Vec<u8>,
     pub(super) data: Vec<u8>,
-    /// Its reply begins with a file that was made.
+    /// The request's reply begins with a file that was made.
     pub(super) makes: bool,
 }
 

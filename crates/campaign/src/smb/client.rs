@@ -35,12 +35,12 @@ use crate::case::Notes;
 use crate::decisions::Decisions;
 use crate::rest::Subject as _;
 
-/// How a connection speaks.
+/// Options of a connection's messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Speech {
     dialect: Dialect,
     cipher: Option<Cipher>,
-    /// Requests are signed, or sealed, once somebody has signed in.
+    /// Requests are signed, or sealed, once a user has signed in.
     signs: bool,
     seals: bool,
 }
@@ -62,7 +62,7 @@ struct Connection {
     stream: Rc<TcpStream>,
     frames: Rc<RefCell<VecDeque<Vec<u8>>>>,
     has_ended: Rc<Cell<bool>>,
-    /// It takes nothing just now.
+    /// The client takes nothing just now.
     is_stalled: Rc<Cell<bool>>,
     _reader: Task<()>,
     speech: Speech,
@@ -84,7 +84,7 @@ struct Session {
     user: &'static str,
     key: Option<SessionKey>,
     agreed: Agreed,
-    /// What a binding is signed with.
+    /// Key that a binding is signed with.
     signing: Option<Rc<SigningKey>>,
     /// To the server, and from it.
     sealing: Option<(SealingKey, SealingKey)>,
@@ -102,7 +102,7 @@ pub(super) struct Client {
     known: Known,
     /// Requests that wait: connection, message, AsyncId.
     pending: Vec<(usize, u64, u64)>,
-    /// Answers to single requests that somebody waits for.
+    /// Answers to single requests that the client waits for.
     wanted: Option<(usize, u64, Option<Vec<u8>>)>,
     challenges: u64,
 }
@@ -565,7 +565,7 @@ impl Client {
         None
     }
 
-    /// One more channel of a session.
+    /// Binds one more channel to a session.
     async fn bind(&mut self, d: &mut Decisions<'_>) {
         let slot = d.below(4);
         let Some(at) = (0..self.sessions.len()).rev().find(|at| self.sessions[*at].key.is_some()) else {
@@ -659,7 +659,7 @@ impl Client {
         sleep(Duration::from_millis(5)).await;
     }
 
-    /// NEGOTIATE and SESSION_SETUP where nobody expects them.
+    /// NEGOTIATE and SESSION_SETUP where they are not expected.
     async fn odd_set_up(&mut self, d: &mut Decisions<'_>) {
         let slot = d.below(4);
         let Some(there) = &self.connections[slot] else { return };

@@ -7,7 +7,7 @@ use smb_wire::header::HEADER_LEN;
 
 use crate::decisions::Decisions;
 
-/// What a client knows, from which requests are made.
+/// Knowledge of a client, from which requests are made.
 #[derive(Default)]
 pub(super) struct Known {
     /// Open files, or such as were.
@@ -201,7 +201,7 @@ pub(super) fn body(d: &mut Decisions<'_>, command: Command, known: &mut Known) -
                 .made(share.len() as u32, 0)
         }
         Command::ServerToClientNotification => Out::sized(12).u16(0).u32(0).u32(0).made(0, 0),
-        // NEGOTIATE and SESSION_SETUP are made by who signs in; here they are odd.
+        // NEGOTIATE and SESSION_SETUP are made by the sign-in; here they are odd.
         Command::Negotiate => {
             let n = d.below(6) as u16;
             let mut out = Out::sized(36).u16(n).u16(1).u16(0).u32(d.small() as u32).bytes(&[7; 16]);

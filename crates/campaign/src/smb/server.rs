@@ -24,11 +24,11 @@ use crate::case::Held;
 use crate::decisions::Decisions;
 use crate::rest::{Subject, hold_of_lane};
 
-/// What all users sign in with.
+/// Password of all users.
 pub(super) const PASSWORD: &str = "open sesame";
 pub(super) const ADDRESS: ([u8; 4], u16) = ([10, 0, 0, 1], 445);
 
-/// How the server of a case is configured.
+/// Configuration of a case's server.
 #[derive(Debug)]
 pub(super) struct How {
     pub(super) seed: u8,
@@ -173,7 +173,7 @@ impl Server {
         Self { objects, counters: counters.take(), host: host.clone(), clients: clients.clone() }
     }
 
-    /// That of its clients.
+    /// Returns the host of its clients.
     pub(super) fn clients(&self) -> &Host {
         &self.clients
     }
@@ -220,7 +220,7 @@ impl Subject for Server {
     }
 }
 
-/// Levels that are zero where nobody is.
+/// Levels that are zero without clients.
 const HELD: [(&str, &str); 6] = [
     ("smb", "sessions"),
     ("smb", "waiting"),
