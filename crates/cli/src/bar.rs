@@ -31,7 +31,8 @@ impl Bar {
     }
 }
 
-/// Where progress is drawn: on standard error if that is a terminal, unless the user wants [plain](crate::is_plain) text.
+/// Returns where progress is drawn: on standard error if that is a terminal, unless the user wants
+/// [plain](crate::is_plain) text.
 pub fn target() -> ProgressDrawTarget {
     match std::io::stderr().is_terminal() && !crate::is_plain() {
         true => ProgressDrawTarget::stderr(),

@@ -1,4 +1,4 @@
-//! Where the commands for AFS cells find a cell, and who they are to it.
+//! Options of the commands for AFS cells: where to find a cell, and their identity to it.
 
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::time::Duration;
@@ -22,7 +22,7 @@ pub struct Where {
 }
 
 impl Where {
-    /// Where the cell of an address is.
+    /// Returns where the cell of an address is.
     pub fn options(&self, address: &Address) -> anyhow::Result<CellOptions> {
         let options = CellOptions::of(address).with_context(|| format!("cannot find {}", address.host))?;
         let locations = match &self.location {
@@ -32,7 +32,7 @@ impl Where {
         Ok(CellOptions { locations, name: self.cell.clone(), ..options })
     }
 
-    /// How long a busy volume is waited for.
+    /// Returns how long a busy volume is waited for.
     pub fn patience(&self) -> Duration {
         Duration::from_secs(self.patience.into())
     }

@@ -1,5 +1,5 @@
-//! What the command lines of `linerate` and `linerate-bench` share: figures, tables, progress bars, passwords, manual pages,
-//! and how a program ends.
+//! Common parts of the command lines of `linerate` and `linerate-bench`: figures, tables, progress bars,
+//! passwords, manual pages, and how a program ends.
 
 // Output goes by `cli::output` alone, which neither panics where its reader is gone nor loses what it cannot write.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
@@ -30,7 +30,7 @@ pub use size::size;
 pub fn ended(done: anyhow::Result<ExitCode>, complain: impl FnOnce(&str)) -> ExitCode {
     let code = match done {
         Ok(code) => code,
-        // Somebody closed the pipe: `linerate stat | head` is no failure.
+        // The reader closed the pipe: `linerate stat | head` is no failure.
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             complain(&output::harmless(&error_chain(&error)));
@@ -107,7 +107,8 @@ fn without_empty_variables(command: Command) -> Command {
     names.into_iter().fold(command, |command, name| command.mut_subcommand(name, without_empty_variables))
 }
 
-/// Whether the user wants neither colours (<https://no-color.org>) nor bars, or has a terminal that knows none.
+/// Returns whether the user wants neither colours (<https://no-color.org>) nor bars, or has a terminal that
+/// knows none.
 pub fn is_plain() -> bool {
     let is_set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
     is_set("NO_COLOR") || std::env::var_os("TERM").is_some_and(|term| term == "dumb")

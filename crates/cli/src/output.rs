@@ -28,7 +28,8 @@ macro_rules! complain {
 
 pub use complain;
 
-/// What [`say!`] does. Other failures, such as a full disk, are told on standard error, once, and [`finish`] tells of them.
+/// Writes a line for [`say!`]. Other failures, such as a full disk, are told on standard error, once, and
+/// [`finish`] tells of them.
 pub fn write_line(text: Arguments<'_>) {
     keep(writeln!(io::stdout(), "{}", Harmless(text)));
 }
@@ -38,7 +39,7 @@ pub fn write_bytes(bytes: &[u8]) {
     keep(io::stdout().write_all(bytes));
 }
 
-/// What [`complain!`] does.
+/// Writes a line for [`complain!`].
 pub fn write_complaint(text: Arguments<'_>) {
     let _ = writeln!(io::stderr(), "{}", Harmless(text));
 }
@@ -106,7 +107,7 @@ pub fn table<const N: usize>(headers: [&str; N], right: &[usize]) -> Table {
     table_within(columns(), headers, right)
 }
 
-/// As [`table`], with lines of at most so many columns: longer cells go on below.
+/// Formats a table ([`table`]) with lines of at most so many columns: longer cells go on below.
 pub fn table_within<const N: usize>(columns: Option<u16>, headers: [&str; N], right: &[usize]) -> Table {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(headers);

@@ -1,5 +1,5 @@
-//! Where commands have passwords from: a terminal, standard input or the environment, and never the command line, which others
-//! can read.
+//! Sources of passwords for commands: a terminal, standard input or the environment, and never the command
+//! line, which others can read.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, IsTerminal, Write};
@@ -28,7 +28,7 @@ pub struct SignIn {
 }
 
 impl SignIn {
-    /// Who `user` is to an SMB server; without a name nobody in particular.
+    /// Returns the credentials of `user` for an SMB server; anonymous without a name.
     pub fn credentials(&self, user: &str) -> anyhow::Result<Credentials> {
         let nt_hash = if user.is_empty() { [0; 16] } else { self.nt_hash(user)? };
         Ok(Credentials {
@@ -56,7 +56,7 @@ pub fn first_line() -> anyhow::Result<Secret> {
     line_of(stdin.as_fd()).context("cannot read the password from standard input")
 }
 
-/// What is typed at the terminal, which shows none of it.
+/// Returns what is typed at the terminal, which shows none of it.
 pub fn prompt(text: &str) -> anyhow::Result<Secret> {
     if !std::io::stdin().is_terminal() {
         bail!("there is no terminal to ask for the password: give --password-stdin and write it there");
@@ -82,7 +82,7 @@ struct Asked {
     terminal: File,
     shown: Termios,
     hidden: Termios,
-    /// What was asked, which is said again after a stop.
+    /// Text of the prompt, which is written again after a stop.
     text: String,
 }
 
@@ -116,7 +116,7 @@ impl Asked {
     }
 }
 
-/// What is asked now. Who has it changes the terminal, and nobody else does.
+/// Returns the lock of the password prompt. Its holder alone changes the terminal.
 fn asked() -> MutexGuard<'static, Option<Asked>> {
     ASKED.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -170,7 +170,8 @@ fn stop() {
     }
 }
 
-/// Whether a shell with job control is there to have the process go on: of groups without one the kernel stops none either.
+/// Returns whether a shell with job control is there to have the process go on: of groups without one the
+/// kernel stops none either.
 fn is_waited_for() -> bool {
     let (Ok(group), Ok(session)) = (getpgid(None), getsid(None)) else { return false };
     let mut above = getppid();
@@ -183,7 +184,7 @@ fn is_waited_for() -> bool {
     false
 }
 
-/// As proc(5) has it.
+/// Returns the parent of a process (proc(5)).
 fn parent_of(pid: Pid) -> Option<Pid> {
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
     let (_, behind_name) = stat.rsplit_once(')')?;
@@ -220,7 +221,7 @@ const VARIABLE: &str = "LINERATE_PASSWORD";
 static ASKED: Mutex<Option<Asked>> = Mutex::new(None);
 /// The thread that hears signals is there.
 static HEEDS: AtomicBool = AtomicBool::new(false);
-/// What makes it, as that is no constant.
+/// Function that makes the signal kind, as that is no constant.
 type Kind = fn() -> SignalKind;
 /// Signals that end a process, and their names for `kill`.
 const ENDING: [(Kind, &str); 4] = [
