@@ -92,6 +92,6 @@ library_benchmark_group!(
         increment_1000_times,
     ]
 );
-/// How often each thing is done: enough that starting the world's loop does not show.
+/// Number of times that each thing is done: enough that starting the world's loop does not show.
 const ROUNDS: u64 = 1000;
 const DEADLINE: Duration = Duration::from_secs(1);

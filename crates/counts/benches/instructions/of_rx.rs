@@ -239,7 +239,8 @@ const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Ad
 const SERVICE: u16 = 7;
 /// Packets of a burst.
 const BURST: usize = 64;
-/// What stock peers send: 64 of these are more than one UDP datagram may hold, so they take two GSO runs.
+/// Size of the packets that stock peers send: 64 of these are more than one UDP datagram may hold, so they
+/// take two GSO runs.
 const PACKET_STOCK: u16 = 1444;
 const ROUND_TRIP: Duration = Duration::from_millis(1);
 /// More round trips than slow start needs, delayed ACKs included.

@@ -158,7 +158,7 @@ impl Cell {
 }
 
 impl Drop for Cell {
-    /// What has sockets ends where they live.
+    /// Ends what has sockets where they live.
     fn drop(&mut self) {
         let (open, server) = (Rc::clone(&self.open), Rc::clone(&self.server));
         self.world.block_on(&self.client, async move { drop(open.take()) });
@@ -166,7 +166,7 @@ impl Drop for Cell {
     }
 }
 
-/// Whatever comes is served here.
+/// A router that serves every connection on its own lane.
 struct Here;
 
 impl ConnectionRouter for Here {
