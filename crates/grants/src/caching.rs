@@ -1,4 +1,4 @@
-//! What a client may keep of a file without asking again (MS-SMB2 2.2.13.2.8, MS-FSA 2.1.1.10).
+//! Caching: what a client may keep of a file without asking again (MS-SMB2 2.2.13.2.8, MS-FSA 2.1.1.10).
 
 use std::fmt;
 
@@ -7,7 +7,7 @@ use std::fmt;
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Caching(u8);
 
-/// How the caching was asked for.
+/// Way in which the caching was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An oplock: level II is [`Caching::R`], exclusive [`Caching::RW`], batch [`Caching::RWH`]. It belongs to one open.
@@ -60,27 +60,27 @@ impl Caching {
         if bits & 1 == 0 { Self::NONE } else { Self(bits & 7) }
     }
 
-    /// As on the wire.
+    /// Returns the bits as on the wire.
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// Whether all of `other` is here.
+    /// Returns whether all of `other` is here.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// What both have.
+    /// Returns what both have.
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// These without those; without `R` nothing is left.
+    /// Returns these rights without those of `other`; without `R` nothing is left.
     pub const fn without(self, other: Self) -> Self {
         Self::from_bits(self.0 & !other.0)
     }
 
-    /// Whether it is nothing.
+    /// Returns whether it is nothing.
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
@@ -91,7 +91,7 @@ impl HeldCaching {
     pub const ALL: [Self; 7] =
         [Self::Level2, Self::Exclusive, Self::Batch, Self::R, Self::RH, Self::RW, Self::RWH];
 
-    /// Which column `caching` of this kind is; `None` for nothing.
+    /// Returns which column `caching` of this kind is; `None` for nothing.
     pub const fn of(kind: Kind, caching: Caching) -> Option<Self> {
         Some(match (kind, caching) {
             (_, Caching::NONE) => return None,
@@ -107,7 +107,7 @@ impl HeldCaching {
 }
 
 impl Kind {
-    /// Whether it is an oplock.
+    /// Returns whether it is an oplock.
     pub const fn is_oplock(self) -> bool {
         matches!(self, Self::Oplock)
     }

@@ -14,13 +14,13 @@ use crate::{ExemptHolder, Holder, Home};
 pub(crate) struct BreakRequest<'a> {
     pub(crate) now: Instant,
     pub(crate) operation: FileOperation,
-    /// Who, if he holds something himself.
+    /// The holder that makes the change, if it holds something itself.
     pub(crate) by: Option<ExemptHolder>,
     pub(crate) limits: &'a Limits,
 }
 
 impl ExemptHolder {
-    /// Whether it is he who holds this, or would.
+    /// Returns whether this is its own lease, or would be.
     pub(crate) fn has(self, holder: Holder, key: Option<[u8; 16]>) -> bool {
         match self {
             Self::Holder(by) => by == holder,
@@ -35,9 +35,9 @@ pub(crate) struct CachingGrant {
     pub(crate) holder: Holder,
     pub(crate) home: Home,
     pub(crate) kind: Kind,
-    /// That of a lease.
+    /// Key of a lease.
     key: Option<[u8; 16]>,
-    /// What he may keep, or has not said yet to have given back.
+    /// Caching that the holder may keep, or has not yet acknowledged to have given back.
     pub(crate) caching: Caching,
     epoch: u16,
     breaking: Option<Breaking>,
@@ -45,23 +45,23 @@ pub(crate) struct CachingGrant {
 
 #[derive(Debug)]
 struct Breaking {
-    /// What he has been told.
+    /// Caching that the holder was told to keep.
     to: Caching,
     /// The caching that is left in the end: it is sent when the holder has acknowledged `to`.
     final_caching: Caching,
     until: Instant,
 }
 
-/// What a holder says does not fit what he was told.
+/// An acknowledgement that does not fit the break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAcknowledgement {
-    /// Nobody by that number holds anything here.
+    /// No holder of that number holds anything here.
     #[error("nobody holds it")]
     NoHolder,
-    /// He was not asked (STATUS_UNSUCCESSFUL; oplocks: STATUS_INVALID_OPLOCK_PROTOCOL).
+    /// The holder was not asked (STATUS_UNSUCCESSFUL; oplocks: STATUS_INVALID_OPLOCK_PROTOCOL).
     #[error("nothing was asked for")]
     NotAsked,
-    /// He keeps more than is left to him (STATUS_REQUEST_NOT_ACCEPTED).
+    /// The holder keeps more than is left to it (STATUS_REQUEST_NOT_ACCEPTED).
     #[error("more is kept than was left")]
     KeepsMore,
 }
@@ -76,12 +76,12 @@ impl CachingGrant {
         Self { holder, home, kind, key, caching: Caching::NONE, epoch, breaking: None }
     }
 
-    /// One that he had before the server began anew, with its last epoch.
+    /// Restores a grant that the holder had before the server was started again, with its last epoch.
     pub(crate) fn restored(want: &CachingRequest) -> Self {
         Self { caching: want.caching, ..Self::new(want) }
     }
 
-    /// What an open with its key is told.
+    /// Returns what an open with its key is told.
     pub(crate) fn standing(&self) -> Opened {
         Opened {
             caching: self.caching,
@@ -95,7 +95,7 @@ impl CachingGrant {
         self.breaking.is_some()
     }
 
-    /// When he has to have answered.
+    /// Returns when the holder has to have answered.
     pub(crate) fn until(&self) -> Option<Instant> {
         self.breaking.as_ref().map(|breaking| breaking.until)
     }
@@ -104,10 +104,11 @@ impl CachingGrant {
         HeldCaching::of(self.kind, self.caching)
     }
 
-    /// What he relies on from now on: what he has been told to drop without being waited for is gone.
+    /// Returns what the holder relies on from now on: what it has been told to drop without being waited for
+    /// is gone.
     pub(crate) fn relied_on(&self) -> Caching {
         match &self.breaking {
-            // Until the answer comes he may still write back.
+            // Until the answer comes the holder may still write back.
             Some(_) if self.caching.contains(Caching::W) => self.caching,
             Some(breaking) => self.caching.and(breaking.to),
             None => self.caching,
@@ -123,7 +124,7 @@ impl CachingGrant {
         }
     }
 
-    /// Somebody asks. Says whether he has to wait for this holder.
+    /// Asks the holder to give back what is in the way. Returns whether the request has to wait for it.
     pub(crate) fn ask(&mut self, break_request: &BreakRequest<'_>, events: &mut Vec<Event>) -> bool {
         let BreakRequest { now, operation, by, limits } = *break_request;
         let Some(held) = self.column() else { return false };
@@ -131,8 +132,8 @@ impl CachingGrant {
             return false;
         }
         let (to, is_awaited) = match break_action(operation, held) {
-            // A break under way is of a lease that somebody else has opened against: who comes later waits until its holder has answered,
-            // as with Windows and Samba.
+            // A break under way is of a lease that another client has opened against: a later request waits
+            // until its holder has answered, as with Windows and Samba.
             BreakAction::Keep => {
                 return operation == FileOperation::Open
                     && matches!(self.kind, Kind::Lease { .. })
@@ -144,7 +145,7 @@ impl CachingGrant {
         match &mut self.breaking {
             Some(breaking) => {
                 breaking.final_caching = breaking.final_caching.and(to);
-                // He goes on reading what he was left, until he answers and is told again.
+                // The holder goes on reading what it was left, until it answers and is told again.
                 is_awaited || breaking.to != breaking.final_caching
             }
             None => {
@@ -154,7 +155,7 @@ impl CachingGrant {
         }
     }
 
-    /// He gives back all that he has. Nobody waits for him.
+    /// Recalls all that the holder has. No request waits for it.
     pub(crate) fn recall(&mut self, now: Instant, limits: &Limits, events: &mut Vec<Event>) {
         match &mut self.breaking {
             Some(breaking) => breaking.final_caching = Caching::NONE,
@@ -172,7 +173,7 @@ impl CachingGrant {
         events: &mut Vec<Event>,
     ) {
         let from = self.caching;
-        // Only who may have something to write back or opens to close has anything to say.
+        // Only a holder that may have something to write back or opens to close has anything to say.
         let acknowledge = from != Caching::R;
         if operation.is_some() {
             // What follows an answer is of the same break, as with Samba.
@@ -188,7 +189,7 @@ impl CachingGrant {
         events.push(Event::Break(Break { holder, home, from, to, epoch, acknowledge, names }));
     }
 
-    /// The holder says what he keeps. Says what is left to him.
+    /// Acknowledges a break: the holder keeps `keeps`. Returns what is left to it.
     pub(crate) fn acknowledge(
         &mut self,
         now: Instant,
@@ -204,7 +205,8 @@ impl CachingGrant {
         self.breaking = None;
         self.caching = keeps;
         if final_caching != keeps {
-            // Who has answered once gives back his opens before his reads, as with Windows and Samba.
+            // A holder that has answered once gives back its opens before its reads, as with Windows and
+            // Samba.
             let next = if keeps == Caching::RH { Caching::R } else { final_caching };
             self.send_break((now, None), next, limits, events);
             self.final_caching(final_caching);
@@ -219,7 +221,7 @@ impl CachingGrant {
         }
     }
 
-    /// His time is over: nothing is left to him.
+    /// Expires the break: nothing is left to the holder.
     pub(crate) fn expire(&mut self, now: Instant) -> bool {
         let is_over = self.until().is_some_and(|until| until <= now);
         if is_over {

@@ -1,4 +1,5 @@
-//! What conflicts with what: three tables, and nothing else decides. docs/design/vfs.md shows them; a test goes through every cell.
+//! Tables of conflicts: three tables, and nothing else decides. docs/design/vfs.md shows them; a test goes
+//! through every cell.
 
 use crate::caching::{Caching, HeldCaching};
 use crate::share::{Access, Share};
@@ -8,7 +9,7 @@ use crate::share::{Access, Share};
 pub enum FileOperation {
     /// Opens to see or set attributes alone.
     Look,
-    /// Opens to see who may do what, and attributes, alone.
+    /// Opens to read the access list, and attributes, alone.
     LookAtRights,
     /// Opens for data or to delete.
     Open,
@@ -16,8 +17,8 @@ pub enum FileOperation {
     Overwrite,
     /// Opens, or acts without an open, and a share mode refuses it.
     Share,
-    /// Reads without an open what its holder may keep back: a file that a range is copied from. AFS and HTTP read what is stored, and ask
-    /// nobody.
+    /// Reads without an open what its holder may keep back: a file that a range is copied from. AFS and HTTP
+    /// read what is stored, and break nothing.
     Read,
     /// Changes the content: writes, truncates, punches.
     Write,
@@ -31,7 +32,7 @@ pub enum FileOperation {
     Delete,
     /// Takes its name away, or gives it to another.
     Remove,
-    /// Changes who may do what with it.
+    /// Changes the access list.
     Security,
     /// Changes names in a directory, or what it shows of them.
     Names,
@@ -83,13 +84,13 @@ const CACHING: [[BreakAction; 7]; 14] = {
     ]
 };
 
-/// Whether who holds `held` himself keeps it when it is he who `operation`. Level II oplocks go by their holder's own writes and
-/// locks too (MS-FSA 2.1.4.12).
+/// Returns whether a holder keeps its own `held` when it makes the `operation` itself. Level II oplocks go by
+/// their holder's own writes and locks too (MS-FSA 2.1.4.12).
 pub const fn spares(operation: FileOperation, held: HeldCaching) -> bool {
     !matches!((operation, held), (FileOperation::Write | FileOperation::Lock, HeldCaching::Level2))
 }
 
-/// What share modes have to allow to somebody without an open who does this.
+/// Returns what share modes have to allow to a caller without an open that does this.
 pub const fn needs(operation: FileOperation) -> Access {
     match operation {
         FileOperation::Read => Access::READ,
@@ -99,8 +100,8 @@ pub const fn needs(operation: FileOperation) -> Access {
     }
 }
 
-/// Whether two opens of one stream can stand beside each other (MS-FSA 2.1.5.1.2.2): each allows what the other may do. One
-/// for attributes alone stands beside everything.
+/// Returns whether two opens of one stream can stand beside each other (MS-FSA 2.1.5.1.2.2): each allows what
+/// the other may do. One for attributes alone stands beside everything.
 pub const fn shares(a: (Access, Share), b: (Access, Share)) -> bool {
     a.0.is_none() || b.0.is_none() || (b.1.allows(a.0) && a.1.allows(b.0))
 }
@@ -118,8 +119,8 @@ pub enum RangeUse {
     Writing,
 }
 
-/// Whether a range can be had that overlaps one which is locked, exclusively or not, by the same open or by another
-/// (MS-FSA 2.1.4.10).
+/// Returns whether a range can be had that overlaps one which is locked, exclusively or not, by the same open
+/// or by another (MS-FSA 2.1.4.10).
 #[rustfmt::skip]
 pub const fn overlaps_well(locked_exclusively: bool, is_same_open: bool, range_use: RangeUse) -> bool {
     let by = match (locked_exclusively, is_same_open) {

@@ -1,4 +1,4 @@
-//! What is deleted when the last open of it is closed: by name, as another name of the same file stays (MS-FSA 2.1.5.5).
+//! Deletion when the last open is closed: by name, as another name of the same file stays (MS-FSA 2.1.5.5).
 
 /// Names that go when their last open does.
 #[derive(Debug)]
@@ -9,9 +9,9 @@ pub(crate) struct Deletions<L> {
 #[derive(Debug)]
 struct Deletion<L> {
     link: L,
-    /// What who set it last has named as the key of the directory's lease.
+    /// Key of the directory's lease that its last setter has named.
     parent: Option<[u8; 16]>,
-    /// Nobody has it open any more: it is being taken away.
+    /// No client has it open any more: it is being taken away.
     is_due: bool,
 }
 
@@ -28,7 +28,7 @@ impl<L: Eq> Deletions<L> {
         self.links.iter().any(|deletion| deletion.link == *link)
     }
 
-    /// Whether a name is being taken away.
+    /// Returns whether a name is being taken away.
     pub(crate) fn has_due(&self) -> bool {
         self.links.iter().any(|deletion| deletion.is_due)
     }
@@ -40,7 +40,7 @@ impl<L: Eq> Deletions<L> {
         }
     }
 
-    /// It stays after all, or is gone.
+    /// Notes that the name stays after all, or is gone.
     pub(crate) fn clear(&mut self, link: &L) {
         self.links.retain(|deletion| deletion.link != *link);
     }
@@ -50,7 +50,8 @@ impl<L: Eq> Deletions<L> {
         self.links.retain(|deletion| deletion.is_due || deletion.link != *link);
     }
 
-    /// The last open by this name was closed: whether the name goes now, and by whom. It says so once.
+    /// Notes that the last open by this name was closed. Returns whether the name goes now, and by which
+    /// open. It says so once.
     pub(crate) fn fall_due(&mut self, link: &L) -> Option<Option<[u8; 16]>> {
         let deletion = self.links.iter_mut().find(|deletion| deletion.link == *link && !deletion.is_due)?;
         deletion.is_due = true;

@@ -1,5 +1,5 @@
-//! How much of what a client wants to cache it gets (MS-SMB2 3.3.5.9, MS-FSA 2.1.5.18), beside what others have open and
-//! hold.
+//! Granting of caching that a client wants (MS-SMB2 3.3.5.9, MS-FSA 2.1.5.18), beside what others have open
+//! and hold.
 
 use crate::caching::{Caching, HeldCaching, Kind};
 use crate::conflict::{BreakAction, FileOperation, break_action};
@@ -9,19 +9,19 @@ use crate::conflict::{BreakAction, FileOperation, break_action};
 pub(crate) struct OtherGrants {
     /// An open for more than attributes.
     pub(crate) opens: bool,
-    /// Somebody relies on what he reads.
+    /// A holder caches reads.
     pub(crate) readers: bool,
-    /// Somebody keeps what he writes.
+    /// A holder caches writes.
     pub(crate) writer: bool,
     /// An oplock.
     pub(crate) oplocks: bool,
-    /// Somebody keeps opens.
+    /// A holder caches opens.
     pub(crate) handles: bool,
     /// A locked range, whosever it is.
     pub(crate) ranges: bool,
 }
 
-/// What of `wanted` can be had.
+/// Returns what of `wanted` can be had.
 pub(crate) fn granted(kind: Kind, wanted: Caching, is_directory: bool, other_grants: OtherGrants) -> Caching {
     let mut caching = wanted;
     if other_grants.writer || other_grants.ranges || (is_directory && kind.is_oplock()) {

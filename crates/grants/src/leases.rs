@@ -1,5 +1,5 @@
-//! Which leases there are, process-wide: by client and key (MS-SMB2 3.3.1.12), each of one object. Also where the numbers of
-//! holders and opens come from.
+//! Table of leases, process-wide: by client and key (MS-SMB2 3.3.1.12), each of one object. Also where the
+//! numbers of holders and opens come from.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::event::Refused;
 use crate::{Holder, OpenId};
 
-/// What a client names a lease by: its own GUID, and a key that it chose.
+/// Key by which a client names a lease: its own GUID, and a key that it chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseKey {
     /// ClientGuid of its connections.
@@ -55,7 +55,7 @@ pub struct LeaseRef<P> {
 pub struct LeaseOfOtherFile;
 
 impl<P: Clone + PartialEq> Leases<P> {
-    /// None yet; at most `per_client_max` of one client.
+    /// Makes an empty table; at most `per_client_max` of one client.
     pub fn new(per_client_max: usize) -> Arc<Self> {
         Arc::new(Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -94,19 +94,19 @@ impl<P: Clone + PartialEq> Leases<P> {
         Ok(LeaseRef { leases: Arc::clone(self), key, holder, is_bound: false })
     }
 
-    /// Where the lease with this key is, for an acknowledgement that names nothing else.
+    /// Returns where the lease with this key is, for an acknowledgement that names nothing else.
     pub fn find(&self, key: &LeaseKey) -> Option<(Holder, P)> {
         let shard = self.shard(key);
         let entry = shard.get(key)?;
         Some((entry.holder, entry.place.clone()?))
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().expect("nobody panics while holding it").len()).sum()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -118,12 +118,12 @@ impl<P: Clone + PartialEq> Leases<P> {
 }
 
 impl<P> LeaseRef<P> {
-    /// Its number.
+    /// Returns the lease's number.
     pub fn holder(&self) -> Holder {
         self.holder
     }
 
-    /// Its key.
+    /// Returns the lease's key.
     pub fn key(&self) -> LeaseKey {
         self.key
     }

@@ -1,11 +1,11 @@
-//! What clients hold of one file or directory, and what it takes to act beside them: share modes, leases and oplocks,
-//! byte-range locks, deletion on close (MS-SMB2 3.3, MS-FSA 2.1), whole-file locks of AFS, and what a change by
-//! somebody without an open asks of all these.
+//! Grants of clients on one file or directory, and what it takes to act beside them: share modes, leases and
+//! oplocks, byte-range locks, deletion on close (MS-SMB2 3.3, MS-FSA 2.1), whole-file locks of AFS, and what
+//! a change by a caller without an open asks of all these.
 //!
-//! Plain and synchronous: nothing here knows lanes, files, sockets or a clock. An [`Object`] is the state of one file; whoever
-//! has it says what is asked and what time it is, and gets an [`GrantResult`]: granted, refused with a reason, or to wait for
-//! what others have been asked to give back. What there is to be told (breaks, wake-ups) comes out as [`Event`]s.
-//! Which cell of which table decides is in [`conflict`], and nowhere else.
+//! Plain and synchronous: nothing here knows lanes, files, sockets or a clock. An [`Object`] is the state of
+//! one file; its owner passes a request and the time, and gets a [`GrantResult`]: granted, refused with a
+//! reason, or to wait for what others have been asked to give back. What there is to be told (breaks,
+//! wake-ups) comes out as [`Event`]s. Which cell of which table decides is in [`conflict`], and nowhere else.
 //!
 //! ```
 //! use grants::{Access, GrantResult, Caching, Event, Holder, Home, Kind, Limits, StatOpen, Object, OpenId, Request, Share, CachingRequest};
@@ -66,10 +66,10 @@ pub struct Holder(pub u64);
 /// The holder whose own lease or oplock an operation does not break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExemptHolder {
-    /// Whose lease or oplock this is.
+    /// The holder of this lease or oplock.
     Holder(Holder),
-    /// Who names this key as that of the lease of the directory he changes something in: whichever client's lease has it, as
-    /// the keys are compared alone there (MS-FSA 2.1.4.12, ParentOplockKey).
+    /// A client that names this key as that of the lease of the directory it changes something in: whichever
+    /// client's lease has it, as the keys are compared alone there (MS-FSA 2.1.4.12, ParentOplockKey).
     ParentKey([u8; 16]),
 }
 
@@ -77,6 +77,6 @@ pub enum ExemptHolder {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpenId(pub u64);
 
-/// Where a holder is told: the lane of its connection. It means nothing here.
+/// Lane where a holder is told: the lane of its connection. It means nothing here.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Home(pub u16);

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Bounds of what is held of one object. What is beyond them is refused; nobody else feels it.
+/// Bounds of what is held of one object. What is beyond them is refused; no other object feels it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Opens, of all streams.
@@ -17,14 +17,14 @@ pub struct Limits {
     pub waiting_locks_per_owner: usize,
     /// Locks of one stream that wait.
     pub waiting_locks: usize,
-    /// Who waits for something to be given back.
+    /// Requests that wait for something to be given back.
     pub waiting: usize,
-    /// How long a holder has to give back what he is asked for (MS-SMB2 3.3.2.1; Windows: 35 s).
+    /// Time for which a holder has to give back what it is asked for (MS-SMB2 3.3.2.1; Windows: 35 s).
     pub acknowledge: Duration,
 }
 
 impl Limits {
-    /// What the server uses.
+    /// Limits that the server uses.
     pub const DEFAULT: Self = Self {
         //@ limit: opens with share modes of one file
         //@ section: Files and listings

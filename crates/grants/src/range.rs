@@ -1,5 +1,6 @@
-//! Locked ranges of bytes of one stream (MS-FSA 2.1.4.10, 2.1.5.8), and who waits for one. An open's locks bind reads and
-//! writes of other opens; advisory ones (AFS's of whole files, other processes') meet them only as locks.
+//! Locked ranges of bytes of one stream (MS-FSA 2.1.4.10, 2.1.5.8), and requests that wait for one. An open's
+//! locks bind reads and writes of other opens; advisory ones (AFS's of whole files, other processes') meet
+//! them only as locks.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -15,25 +16,25 @@ use crate::waiting::Ticket;
 pub struct Range {
     /// The first byte.
     pub offset: u64,
-    /// How many.
+    /// Number of bytes.
     pub len: u64,
 }
 
 /// A range, and how it is locked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeLock {
-    /// Which bytes.
+    /// Range of bytes.
     pub range: Range,
     /// For one alone.
     pub exclusive: bool,
 }
 
-/// Whose a lock is.
+/// Owner of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Owner {
     /// An SMB open's.
     Open(OpenId),
-    /// Somebody's without an open, by a number that his service has for him. It binds nobody's reads and writes.
+    /// An owner without an open, by a number of its service. Its lock binds no reads and writes.
     AdvisoryLock(u64),
 }
 
@@ -49,7 +50,7 @@ pub(crate) struct Ranges {
 struct HeldRange {
     owner: Owner,
     lock: RangeLock,
-    /// When an advisory lock ends by itself.
+    /// Time when an advisory lock ends by itself.
     until: Option<Instant>,
 }
 
@@ -64,17 +65,17 @@ impl Range {
     /// All there is, and will be.
     pub const WHOLE: Self = Self { offset: 0, len: u64::MAX };
 
-    /// One behind the last byte.
+    /// Returns the offset behind the last byte.
     fn end(self) -> u128 {
         u128::from(self.offset) + u128::from(self.len)
     }
 
-    /// Whether it ends at 2^64 at the latest.
+    /// Returns whether it ends at 2^64 at the latest.
     pub fn is_valid(self) -> bool {
         self.end() <= 1 << 64
     }
 
-    /// Whether the two meet.
+    /// Returns whether the two meet.
     pub fn overlaps(self, other: Self) -> bool {
         u128::from(self.offset) < other.end() && u128::from(other.offset) < self.end()
     }
@@ -149,7 +150,7 @@ impl Ranges {
         any
     }
 
-    /// Whether an open may read or write there.
+    /// Returns whether an open may read or write there.
     pub(crate) fn allows(&self, open: OpenId, range: Range, range_use: RangeUse) -> bool {
         let owner = Owner::Open(open);
         let binds =
@@ -169,7 +170,7 @@ impl Ranges {
         self.waiting.len() < before
     }
 
-    /// All that an owner has locked goes, and what he waits for.
+    /// Drops all that an owner has locked, and the locks that it waits for.
     pub(crate) fn close(&mut self, owner: Owner, events: &mut Vec<Event>) {
         self.held.retain(|held| held.owner != owner);
         self.waiting.retain(|waiting| {
@@ -188,7 +189,7 @@ impl Ranges {
         self.held.len() < before
     }
 
-    /// When the next of them ends.
+    /// Returns when the next of them ends.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         self.held.iter().filter_map(|held| held.until).min()
     }
@@ -215,7 +216,7 @@ impl Ranges {
             .all(|held| overlaps_well(held.lock.exclusive, held.owner == owner, range_use))
     }
 
-    /// What is locked, and by whom.
+    /// Returns the locked ranges and their owners.
     pub(crate) fn held(&self) -> impl Iterator<Item = (Owner, RangeLock)> + '_ {
         self.held.iter().map(|held| (held.owner, held.lock))
     }

@@ -1,24 +1,25 @@
-//! What an open may do, and what it lets others do beside it.
+//! Access of opens, and share modes.
 
 use std::fmt;
 use std::ops::BitOr;
 
-/// What an open may do, as far as others have to bear it. Executing counts as reading, appending as writing; attributes,
-/// owners and rights count as nothing.
+/// Access of an open, as far as others have to bear it. Executing counts as reading, appending as writing;
+/// attributes, owners and rights count as nothing.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Access(u8);
 
-/// What an open lets others do (MS-SMB2 2.2.13, ShareAccess).
+/// Share mode of an open (MS-SMB2 2.2.13, ShareAccess).
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Share(u8);
 
 /// An open that asks for attributes alone, which breaks no lease or oplock (a "stat open").
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StatOpen {
-    /// It is for more.
+    /// The open is for more than attributes.
     #[default]
     No,
-    /// To see who may do what, and attributes: nothing to a lease that is held already, else an open like any.
+    /// To read the access list, and attributes: nothing to a lease that is held already, else an open like
+    /// any.
     ReadControl,
     /// To see or set attributes.
     Attributes,
@@ -39,17 +40,17 @@ impl Access {
         Self(bits & 7)
     }
 
-    /// Whether it is nothing that others have to bear.
+    /// Returns whether it is nothing that others have to bear.
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// Whether all of `other` is here.
+    /// Returns whether all of `other` is here.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Whether any of `other` is here.
+    /// Returns whether any of `other` is here.
     pub const fn overlaps(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
@@ -61,12 +62,12 @@ impl Share {
     /// Everything.
     pub const ALL: Self = Self(7);
 
-    /// As on the wire: FILE_SHARE_READ (1), WRITE (2), DELETE (4).
+    /// Reads the bits of the wire: FILE_SHARE_READ (1), WRITE (2), DELETE (4).
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits & 7)
     }
 
-    /// Whether others may do all of that.
+    /// Returns whether others may do all of that.
     pub const fn allows(self, access: Access) -> bool {
         access.0 & !self.0 == 0
     }

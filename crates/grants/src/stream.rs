@@ -30,7 +30,7 @@ pub(crate) struct Stream<L> {
 pub(crate) struct Open<L> {
     pub(crate) id: OpenId,
     pub(crate) consumer: Consumer,
-    /// By whose lease or oplock he is spared.
+    /// The holder whose lease or oplock is spared.
     pub(crate) holder: Option<Holder>,
     pub(crate) access: Access,
     pub(crate) share: Share,
@@ -43,7 +43,7 @@ pub(crate) struct Open<L> {
 }
 
 impl<L> Open<L> {
-    /// Whether it reads or writes, or lets nobody delete.
+    /// Returns whether it reads or writes, or does not share deletion.
     pub(crate) fn uses(&self) -> bool {
         self.access.overlaps(Access::READ | Access::WRITE) || !self.share.allows(Access::DELETE)
     }
@@ -76,22 +76,23 @@ impl<L> Stream<L> {
         self.caching_grants.iter_mut().find(|caching_grant| caching_grant.holder == holder)
     }
 
-    /// Whether all opens bear one more like this.
+    /// Returns whether all opens bear one more like this.
     pub(crate) fn shares_with(&self, access: Access, share: Share) -> bool {
         self.opens.iter().all(|open| shares((open.access, open.share), (access, share)))
     }
 
-    /// Whether its opens bear that the file is deleted.
+    /// Returns whether its opens bear that the file is deleted.
     pub(crate) fn shares_deletion(&self) -> bool {
         self.opens.iter().all(|open| open.access.is_none() || open.share.allows(Access::DELETE))
     }
 
-    /// Whether the holder has it open.
+    /// Returns whether the holder has it open.
     pub(crate) fn is_opened_by(&self, holder: Holder) -> bool {
         self.opens.iter().any(|open| open.holder == Some(holder) || OpenId(holder.0) == open.id)
     }
 
-    /// Asks all who hold something. Gives when the first of those has to have answered who are waited for.
+    /// Asks all that hold something. Returns when the first of those has to have answered that are waited
+    /// for.
     pub(crate) fn ask(
         &mut self,
         break_request: &BreakRequest<'_>,

@@ -1,11 +1,11 @@
-//! Who waits for something to be given back. He stays in the list until he leaves, so that nobody is granted meanwhile what
-//! would have to be taken from him again.
+//! Requests that wait for something to be given back. A waiter stays in the list until it leaves, so that
+//! nothing is granted meanwhile that would have to be taken back for it.
 
 use crate::ExemptHolder;
 use crate::conflict::FileOperation;
 use crate::event::Event;
 
-/// Somebody who waits, of one object.
+/// A waiting request of one object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
@@ -18,11 +18,11 @@ pub(crate) struct WaitQueue {
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) ticket: Ticket,
-    /// Which stream, by its name.
+    /// Name of the stream.
     pub(crate) stream: Box<[u8]>,
     pub(crate) by: Option<ExemptHolder>,
     pub(crate) operation: FileOperation,
-    /// He has been woken and has not asked again.
+    /// The waiter has been woken and has not asked again.
     is_woken: bool,
 }
 
@@ -39,7 +39,7 @@ impl WaitQueue {
         self.list.iter()
     }
 
-    /// He waits, from now on or again.
+    /// Makes a request wait, from now on or again.
     pub(crate) fn join(
         &mut self,
         ticket: Ticket,

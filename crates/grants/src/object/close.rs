@@ -12,18 +12,18 @@ use crate::stream::Open;
 use crate::waiting::Ticket;
 use crate::{ExemptHolder, Holder, OpenId};
 
-/// What a close leaves to do.
+/// Work that a close leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed<L> {
     /// Nothing.
     Stays,
-    /// The name is to be taken away. Until [`Object::deleted`] nobody opens it by that, and who writes or renames the file without an
-    /// open waits.
+    /// The name is to be taken away. Until [`Object::deleted`] no client opens it by that, and a write or
+    /// rename of the file without an open waits.
     DeleteName {
-        /// Which.
+        /// Link whose name goes.
         link: L,
-        /// The key of the lease of the directory that is spared by it: as who had it deleted and who closes it last have both
-        /// named.
+        /// The key of the lease of the directory that is spared by it: as the open that had it deleted and
+        /// the last to close it have both named.
         parent: Option<[u8; 16]>,
     },
     /// The named stream is to be taken away.
@@ -45,7 +45,7 @@ impl<L: Clone + Eq> Object<L> {
         let at = self.stream_of(open)?;
         let closing = self.streams[at].open(open).filter(|closing| closing.deletes_on_close);
         if let Some(by) = closing.map(|closing| closing.holder.unwrap_or(Holder(open.0))) {
-            // It is to go now. Who closes waits for nobody.
+            // The file is to go now. Closing waits for no holder.
             let break_request = BreakRequest {
                 now,
                 operation: FileOperation::Delete,
@@ -57,7 +57,7 @@ impl<L: Clone + Eq> Object<L> {
         self.abandon(open, events)
     }
 
-    /// As [`Object::close`], by who does not know what time it is.
+    /// Closes an open, by a caller that does not know the time ([`Object::close`]).
     ///
     /// # Errors
     /// [`Refused::NotOpen`].
@@ -114,8 +114,8 @@ impl<L: Clone + Eq> Object<L> {
         Ok(())
     }
 
-    /// Has the name, or the named stream, deleted when all that is open by it is closed, or not (FileDispositionInformation):
-    /// from now on nobody opens it.
+    /// Has the name, or the named stream, deleted when all that is open by it is closed, or not
+    /// (FileDispositionInformation): from now on no client opens it.
     pub fn set_deletion(
         &mut self,
         now: Instant,
@@ -157,7 +157,7 @@ impl<L: Clone + Eq> Object<L> {
         self.streams.iter().find_map(|stream| stream.open(open)).map(|open| &open.link)
     }
 
-    /// Whether the name, or the named stream, of an open goes when its last open does.
+    /// Returns whether the name, or the named stream, of an open goes when its last open does.
     pub fn is_deleting(&self, open: OpenId) -> bool {
         let stream = self.streams.iter().find(|stream| stream.open(open).is_some());
         stream.is_some_and(|stream| match stream.name.is_empty() {
@@ -166,7 +166,7 @@ impl<L: Clone + Eq> Object<L> {
         })
     }
 
-    /// Whether a name goes when its last open does.
+    /// Returns whether a name goes when its last open does.
     pub fn is_deleted(&self, link: &L) -> bool {
         self.deletions.has(link)
     }

@@ -13,15 +13,15 @@ use crate::{ExemptHolder, Holder, OpenId};
 /// A byte-range lock of a holder without an open, such as an AFS client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdvisoryLock {
-    /// His number, of his service's.
+    /// The owner's number, given by its service.
     pub owner: u64,
-    /// What he locks.
+    /// The range that the owner locks.
     pub lock: RangeLock,
-    /// When it ends by itself.
+    /// Time when it ends by itself.
     pub until: Option<Instant>,
 }
 
-/// Locks that somebody wants.
+/// A request for locks.
 struct Locking<'a> {
     owner: Owner,
     locks: &'a [RangeLock],
@@ -29,12 +29,12 @@ struct Locking<'a> {
     waits: bool,
 }
 
-/// What became of a lock.
+/// Outcome of a lock request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// It is held.
+    /// The lock is held.
     Held,
-    /// It waits for its turn.
+    /// The lock waits for its turn.
     Waits(Ticket),
 }
 
@@ -63,7 +63,8 @@ impl<L: Clone + Eq> Object<L> {
         }
     }
 
-    /// Locks the file for somebody without an open, for a while: AFS's locks, and those of other processes. Never waits.
+    /// Locks the file for an owner without an open, for a while: AFS's locks, and those of other processes.
+    /// Never waits.
     pub fn lock_advisory(
         &mut self,
         now: Instant,
@@ -128,7 +129,7 @@ impl<L: Clone + Eq> Object<L> {
         unlocked
     }
 
-    /// Unlocks what somebody without an open has locked.
+    /// Unlocks what an owner without an open has locked.
     ///
     /// # Errors
     /// [`Refused::NotLocked`].
@@ -146,10 +147,10 @@ impl<L: Clone + Eq> Object<L> {
         Ok(())
     }
 
-    /// What somebody without an open has locked lasts until then.
+    /// Extends the locks of an owner without an open until then.
     ///
     /// # Errors
-    /// [`Refused::NotLocked`] if he has nothing locked any more.
+    /// [`Refused::NotLocked`] if the owner has nothing locked any more.
     pub fn extend_advisory(
         &mut self,
         now: Instant,
@@ -164,13 +165,13 @@ impl<L: Clone + Eq> Object<L> {
         if any { Ok(()) } else { Err(Refused::NotLocked) }
     }
 
-    /// What is locked of the file's own data, by whomever.
+    /// Returns what is locked of the file's own data, by whomever.
     pub fn locked(&self) -> impl Iterator<Item = RangeLock> + '_ {
         let data = self.stream(b"").map(|at| &self.streams[at]);
         data.into_iter().flat_map(|data| data.ranges.held()).map(|(_, lock)| lock)
     }
 
-    /// Whether an open has locked any range.
+    /// Returns whether an open has locked any range.
     pub fn has_locked(&self, open: OpenId) -> bool {
         let mut held = self.streams.iter().flat_map(|stream| stream.ranges.held());
         held.any(|(owner, _)| owner == Owner::Open(open))
@@ -189,7 +190,7 @@ impl<L: Clone + Eq> Object<L> {
         cancelled
     }
 
-    /// Whether an open may read or write these bytes beside what others have locked.
+    /// Checks whether an open may read or write these bytes beside what others have locked.
     ///
     /// # Errors
     /// [`Refused::Locked`], [`Refused::NotOpen`].

@@ -21,7 +21,7 @@ mod lock;
 mod open;
 mod restore;
 
-/// What is held of one file or directory. `L` names it: a directory and a name in that.
+/// Grants on one file or directory. `L` names it: a directory and a name in that.
 ///
 /// Every call says what time it is, and adds to `events` what there is to be told. What is asked again after a [`GrantResult::Wait`]
 /// comes with its ticket.
@@ -34,12 +34,12 @@ pub struct Object<L> {
     next_ticket: u64,
 }
 
-/// A change that somebody is about to make, or what he is about to read without an open.
+/// A change that is about to be made, or a read without an open.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
-    /// What.
+    /// Operation of the change.
     pub operation: FileOperation,
-    /// Who, if he holds something: what is his is spared.
+    /// The holder that makes it, if it holds something: its own grants are spared.
     pub by: Option<ExemptHolder>,
 }
 
@@ -50,35 +50,37 @@ impl<L: Clone + Eq> Object<L> {
         Self { limits, streams: Vec::new(), deletions, waiting, next_ticket: 0 }
     }
 
-    /// Nothing is held and nobody waits.
+    /// Returns whether nothing is held and no request waits.
     pub fn is_empty(&self) -> bool {
         self.streams.is_empty() && self.deletions.is_empty() && self.waiting.is_empty()
     }
 
-    /// Whether it is open, for whatever.
+    /// Returns whether it is open, for whatever.
     pub fn is_open(&self) -> bool {
         self.streams.iter().any(|stream| !stream.opens.is_empty())
     }
 
-    /// Whether any client may cache anything of it.
+    /// Returns whether any client may cache anything of it.
     pub fn is_cached(&self) -> bool {
         self.streams
             .iter()
             .any(|stream| stream.caching_grants.iter().any(|caching_grant| !caching_grant.caching.is_none()))
     }
 
-    /// Whether it is open by somebody who keeps no opens for later: asking him for them would not close it.
+    /// Returns whether it is open by a client that keeps no opens for later: asking for them would not close
+    /// it.
     pub fn is_open_to_stay(&self) -> bool {
         self.stays_open(|_| true)
     }
 
-    /// Whether it is open to be read or written, or by somebody who lets nobody delete it. Who has it open to rename or delete it, or to look
-    /// at it, has a file without a name where another comes in its place, as when it is deleted.
+    /// Returns whether it is open to be read or written, or by a client that does not share it for deletion.
+    /// An open to rename or delete it, or for attributes alone, has a file without a name where another comes
+    /// in its place, as when it is deleted.
     pub fn is_used(&self) -> bool {
         self.streams.iter().any(|stream| stream.opens.iter().any(Open::uses))
     }
 
-    /// As [`Object::is_open_to_stay`], of those who [use](Object::is_used) it.
+    /// Returns whether an open that [uses](Object::is_used) the file [stays](Object::is_open_to_stay).
     pub fn is_used_to_stay(&self) -> bool {
         self.stays_open(Open::uses)
     }
@@ -95,17 +97,17 @@ impl<L: Clone + Eq> Object<L> {
         })
     }
 
-    /// Whether a range is locked.
+    /// Returns whether a range is locked.
     pub fn has_ranges(&self) -> bool {
         self.streams.iter().any(|stream| stream.ranges.any())
     }
 
-    /// When something ends by itself, if nothing comes before.
+    /// Returns when something ends by itself, if nothing comes before.
     pub fn next_timeout(&self) -> Option<Instant> {
         self.streams.iter().filter_map(Stream::next_timeout).min()
     }
 
-    /// What has not been given back in time is gone. Every question begins with this.
+    /// Ends what has not been given back in time. Every question begins with this.
     pub fn handle_timeout(&mut self, now: Instant, events: &mut Vec<Event>) {
         for at in 0..self.streams.len() {
             if self.streams[at].expire(now, events) {
@@ -165,10 +167,11 @@ impl<L: Clone + Eq> Object<L> {
         }
     }
 
-    /// A named stream gets another name, by its one open.
+    /// Renames a named stream by its one open.
     ///
     /// # Errors
-    /// [`Refused::Sharing`] beside other opens of it, or where somebody has a stream of that name open; [`Refused::NotOpen`].
+    /// [`Refused::Sharing`] beside other opens of it, or where a stream of that name is open;
+    /// [`Refused::NotOpen`].
     pub fn rename_stream(&mut self, open: OpenId, to: &[u8], events: &mut Vec<Event>) -> Result<(), Refused> {
         let at = self.stream_of(open)?;
         let is_named = !self.streams[at].name.is_empty() && !to.is_empty();
@@ -178,7 +181,7 @@ impl<L: Clone + Eq> Object<L> {
             return Err(Refused::Sharing);
         }
         let from = std::mem::replace(&mut self.streams[at].name, to.into());
-        // Who waits for something of it does so by its name.
+        // A request that waits for something of it does so by its name.
         self.waiting.wake(&from, events);
         Ok(())
     }
@@ -214,13 +217,13 @@ impl<L: Clone + Eq> Object<L> {
         GrantResult::Wait(Wait { ticket, until })
     }
 
-    /// Who waited has what he wanted, or wants it no more.
+    /// Ends a wait: the waiter has what it wanted, or wants it no more.
     pub fn leave(&mut self, ticket: Ticket) {
         self.waiting.leave(ticket);
     }
 
-    /// A holder gives back all that he has, though nobody asks for anything of the file: what he knows it by turns out to mean another
-    /// one too. Nobody waits for him, and who does for another reason goes on waiting.
+    /// Recalls all that a holder has, though no request conflicts with it: its lease key turns out to name
+    /// another file too. No request waits for this, and one that waits for another reason goes on waiting.
     pub fn recall(&mut self, now: Instant, holder: Holder, events: &mut Vec<Event>) {
         self.handle_timeout(now, events);
         let limits = self.limits;
@@ -229,10 +232,10 @@ impl<L: Clone + Eq> Object<L> {
         }
     }
 
-    /// A holder says what he keeps, on whatever lane.
+    /// Acknowledges a break: a holder says what it keeps, on whatever lane.
     ///
     /// # Errors
-    /// [`BadAcknowledgement`]; nothing changes then, and his time goes on.
+    /// [`BadAcknowledgement`]; nothing changes then, and its time goes on.
     pub fn acknowledge(
         &mut self,
         now: Instant,
@@ -251,7 +254,7 @@ impl<L: Clone + Eq> Object<L> {
         Ok(left)
     }
 
-    /// What a holder has now; `None` if nothing.
+    /// Returns what a holder has now; `None` if nothing.
     pub fn held(&self, holder: Holder) -> Option<Caching> {
         let mut caching_grants = self.streams.iter().flat_map(|stream| &stream.caching_grants);
         caching_grants
@@ -259,14 +262,14 @@ impl<L: Clone + Eq> Object<L> {
             .map(|caching_grant| caching_grant.caching)
     }
 
-    /// What a holder has now, as an open with its key would be told; nothing where it has nothing.
+    /// Returns what a holder has now, as an open with its key would be told; nothing where it has nothing.
     pub fn standing(&self, holder: Holder) -> Opened {
         let mut caching_grants = self.streams.iter().flat_map(|stream| &stream.caching_grants);
         let found = caching_grants.find(|caching_grant| caching_grant.holder == holder);
         found.map_or_else(Opened::default, CachingGrant::standing)
     }
 
-    /// Where a holder is told from now on: his connection has moved to another lane.
+    /// Sets the lane where a holder is told from now on: its connection has moved.
     pub fn move_home(&mut self, holder: Holder, home: Home) {
         if let Some(caching_grant) = self.streams.iter_mut().find_map(|stream| stream.caching_grant(holder)) {
             caching_grant.home = home;
@@ -305,7 +308,7 @@ impl<L: Clone + Eq> Object<L> {
     }
 }
 
-/// Whether a change is lost where the file loses its name right afterwards.
+/// Returns whether a change is lost where the file loses its name right afterwards.
 fn is_lost_with_the_name(operation: FileOperation) -> bool {
     matches!(operation, FileOperation::Write | FileOperation::Overwrite | FileOperation::Rename)
 }

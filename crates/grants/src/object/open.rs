@@ -15,28 +15,28 @@ use crate::stream::Open;
 use crate::waiting::Ticket;
 use crate::{ExemptHolder, Holder, Home, OpenId};
 
-/// An open that somebody wants (MS-SMB2 2.2.13), rights having been looked at.
+/// A request for an open (MS-SMB2 2.2.13), rights having been looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<L> {
-    /// Its number.
+    /// The open's number.
     pub open: OpenId,
-    /// Whose it is: by what it cannot choose, as its address is.
+    /// The consumer that the open is counted to: by what it cannot choose, as its address is.
     pub consumer: Consumer,
-    /// What it is for.
+    /// Access that the open is for.
     pub access: Access,
-    /// What others may do beside it.
+    /// Access that others may have beside it.
     pub share: Share,
     /// Whether it needs nothing back.
     pub looks: StatOpen,
-    /// It puts an end to the content there is.
+    /// The open replaces the existing content.
     pub overwrites: bool,
-    /// It is of a directory.
+    /// The open is of a directory.
     pub is_directory: bool,
     /// The name by which it was found.
     pub link: L,
     /// The key of the lease of the directory that is spared by what is done by this open.
     pub parent: Option<[u8; 16]>,
-    /// What the client wants to cache.
+    /// Caching that the client wants.
     pub want: Option<CachingRequest>,
 }
 
@@ -45,31 +45,31 @@ pub struct Request<L> {
 pub struct CachingRequest {
     /// The lease's number; for an oplock that of the open.
     pub holder: Holder,
-    /// Which of them.
+    /// Kind of the caching.
     pub kind: Kind,
-    /// How much.
+    /// Caching that is wanted.
     pub caching: Caching,
-    /// Where the holder is told.
+    /// Lane where the holder is told.
     pub home: Home,
-    /// That of a lease, by which others may name it.
+    /// Key of a lease, by which others may name it.
     pub key: Option<[u8; 16]>,
 }
 
 /// An open that there is now.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
-    /// What its client may cache.
+    /// Caching of its client.
     pub caching: Caching,
     /// Epoch of a lease of version 2; else 0.
     pub epoch: u16,
     /// A break of the lease is under way (SMB2_LEASE_FLAG_BREAK_IN_PROGRESS).
     pub is_breaking: bool,
-    /// As what the holder has it: the first who asked says so. `None` where he has nothing.
+    /// Kind of what the holder has, set by its first request. `None` where it has nothing.
     pub kind: Option<Kind>,
 }
 
 impl<L> Request<L> {
-    /// What is open once it is granted.
+    /// Returns what is open once it is granted.
     pub(super) fn into_open(self) -> Open<L> {
         let Self { open: id, consumer, access, share, looks, link, parent, want, .. } = self;
         let holder = want.map(|want| want.holder);
@@ -116,7 +116,8 @@ impl<L: Clone + Eq> Object<L> {
         if !self.shares_deletion(at, &request) {
             return GrantResult::Refused(Refused::Sharing);
         }
-        // Who empties a file writes to it, whatever he opens it for; afterwards others need not bear with that.
+        // An open that empties a file writes to it, whatever it is opened for; afterwards others need not
+        // bear with that.
         let does = if request.overwrites { request.access | Access::WRITE } else { request.access };
         let shares = stream.shares_with(does, request.share);
         let operation = match (shares, request.overwrites, request.looks) {
@@ -142,11 +143,11 @@ impl<L: Clone + Eq> Object<L> {
         })
     }
 
-    /// Whether an open bears with those of the file's other streams.
+    /// Returns whether an open bears with those of the file's other streams.
     pub(super) fn shares_deletion(&self, at: usize, request: &Request<L>) -> bool {
         //= MS-FSA 2.1.5.1.2.1
         //# The streams of a file go with it: it is opened to be deleted only where all opens of all of them share that, and a stream without
-        //# sharing it only where nobody has the file open to delete it. Else STATUS_SHARING_VIOLATION.
+        //# sharing it only where no client has the file open to delete it. Else STATUS_SHARING_VIOLATION.
         let mut other_grants = self.streams.iter().enumerate().filter(|(other, _)| *other != at);
         match self.streams[at].name.is_empty() {
             true if request.access.overlaps(Access::DELETE) => {
@@ -162,7 +163,7 @@ impl<L: Clone + Eq> Object<L> {
         }
     }
 
-    /// Gives the holder what can be had of what he wants.
+    /// Grants the holder what can be had of what it wants.
     fn hold(
         &mut self,
         at: usize,
@@ -174,7 +175,7 @@ impl<L: Clone + Eq> Object<L> {
         let stream = &mut self.streams[at];
         let other_grants = stream.other_grants(&want, open);
         let mut granted = granted(want.kind, want.caching, is_directory, other_grants);
-        // He who waits would only have it taken back.
+        // Nothing is granted that the next queued opener would break at once.
         let others = self.waiting.iter().filter(|waiter| {
             Some(waiter.ticket) != ticket
                 && !waiter.by.is_some_and(|by| by.has(want.holder, want.key))
@@ -203,7 +204,7 @@ impl<L: Clone + Eq> Object<L> {
     pub(super) fn is_full(&self, request: &Request<L>) -> Option<Refused> {
         let all = self.streams.iter().map(|stream| stream.opens.len()).sum();
         let free = self.limits.opens.saturating_sub(all);
-        // Nobody has more than all have.
+        // No client holds more than all hold together.
         if all < free {
             return None;
         }

@@ -1,4 +1,5 @@
-//! Opens that were held before the server began anew: each is put back as it was, or not at all. Nobody is asked for anything.
+//! Opens that were held before the server began anew: each is put back as it was, or not at all. No holder is
+//! asked for anything.
 
 use super::{Object, Request};
 use crate::caching_grant::CachingGrant;
@@ -7,12 +8,12 @@ use crate::grant::{OtherGrants, granted};
 use crate::range::{Owner, RangeLock};
 
 impl<L: Clone + Eq> Object<L> {
-    /// Puts an open back, with what its holder caches (`want` says what he had; a lease's epoch is the last that he was told) and what
-    /// it has locked.
+    /// Puts an open back, with what its holder caches (`want` says what it had; a lease's epoch is the last
+    /// that it was told) and what it has locked.
     ///
     /// # Errors
-    /// Why it cannot stand beside what was put back before: who has written the record down may have been wrong, so nothing of it is
-    /// believed that the tables would not have granted. Nothing is left of it then.
+    /// Why it cannot stand beside what was put back before: the writer of the record may have been wrong, so
+    /// nothing of it is believed that the tables would not have granted. Nothing is left of it then.
     pub fn restore(
         &mut self,
         stream: &[u8],
@@ -39,7 +40,7 @@ impl<L: Clone + Eq> Object<L> {
             return Err(Refused::Sharing);
         }
         let caching_grant = CachingGrant::restored(&want);
-        // A locked range keeps others from caching, not who caches from locking.
+        // A locked range keeps others from caching, not a caching client from locking.
         let other_grants = OtherGrants { ranges: false, ..stream.other_grants(&want, request.open) };
         let could_be = granted(want.kind, want.caching, request.is_directory, other_grants) == want.caching;
         let fits = match stream.caching_grant(want.holder) {

@@ -50,7 +50,7 @@ struct History {
     next: u64,
     /// The seed, and how far it has come.
     at: String,
-    /// Those who wait, with what they ask again.
+    /// Waiting requests, with what they ask again.
     asking: BTreeMap<Ticket, Question>,
     in_line: BTreeSet<Ticket>,
 }
@@ -489,7 +489,7 @@ impl History {
 
     fn check_invariants(&self, at: &str) {
         for stream in &self.object.streams {
-            // Who writes on his own is alone in relying on anything.
+            // A holder that writes on its own is alone in relying on anything.
             let relied = || stream.caching_grants.iter().map(|it| it.relied_on()).filter(|it| !it.is_none());
             if relied().any(|it| it.contains(Caching::W)) {
                 assert_eq!(relied().count(), 1, "{at}");
@@ -509,7 +509,7 @@ impl History {
         }
     }
 
-    /// Time goes on, everybody answers nothing, and everything comes to an end.
+    /// Lets time go on without answers, until everything comes to an end.
     fn end(&mut self) {
         let at = &self.at.clone();
         self.end_deletions();
@@ -519,7 +519,7 @@ impl History {
             let (&ticket, question) = self.asking.first_key_value().unwrap();
             let question = question.clone();
             self.ask(question, Some(ticket));
-            // A few times at most: each break ends, and nobody is given more while he waits.
+            // A few times at most: each break ends, and no waiting request is given more.
             self.compare(at);
         }
         while !self.model.opens.is_empty() {

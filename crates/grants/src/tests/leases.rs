@@ -25,7 +25,7 @@ fn a_second_open_waits_until_the_first_has_written_back() {
     let GrantResult::Wait(Wait { ticket, until }) = bench.open(with_lease(2, 12, RWH)) else { panic!() };
     assert_eq!(until, bench.now + Duration::from_secs(35));
     assert_eq!(bench.breaks(), [(11, RH, true)]);
-    // Asked again meanwhile, it waits on, and nobody is told twice.
+    // Asked again meanwhile, it waits on, and no holder is told twice.
     assert!(matches!(bench.open_again(with_lease(2, 12, RWH), Some(ticket)), GrantResult::Wait(_)));
     assert_eq!(bench.breaks(), []);
     bench.object.acknowledge(bench.now, Holder(11), RH, &mut bench.events).unwrap();
@@ -176,7 +176,7 @@ fn a_reader_who_was_left_his_reads_is_told_before_a_write_goes_on() {
     let alone = Request { share: Share::NONE, ..request(2) };
     assert!(matches!(bench.open(alone), GrantResult::Wait(_)));
     assert_eq!(bench.breaks(), [(11, R, true)]);
-    // He reads what he has until he answers: a write has to wait, though it would not for RH.
+    // The holder reads what it has until it answers: a write has to wait, though it would not for RH.
     let write = Change { operation: FileOperation::Write, by: None };
     let GrantResult::Wait(Wait { ticket, .. }) =
         bench.object.change(bench.now, b"", write, None, &mut bench.events)
@@ -320,7 +320,7 @@ fn names_are_moved_beside_opens_that_may_delete_the_directory_only_once_those_ar
     assert!(!bench.object.is_open_to_stay());
     let GrantResult::Wait(Wait { ticket, .. }) = moves(&mut bench, None) else { panic!() };
     assert_eq!(bench.breaks(), [(12, R, true)]);
-    // He keeps it open.
+    // The holder keeps it open.
     bench.object.acknowledge(bench.now, Holder(12), R, &mut bench.events).unwrap();
     assert!(bench.object.is_open_to_stay());
     assert_eq!(moves(&mut bench, Some(ticket)), GrantResult::Refused(Refused::Sharing));

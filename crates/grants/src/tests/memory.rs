@@ -1,4 +1,4 @@
-//! What a grant takes.
+//! Memory of a grant.
 
 use std::sync::Arc;
 

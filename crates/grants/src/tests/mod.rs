@@ -19,7 +19,7 @@ use crate::{
     Request, Share, StatOpen, Ticket,
 };
 
-/// An object, its clock, and what was told since somebody last looked.
+/// An object, its clock, and what was told since the last look.
 struct Bench {
     object: Object<&'static str>,
     now: Instant,
@@ -50,7 +50,7 @@ impl Bench {
         self.object.close(self.now, OpenId(open), &mut self.events).unwrap()
     }
 
-    /// Who was told what is left to him, and whether he has to answer.
+    /// Returns the holders that were told, what is left to each, and whether it has to answer.
     fn breaks(&mut self) -> Vec<(u64, Caching, bool)> {
         let told = |event: Event| match event {
             Event::Break(told) => Some((told.holder.0, told.to, told.acknowledge)),

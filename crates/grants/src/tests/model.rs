@@ -1,5 +1,5 @@
-//! What is held of one object, told in words: letters, sets of bytes, and one list for everything. It shares no table and no
-//! rule with the code that it is held against.
+//! Model of the grants on one object, in words: letters, sets of bytes, and one list for everything. It
+//! shares no table and no rule with the code that it is held against.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -27,7 +27,7 @@ pub(super) struct Cache {
     pub(super) stream: &'static str,
     pub(super) is_oplock: bool,
     pub(super) has: Letters,
-    /// What he was told, what it has come to since, and until when he may answer.
+    /// Caching that the holder was told, what it has come to since, and until when it may answer.
     pub(super) told: Option<(Letters, Letters, u64)>,
 }
 
@@ -76,14 +76,14 @@ pub(super) struct Model {
     /// Names and named streams.
     pub(super) pending: BTreeSet<&'static str>,
     pub(super) due: BTreeSet<&'static str>,
-    /// Ticket, stream, who, what, and whether he sleeps.
+    /// Ticket, stream, holder, operation, and whether it sleeps.
     pub(super) waiting: Vec<(u64, &'static str, Option<u64>, &'static str, bool)>,
     pub(super) told: Vec<Told>,
 }
 
 const PATIENCE: u64 = 35;
 
-/// What is left to a holder when another does this, and whether he is waited for.
+/// Returns what is left to a holder when another does this, and whether it is waited for.
 fn left(does: &str, cache: &Cache) -> (Letters, bool) {
     let has = |letter| cache.has.contains(&letter);
     let but = |letter: char| cache.has.iter().copied().filter(|&it| it != letter).collect::<Letters>();
@@ -127,7 +127,7 @@ impl Model {
         self.time();
     }
 
-    /// What is over by now.
+    /// Ends what is over by now.
     pub(super) fn time(&mut self) {
         let now = self.now;
         for stream in ["", "tags"] {
@@ -158,7 +158,7 @@ impl Model {
         }
     }
 
-    /// Whether somebody has to be waited for.
+    /// Returns whether a holder has to be waited for.
     fn ask(&mut self, stream: &str, does: &str, by: Option<u64>) -> bool {
         let mut waits = false;
         for (&holder, cache) in self.caches.iter_mut().filter(|(_, cache)| cache.stream == stream) {
@@ -258,7 +258,7 @@ impl Model {
         is_oplock: bool,
         wanted: &Letters,
     ) -> Letters {
-        // What others rely on: who was told and has nothing to write back does so no more.
+        // What others rely on: a holder that was told and has nothing to write back does so no more.
         let others = self.caches.iter().filter(|(other, cache)| **other != holder && cache.stream == stream);
         let relied = others.map(|(_, cache)| {
             let now = match &cache.told {
@@ -292,7 +292,7 @@ impl Model {
         for (_, _, _, does, _) in
             self.waiting.iter().filter(|it| it.0 != ticket && it.1 == stream && it.2 != Some(holder))
         {
-            // What he would only ask back.
+            // What it would only ask back.
             loop {
                 let cache = Cache { stream, is_oplock, has: gets.clone(), told: None };
                 let (less, _) = left(does, &cache);
@@ -433,7 +433,7 @@ impl Model {
         self.locks.iter().filter(|held| meet(held, wanted)).all(|held| {
             match (held.exclusive, wanted.exclusive) {
                 (false, false) => true,
-                // His own to read upon his own to write.
+                // Its own to read upon its own to write.
                 (true, false) => (held.owner, held.is_advisory) == (wanted.owner, wanted.is_advisory),
                 (_, true) => false,
             }

@@ -113,7 +113,7 @@ fn locks_that_were_put_back_bind_others() {
 }
 
 impl Request<&'static str> {
-    /// An open of who has the oplock of another, so that nothing is broken for it.
+    /// Makes an open of the holder of another's oplock, so that nothing is broken for it.
     fn of_the_holder(self, holder: u64) -> Self {
         let want = CachingRequest {
             holder: Holder(holder),

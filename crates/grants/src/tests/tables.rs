@@ -22,12 +22,12 @@ const ASKS: [FileOperation; 14] = [
     FileOperation::Names,
 ];
 
-/// What a row takes, as words say it.
+/// Rule of a row, in words.
 struct Rule {
     takes: Caching,
-    /// Who has one of these is waited for.
+    /// A holder with one of these is waited for.
     awaits: Caching,
-    /// What is left of a batch oplock, which cannot keep opens without writing.
+    /// Caching that is left of a batch oplock, which cannot keep opens without writing.
     of_batch: Option<Caching>,
 }
 
@@ -72,7 +72,7 @@ fn every_cell_of_the_table_is_what_its_row_and_column_mean() {
             // Directories have no oplocks.
             let is_meant = match operation {
                 FileOperation::Names => !is_oplock,
-                // Who looks at rights opens the file beside an oplock, and looks beside a lease.
+                // A reader of rights opens the file beside an oplock, and looks beside a lease.
                 FileOperation::LookAtRights => is_oplock,
                 _ => true,
             };
@@ -113,7 +113,7 @@ fn what_is_left_is_always_something_that_can_be_held() {
                 !is_oplock || matches!(column, None | Some(HeldCaching::Level2)),
                 "{operation:?} beside {held:?}"
             );
-            // Who is asked the same again has nothing left to give back.
+            // A holder that is asked the same again has nothing left to give back.
             let again = column.map(|left| break_action(operation, left));
             assert!(matches!(again, None | Some(BreakAction::Keep)), "{operation:?} beside {held:?}");
         }
