@@ -6,17 +6,17 @@ use zeroize::Zeroizing;
 
 use crate::request::Credentials;
 
-/// Who somebody says he is, and what is to prove it.
+/// Credentials of Basic authentication: a name and a password.
 #[derive(Debug)]
 pub struct Basic {
     /// The user.
     pub name: String,
-    /// What he says his password is.
+    /// The password that was sent.
     pub password: Secret,
 }
 
-/// What an Authorization field says; `None` where it is no well-formed one of this scheme. It takes as long for any
-/// password of one length.
+/// Returns what an Authorization field says; `None` where it is no well-formed one of this scheme. It takes
+/// as long for any password of one length.
 pub fn parse(credentials: Credentials<'_>) -> Option<Basic> {
     let (scheme, rest) = credentials.0.split_at_checked(SCHEME.len())?;
     if !scheme.eq_ignore_ascii_case(SCHEME) {

@@ -1,6 +1,7 @@
 //! Request bodies of HTTP/1.1 as they arrive (RFC 9112 6 and 7): which bytes are content, and where a body ends.
 //!
-//! What becomes of the content is the caller's: a body that nobody wants is read too, since the connection goes on after it.
+//! What becomes of the content is the caller's: a body without a handler is read too, since the connection
+//! goes on after it.
 
 use std::ops::Range;
 
@@ -15,16 +16,16 @@ pub struct BodyReader {
     content_left: u64,
     /// Bytes of chunk sizes, extensions and trailers that may still come.
     framing_left: u64,
-    /// Those of them that nobody reads: extensions and trailers.
+    /// Bytes that no handler reads: extensions and trailers.
     ignored_left: u64,
 }
 
-/// What [`BodyReader::feed`] made of its input.
+/// Result of [`BodyReader::feed`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
     /// Bytes of the input that belonged to the body.
     pub consumed: usize,
-    /// Those of them that are content; what is between two runs of content needs another call.
+    /// Bytes that are content; what is between two runs of content needs another call.
     pub content: Range<usize>,
     /// The body has ended; the rest of the input is the next request.
     pub done: bool,
@@ -44,7 +45,7 @@ impl BodyReader {
         Ok(Self { state, content_left: content_max, framing_left: framing_max, ignored_left })
     }
 
-    /// Whether nothing is left to come.
+    /// Returns whether nothing is left to come.
     pub fn is_done(&self) -> bool {
         matches!(self.state, BodyState::Done)
     }
@@ -57,7 +58,7 @@ impl BodyReader {
         }
     }
 
-    /// Whether its end is known, and at most `bytes` away.
+    /// Returns whether its end is known, and at most `bytes` away.
     pub fn is_shorter_than(&self, bytes: u64) -> bool {
         match self.state {
             BodyState::Done => true,
@@ -115,7 +116,7 @@ impl BodyReader {
     }
 }
 
-/// Where in the grammar of RFC 9112 7.1 the next byte stands.
+/// State in the grammar of RFC 9112 7.1 before the next byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum BodyState {
     Exact(u64),
@@ -133,7 +134,7 @@ enum BodyState {
     Done,
 }
 
-/// Where in `*( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )` (RFC 9112 7.1.1).
+/// State in `*( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )` (RFC 9112 7.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extension {
     /// After blanks that a semicolon must follow.
@@ -182,7 +183,7 @@ impl Extension {
 }
 
 impl BodyState {
-    /// Whether the next byte is of an extension or of a trailer.
+    /// Returns whether the next byte is of an extension or of a trailer.
     fn is_ignored(self) -> bool {
         matches!(
             self,
@@ -255,7 +256,7 @@ const SIZE_DIGITS_MAX: u8 = 16;
 mod tests {
     use super::*;
 
-    /// What one body took of the input, and whether it ended.
+    /// Returns what one body took of the input, and whether it ended.
     fn read(length: BodyLength, input: &[u8]) -> Result<(usize, bool), RequestError> {
         let mut body = BodyReader::new(length, 1024, 1024)?;
         let mut taken = 0;

@@ -9,7 +9,7 @@ use crate::encoding::Coding;
 use crate::etag::ETag;
 use crate::request::{Fields, Method};
 
-/// What a conditional request is judged by: one version of one representation.
+/// Validators that a conditional request is judged by: one version of one representation.
 #[derive(Clone, Copy, Debug)]
 pub struct Validators {
     /// Entity tag. Strong unless the version is not settled yet.
@@ -19,8 +19,9 @@ pub struct Validators {
 }
 
 impl Validators {
-    /// Those of what a file is at `now`, where its name has this standing, in a coding, on a volume that
-    /// [distrusts](vfs::Volume::distrusts_before) what is older than this: the table of docs/design/http.md.
+    /// Makes the validators of what a file is at `now`, where its name has this standing, in a coding, on a
+    /// volume that [distrusts](vfs::Volume::distrusts_before) what is older than this: the table of
+    /// docs/design/http.md.
     pub fn of(
         attributes: &Attributes,
         distrusts_before: u32,
@@ -37,7 +38,7 @@ impl Validators {
         }
     }
 
-    /// Those of a version for who wants to change it.
+    /// Makes the validators of a version for a client that wants to change it.
     ///
     /// Its tag is strong even if it is so young that a later version might have its name: before that time is over only
     /// the answer to its upload tells this tag, and uploads are stamped each with a time of its own.
@@ -54,7 +55,7 @@ impl Validators {
 /// Result of the preconditions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// They hold, or there are none.
+    /// The conditions hold, or there are none.
     Proceed,
     /// 304: the client's copy is current.
     NotModified,
@@ -95,9 +96,9 @@ pub fn evaluate(method: Method, fields: &Fields<'_>, current: &Validators) -> Ve
     Verdict::Proceed
 }
 
-/// Whether a change may be made of what has these validators, or of nothing: If-Match compares strongly and `*` needs
-/// something to be there (RFC 9110 13.1.1), If-None-Match: `*` wants nothing there (13.1.2). To be judged where nobody can
-/// change it any more.
+/// Returns whether a change may be made of what has these validators, or of nothing: If-Match compares
+/// strongly and `*` needs something to be there (RFC 9110 13.1.1), If-None-Match: `*` wants nothing there
+/// (13.1.2). To be judged where no other request can change it any more.
 pub fn allows_change(fields: &Fields<'_>, current: Option<&Validators>) -> bool {
     if let Some(list) = &fields.if_match {
         if !current.is_some_and(|current| names(list, |tag| current.etag.matches_strongly(tag))) {
@@ -114,7 +115,7 @@ pub fn allows_change(fields: &Fields<'_>, current: Option<&Validators>) -> bool 
     }
 }
 
-/// Whether Range is to be obeyed, given If-Range (RFC 9110 13.1.5): no If-Range, our strong tag, or
+/// Returns whether Range is to be obeyed, given If-Range (RFC 9110 13.1.5): no If-Range, our strong tag, or
 /// our exact date when that date is itself a strong validator (older than this second, 8.8.2.2).
 pub fn range_applies(if_range: Option<&[u8]>, current: &Validators, now_s: i64) -> bool {
     match if_range {
@@ -126,7 +127,8 @@ pub fn range_applies(if_range: Option<&[u8]>, current: &Validators, now_s: i64) 
     }
 }
 
-/// Whether a list of entity tags is `*` or holds one that `matches`. What is malformed matches nothing.
+/// Returns whether a list of entity tags is `*` or holds one that `matches`. What is malformed matches
+/// nothing.
 fn names(list: &[u8], matches: impl Fn(&[u8]) -> bool) -> bool {
     let mut rest = list.trim_ascii();
     if rest == b"*" {

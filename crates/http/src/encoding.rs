@@ -15,7 +15,7 @@ impl Coding {
     /// All codings, the usually smallest first: the order of choice among equals.
     pub const ALL: [Self; 3] = [Self::Brotli, Self::Zstd, Self::Gzip];
 
-    /// What the sibling's name adds to the file's.
+    /// Returns what the sibling's name adds to the file's.
     pub const fn suffix(self) -> &'static str {
         match self {
             Self::Brotli => ".br",
@@ -34,7 +34,7 @@ impl Coding {
     }
 }
 
-/// What a client takes, each weight in thousandths (RFC 9110 12.4.2), 0 meaning not at all.
+/// Codings that a client takes, each weight in thousandths (RFC 9110 12.4.2), 0 meaning not at all.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Accepted {
     weights: [u16; 3],

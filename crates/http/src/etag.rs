@@ -25,9 +25,9 @@ impl ETag {
         Self::new(version, coding, true)
     }
 
-    /// Weak tag of a version that may yet be overwritten under the same name. It matches nothing, not
-    /// even itself, and never becomes the strong tag: who asks again after the change gets the new content.
-    /// Clients have it to keep them from asking by date, which is coarser still.
+    /// Weak tag of a version that may yet be overwritten under the same name. It matches nothing, not even
+    /// itself, and never becomes the strong tag: a client that asks again after the change gets the new
+    /// content. Clients have it to keep them from asking by date, which is coarser still.
     pub fn unsettled(version: &VersionName, coding: Option<Coding>) -> Self {
         Self::new(version, coding, false)
     }
@@ -52,7 +52,7 @@ impl ETag {
         Self { text, is_strong }
     }
 
-    /// Whether equal tags vouch for equal bytes.
+    /// Returns whether equal tags vouch for equal bytes.
     pub fn is_strong(&self) -> bool {
         self.is_strong
     }

@@ -2,8 +2,8 @@
 
 use std::net::Ipv6Addr;
 
-/// Whether this is the host and perhaps the port of an http URL: a bracketed address, or a name that is not
-/// empty; no user name, no zone of an address, no blank.
+/// Returns whether this is the host and perhaps the port of an http URL: a bracketed address, or a name that
+/// is not empty; no user name, no zone of an address, no blank.
 pub(crate) fn is_host(value: &[u8]) -> bool {
     if value.len() > HOST_BYTES_MAX {
         return false;

@@ -138,7 +138,7 @@ impl Default for Limits {
             //@ address: what is free; when places are short the address that holds most gives up its own, those that do nothing
             //@ first
             //@ all: lane: `http.limits.connections_per_lane` ({}), and no more than there are descriptors for
-            //@ empty: who holds most gets 503 (TLS: a close) for its next; newcomers are taken at once
+            //@ empty: the client that holds most gets 503 (TLS: a close) for its next; newcomers are taken at once
             //@ counter: http_connections_evicted, http_connections_refused, http_connections
             //@ attack: http-places-taken
             connections_max: 16_384,

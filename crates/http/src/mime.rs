@@ -26,9 +26,9 @@ pub fn implied_coding(name: &[u8]) -> Option<Coding> {
     IMPLY_GZIP.iter().any(|known| extension.eq_ignore_ascii_case(known.as_bytes())).then_some(Coding::Gzip)
 }
 
-/// Whether files of this type are worth compressing, and so may have precompressed siblings: text in its many
-/// registrations, and the binary formats that are not compressed themselves. An unknown type is not, and
-/// neither is a container whose name merely mentions one (Office files are ZIP archives).
+/// Returns whether files of this type are worth compressing, and so may have precompressed siblings: text in
+/// its many registrations, and the binary formats that are not compressed themselves. An unknown type is not,
+/// and neither is a container whose name merely mentions one (Office files are ZIP archives).
 pub fn is_compressible(media_type: &str) -> bool {
     let essence = media_type.split(';').next().unwrap_or_default().trim_ascii();
     essence.starts_with("text/")
@@ -36,7 +36,8 @@ pub fn is_compressible(media_type: &str) -> bool {
         || COMPRESSIBLE.binary_search(&essence).is_ok()
 }
 
-/// Whether browsers run scripts of a document of this type: HTML, and XML in all its kinds, SVG among them.
+/// Returns whether browsers run scripts of a document of this type: HTML, and XML in all its kinds, SVG among
+/// them.
 pub fn is_active(media_type: &str) -> bool {
     let essence = media_type.split(';').next().unwrap_or_default().trim_ascii();
     essence.ends_with("+xml") || ["text/html", "text/xml", "application/xml"].contains(&essence)

@@ -73,7 +73,7 @@ impl Multipart {
     }
 }
 
-/// What [`Multipart::put_trailer`] writes.
+/// Length of what [`Multipart::put_trailer`] writes.
 const TRAILER_LEN: u64 = BOUNDARY_LEN as u64 + 8;
 
 #[cfg(test)]

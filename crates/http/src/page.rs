@@ -8,18 +8,18 @@ use crate::request_error::RequestError;
 pub const HTML: &str = "text/html; charset=utf-8";
 /// Media type of [`text`] bodies.
 pub const TEXT: &str = "text/plain; charset=utf-8";
-/// Content-Security-Policy of documents that somebody else has written.
+/// Content-Security-Policy of documents that users have written.
 pub const SANDBOX: &str = "sandbox";
 /// Content-Security-Policy of pages without scripts.
 pub const POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'";
 
-/// Whether the client would rather have HTML than plain text (RFC 9110 12.5.1): it names `text/html`.
+/// Returns whether the client would rather have HTML than plain text (RFC 9110 12.5.1): it names `text/html`.
 /// Command-line tools send `*/*` or nothing, and get text.
 pub fn wants_html(accept: Option<&[u8]>) -> bool {
     names_type(accept, b"text/html") || names_type(accept, b"application/xhtml+xml")
 }
 
-/// Whether the client asks for JSON and not for HTML.
+/// Returns whether the client asks for JSON and not for HTML.
 pub fn wants_json(accept: Option<&[u8]>) -> bool {
     names_type(accept, b"application/json") && !wants_html(accept)
 }

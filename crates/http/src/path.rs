@@ -82,7 +82,7 @@ fn decode_segment(segment: &[u8], out: &mut Vec<u8>) -> Result<(), RequestError>
             (b'%', _) => return Err(RequestError::Path),
             (byte, tail) => (*byte, tail),
         };
-        // A file name holds neither; an encoded slash means that someone else decoded differently.
+        // A file name holds neither; an encoded slash means that another program decoded differently.
         if matches!(decoded, 0 | b'/') {
             return Err(RequestError::Path);
         }

@@ -19,12 +19,12 @@ impl ByteRange {
     }
 }
 
-/// What to send.
+/// Part of a file that is to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Selection {
     /// The whole representation with 200: no range asked for, or one that must or may be ignored.
     Whole,
-    /// These bytes with 206; at least one range, none overlapping another.
+    /// Serves these bytes with 206; at least one range, none overlapping another.
     Parts(SmallVec<[ByteRange; 4]>),
     /// 416: no range lies inside the representation.
     Unsatisfiable,

@@ -16,11 +16,11 @@ mod fields;
 /// One request head. Every slice points into the receive buffer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Head<'b> {
-    /// What is asked for.
+    /// Method of the request.
     pub method: Method,
     /// The method as sent, for logs, where it is [`Method::Other`]; empty in HTTP/2.
     pub method_name: &'b [u8],
-    /// Where.
+    /// Target of the request.
     pub target: Target<'b>,
     /// The target as sent, for logs.
     pub raw_target: &'b [u8],
@@ -30,7 +30,7 @@ pub struct Head<'b> {
     pub host: &'b [u8],
     /// Whether the client lets the connection live on after this request (RFC 9112 9.3).
     pub keep_alive: bool,
-    /// What follows the head on the wire.
+    /// Length of the body that follows the head on the wire.
     pub body: BodyLength,
     /// The client waits for `100 Continue` before it sends the body (RFC 9110 10.1.1).
     pub expect_continue: bool,
@@ -109,7 +109,8 @@ pub fn parse<'b>(buf: &'b [u8], limits: &Limits) -> Result<Option<(Head<'b>, usi
     checked(line, raw.headers, &buf[..head_len], limits).map(Some)
 }
 
-/// As [`parse`], of a head whose version is none that is known here. A later minor version of HTTP/1 is read as HTTP/1.1 is (RFC 9110 2.5).
+/// Parses a head ([`parse`]) whose version is none that is known here. A later minor version of HTTP/1 is
+/// read as HTTP/1.1 is (RFC 9110 2.5).
 fn parse_later_minor<'b>(buf: &'b [u8], limits: &Limits) -> Result<Option<(Head<'b>, usize)>, RequestError> {
     // An empty line may come before it.
     let start = buf.iter().position(|byte| !matches!(byte, b'\r' | b'\n')).unwrap_or(buf.len());
@@ -328,7 +329,7 @@ fn refusal_of(error: httparse::Error) -> RequestError {
     }
 }
 
-/// Why a version that is unknown here is refused.
+/// Returns why a version that is unknown here is refused.
 fn version_refusal(buf: &[u8]) -> RequestError {
     let line = buf.split(|byte| *byte == b'\n').next().unwrap_or_default().trim_ascii_end();
     match version_of(line) {
@@ -337,7 +338,7 @@ fn version_refusal(buf: &[u8]) -> RequestError {
     }
 }
 
-/// Whether a line, or what there is of it, ends in a minor version of HTTP/1 that came after 1.1.
+/// Returns whether a line, or what there is of it, ends in a minor version of HTTP/1 that came after 1.1.
 fn is_later_minor(line: &[u8]) -> bool {
     version_of(line.trim_ascii_end()).is_some_and(|[major, minor]| major == b'1' && minor > b'1')
 }
@@ -366,7 +367,7 @@ fn has_bare_lf(head: &[u8]) -> bool {
     }) != 0
 }
 
-/// What stands before the first blank.
+/// Returns what stands before the first blank.
 fn first_word(head: &[u8]) -> &[u8] {
     head.trim_ascii_start().split(|byte| *byte == b' ').next().unwrap_or_default()
 }

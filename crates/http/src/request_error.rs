@@ -1,4 +1,4 @@
-//! Why a request was not served: one list that gives the status, the counter's label and what to do.
+//! Errors of requests: one list that gives the status, the counter's label and what to do.
 
 use httptypes::StatusCode;
 
@@ -42,7 +42,7 @@ pub enum RequestError {
     /// The directory has more entries than a listing may have.
     #[error("This directory has too many entries to be listed; its files can be fetched by name.")]
     ListingTooLarge,
-    /// A known method that is not offered, or that changes what nobody may change.
+    /// A known method that is not offered, or that changes a read-only file.
     #[error("This cannot be done here: the Allow field says what can.")]
     MethodNotAllowed,
     /// The head did not arrive in time.
@@ -95,7 +95,7 @@ pub enum RequestError {
     /// A new name that the file system does not take.
     #[error("The file system takes no name this long.")]
     NameTooLong,
-    /// The request takes a user, and nobody is named.
+    /// The request takes a user, and none is named.
     #[error("This takes a user: send name and password.")]
     LoginNeeded,
     /// Name and password do not belong together.
@@ -112,7 +112,7 @@ pub enum RequestError {
         "Files of this name are not served here: names that begin with a dot are not, and .linerate- is the server's own."
     )]
     NameRefused,
-    /// There is no directory for the file.
+    /// The directory for the file does not exist.
     #[error("There is no directory to put the file into.")]
     DirectoryMissing,
     /// A directory has the name, or the name ends in a slash.
@@ -127,7 +127,7 @@ pub enum RequestError {
     /// An upload with a content coding (RFC 9110 9.3.4).
     #[error("Files are kept as they are sent: send it without Content-Encoding.")]
     ContentCoding,
-    /// Somebody has the file locked.
+    /// Another client has the file locked.
     #[error("Somebody has the file locked.")]
     Locked,
     /// Too many wrong passwords from one address.

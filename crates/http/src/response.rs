@@ -33,11 +33,11 @@ pub struct Answer {
     pub accept_ranges: bool,
     /// Request field that chose among variants.
     pub vary: Option<&'static str>,
-    /// Where to go instead.
+    /// Address to go to instead.
     pub location: Option<Vec<u8>>,
     /// The methods offered here.
     pub allow: Option<&'static str>,
-    /// How a user may say who he is (WWW-Authenticate).
+    /// Challenge by which a user may authenticate (WWW-Authenticate).
     pub challenge: Option<&'static str>,
     /// Cache-Control.
     pub cache_control: Option<&'static str>,
@@ -52,13 +52,13 @@ pub struct Answer {
 /// Content-Range (RFC 9110 14.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContentRange {
-    /// These bytes of a file of this size.
+    /// A range of a file of this size.
     Part(ByteRange, u64),
     /// None of the ranges lies in a file of this size.
     Unsatisfied(u64),
 }
 
-/// What the connection does after this response (RFC 9112 9.3).
+/// State of the connection after this response (RFC 9112 9.3).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Persistence {
     /// HTTP/1.1's default: nothing is said.
@@ -190,7 +190,7 @@ impl<'a> Writer<'a> {
         Self { buf, len: 0, overflowed: false }
     }
 
-    /// What has been written.
+    /// Returns what has been written.
     pub fn written(&self) -> &[u8] {
         &self.buf[..self.len]
     }
@@ -283,17 +283,17 @@ impl Decimal {
     }
 }
 
-/// Value of Server: the name alone, since a version helps nobody but an attacker.
+/// Value of Server: the name alone, since a version helps attackers alone.
 pub const SERVER: &str = "linerate";
 /// More than [`Writer::chunk_head`] appends.
 pub const CHUNK_HEAD_BYTES_MAX: usize = 18;
-/// What stands behind a chunk.
+/// Bytes behind a chunk.
 pub const CHUNK_END: &[u8] = b"\r\n";
-/// What stands behind the last chunk.
+/// Bytes behind the last chunk.
 pub const LAST_CHUNK: &[u8] = b"0\r\n\r\n";
-/// Value of Allow where nobody may change anything.
+/// Value of Allow where no user may change anything.
 pub const ALLOW_READING: &str = "GET, HEAD, OPTIONS";
-/// Value of Allow where somebody may.
+/// Value of Allow where some user may change something.
 pub const ALLOW_CHANGES: &str = "GET, HEAD, OPTIONS, PUT, DELETE";
 /// Value of WWW-Authenticate (RFC 7617 2): names and passwords are UTF-8.
 pub const CHALLENGE: &str = "Basic realm=\"linerate\", charset=\"UTF-8\"";

@@ -1,5 +1,5 @@
-//! What HTTP serves, in a form that travels between threads: certificates loaded, volumes by name. Each lane makes its
-//! own [`Site`] of it.
+//! Site of HTTP, in a form that travels between threads: certificates loaded, volumes by name. Each lane
+//! makes its own [`Site`] of it.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -42,7 +42,7 @@ pub(crate) struct HttpSite {
     is_trial: bool,
 }
 
-/// Where a file may be uploaded to.
+/// Mounts that files may be uploaded to.
 struct Uploads {
     mount: String,
     /// Whether it takes a name to say.
@@ -110,7 +110,7 @@ impl HttpSite {
         Ok(site)
     }
 
-    /// Whether the kernel may seal.
+    /// Returns whether the kernel may seal.
     pub(crate) fn ktls(&self) -> KtlsPolicy {
         self.ktls
     }
@@ -132,7 +132,7 @@ impl HttpSite {
 }
 
 impl Uploads {
-    /// The first mount that somebody may write to.
+    /// Returns the first mount that some user may write to.
     fn first(settings: &HttpSettings, volumes: &[VolumeSection]) -> Option<Self> {
         let mut of_volumes = settings.mounts.iter().zip(volumes);
         let (mount, volume) = of_volumes.find(|(_, volume)| volume.writable != Writable::Nobody)?;
@@ -140,7 +140,7 @@ impl Uploads {
     }
 }
 
-/// What is spoken at a socket of this role, as `site` says it.
+/// Returns what is spoken at a socket of this role, as `site` says it.
 pub(crate) fn role_of(role: Numbered, site: &Site) -> Role {
     match role {
         TLS => Role::Tls,
@@ -197,12 +197,12 @@ impl service::Site for HttpSite {
     }
 }
 
-/// What is the matter with volumes that everybody has to sign in for, where nobody can.
+/// Reports volumes that every user has to sign in for, where no user can.
 fn no_passwords(mounts: &[MountSection], accounts: &Accounts) -> Vec<String> {
     let locked = mounts.iter().filter(|mount| mount.keys.auth == Auth::Always);
     let told = locked.map(|MountSection { volume, .. }| {
         //@ level: WARN
-        //@ cause: The volume has `auth = "always"`, and the accounts have no user with a password who is not disabled.
+        //@ cause: The volume has `auth = "always"`, and the accounts have no user with a password that is not disabled.
         //@ remedy: Give a user a password by `linerate user passwd NAME`, after `linerate user add NAME` where there is none, or leave
         //@ `auth` away.
         format!(

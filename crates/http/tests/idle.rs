@@ -1,5 +1,5 @@
-//! What an idle connection costs in memory, as an allocator takes it: counted, not reckoned. What libraries in C take for keys
-//! is not in it; `cargo xtask idle` tells what is resident.
+//! Memory of an idle connection, as an allocator takes it: counted, not reckoned. What libraries in C take
+//! for keys is not in it; `cargo xtask idle` tells what is resident.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -59,7 +59,7 @@ struct Server {
     lane: Arc<Lane>,
 }
 
-/// What the server's lane tells of itself again and again.
+/// Figures that the server's lane tells of itself again and again.
 #[derive(Default)]
 struct Lane {
     taken: AtomicIsize,
@@ -102,7 +102,7 @@ impl Server {
         Self { plain, sealed, client: Arc::new(client), lane }
     }
 
-    /// What its lane has taken, once that has not changed for 100 rounds.
+    /// Returns what its lane has taken, once that has not changed for 100 rounds.
     fn taken(&self) -> isize {
         let (mut taken, mut since) = (isize::MIN, 0);
         loop {

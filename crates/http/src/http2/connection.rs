@@ -38,7 +38,7 @@ pub(crate) struct Connection {
     send_window: i64,
     /// Of streams to come (SETTINGS_INITIAL_WINDOW_SIZE).
     initial_window: i64,
-    /// DATA that came and whose room was not given back, and what of it nobody has any more.
+    /// DATA that came and whose room was not given back, and the part of it that no stream has any more.
     received: usize,
     taken: usize,
     /// Bytes of DATA that may be on their way or untaken.
@@ -46,13 +46,13 @@ pub(crate) struct Connection {
     patience: Patience,
     leaving: Leaving,
     replies: Vec<u8>,
-    /// Streams that were reset for what the client did, since somebody last asked.
+    /// Streams that were reset for what the client did, since the last question.
     refused: u64,
     answered_early: Vec<u32>,
     broken: Option<Reason>,
 }
 
-/// What one connection may have.
+/// Bounds of one connection.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Bounds {
     /// Requests at a time.
@@ -80,14 +80,14 @@ pub(crate) enum FrameEvent {
 enum ConnectionStage {
     /// The client's preface has not come.
     Preface,
-    /// Its first frame, which must be SETTINGS, has not come.
+    /// The client's first frame, which must be SETTINGS, has not come.
     Settings,
     Open,
     /// Nothing more is read.
     Over,
 }
 
-/// How far this side is with ending the connection.
+/// Progress of this side in ending the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaving {
     No,
@@ -167,12 +167,12 @@ impl Connection {
         }
     }
 
-    /// Whether the client has introduced itself.
+    /// Returns whether the client has introduced itself.
     pub(crate) fn has_begun(&self) -> bool {
         !matches!(self.stage, ConnectionStage::Preface | ConnectionStage::Settings)
     }
 
-    /// Whether nothing more is to be read or answered.
+    /// Returns whether nothing more is to be read or answered.
     pub(crate) fn is_over(&self) -> bool {
         match self.leaving {
             Leaving::After(_) => self.streams.is_empty() || self.stage == ConnectionStage::Over,
@@ -180,7 +180,7 @@ impl Connection {
         }
     }
 
-    /// Why the connection had to end, if its client broke the protocol.
+    /// Returns why the connection had to end, if its client broke the protocol.
     pub(crate) fn broken(&self) -> Option<Reason> {
         self.broken
     }
@@ -195,12 +195,12 @@ impl Connection {
         self.end(Reason::EnhanceYourCalm);
     }
 
-    /// How many streams were reset for what the client did, since this was last asked.
+    /// Returns how many streams were reset for what the client did, since this was last asked.
     pub(crate) fn take_refused(&mut self) -> u64 {
         std::mem::take(&mut self.refused)
     }
 
-    /// What must be sent, before any data; the caller takes from its front.
+    /// Returns what must be sent, before any data; the caller takes from its front.
     pub(crate) fn replies(&mut self) -> &mut Vec<u8> {
         &mut self.replies
     }
@@ -244,7 +244,7 @@ impl Connection {
         }
     }
 
-    /// The request's body is for somebody. False if there is none.
+    /// Keeps the request's body for its handler. False if there is none.
     pub(crate) fn keep_body(&mut self, stream: u32) -> bool {
         match self.streams.get_mut(&stream) {
             Some(state) if !state.is_half_closed => {
@@ -273,7 +273,7 @@ impl Connection {
         }
     }
 
-    /// So much of a body that is kept is done with.
+    /// Notes that so much of a kept body was used.
     pub(crate) fn take_body(&mut self, stream: u32, bytes: usize) {
         // Of one that is over all was given back.
         let Some(state) = self.streams.get_mut(&stream).filter(|state| state.is_kept) else { return };
@@ -283,7 +283,7 @@ impl Connection {
         self.give_back(bytes);
     }
 
-    /// Nobody wants the body any more: the rest of it is thrown away.
+    /// Drops the rest of the body, as no handler wants it any more.
     pub(crate) fn drop_body(&mut self, stream: u32) {
         let Some(state) = self.streams.get_mut(&stream) else { return };
         state.is_kept = false;
@@ -311,9 +311,9 @@ impl Connection {
         }
     }
 
-    /// The answer has ended. A client that still sends its request is told that nobody wants the rest (RFC 9113 8.1), whatever
-    /// its method: a moment later, by [`Connection::end_upload`], as there are some that pass over an answer which comes with a
-    /// reset (curl before 8).
+    /// The answer has ended. A client that still sends its request is told that the rest is not wanted (RFC
+    /// 9113 8.1), whatever its method: a moment later, by [`Connection::end_upload`], as there are some that
+    /// pass over an answer which comes with a reset (curl before 8).
     fn answered(&mut self, stream: u32) {
         if let Some(state) = self.streams.get_mut(&stream)
             && !state.is_half_closed
@@ -339,7 +339,7 @@ impl Connection {
         }
     }
 
-    /// Takes a stream away. What nobody took of its body nobody will.
+    /// Takes a stream away. What was not taken of its body is lost.
     fn forget(&mut self, stream: u32) -> Option<Stream> {
         let state = self.streams.remove(&stream)?;
         self.give_back(state.untaken);
@@ -449,7 +449,7 @@ impl Connection {
         stream > self.last_stream || stream.is_multiple_of(2)
     }
 
-    /// What a frame on a stream without state means: nothing if this side ended it.
+    /// Returns what a frame on a stream without state means: nothing if this side ended it.
     fn closed(&self, stream: u32) -> FrameOutcome {
         match self.let_go.contains(&stream) {
             true => Ok(None),
@@ -457,7 +457,7 @@ impl Connection {
         }
     }
 
-    /// RFC 9113 6.1. Of a body that nobody wants the connection's window is given back, the stream's is not.
+    /// RFC 9113 6.1. Of an unwanted body the connection's window is given back, the stream's is not.
     fn data_frame(&mut self, head: FrameHead, payload: &[u8], now: Instant) -> FrameOutcome {
         if self.is_idle(head.stream) {
             return Err(ProtocolViolation::Connection(Reason::Protocol));
@@ -532,7 +532,7 @@ fn unpadded(head: FrameHead, payload: &[u8]) -> Result<&[u8], ProtocolViolation>
     Ok(&rest[..len])
 }
 
-/// What is told of clients, which by default nobody hears.
+/// Log target of messages about clients, which is off by default.
 const TRACED: &str = "http2";
 /// The connection's window is given back when half of it is used.
 const GIVEN_BACK_FROM: usize = 32 * 1024;
@@ -544,7 +544,7 @@ const GIVEN_BACK_FROM: usize = 32 * 1024;
 //@ empty: the client waits for its window; others feel nothing
 //@ counter: http_reply_memory_bytes
 //@ attack: http-edges
-/// What a client may send of one body, and of all, before what came is taken.
+/// Bytes that a client may send of one body, and of all, before what came is taken.
 const BODY_WINDOW: usize = 256 * 1024;
 const BODIES_WINDOW: usize = 1024 * 1024;
 /// 100 (RFC 9110 15.2.1).

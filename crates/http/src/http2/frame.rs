@@ -71,7 +71,7 @@ pub(crate) fn end_block(out: &mut Vec<u8>, start: usize, stream: u32, ends: bool
         .copy_from_slice(&FrameHead { len, kind: HEADERS, flags, stream }.to_bytes());
 }
 
-/// What stands before `len` bytes of a body.
+/// Returns what stands before `len` bytes of a body.
 pub(crate) fn data_head(stream: u32, len: usize, ends: bool) -> [u8; HEAD_BYTES] {
     FrameHead { len, kind: DATA, flags: if ends { END_STREAM } else { 0 }, stream }.to_bytes()
 }
@@ -91,13 +91,13 @@ pub(crate) enum Reason {
 }
 
 pub(crate) const HEAD_BYTES: usize = 9;
-/// Where the type stands in it.
+/// Offset of the type in it.
 pub(crate) const KIND_AT: usize = 3;
-/// What everybody takes in one frame, and what this side takes at most (RFC 9113 4.2).
+/// Size of a frame that every peer takes, and what this side takes at most (RFC 9113 4.2).
 pub(crate) const FRAME_BYTES: usize = 16 * 1024;
 pub(crate) const STREAM_MAX: u32 = (1 << 31) - 1;
 pub(crate) const WINDOW_MAX: i64 = (1 << 31) - 1;
-/// Windows before anybody changes them (RFC 9113 6.9.2).
+/// Windows before they are changed (RFC 9113 6.9.2).
 pub(crate) const WINDOW_INITIAL: i64 = 65_535;
 pub(crate) const PREFACE: &[u8; 24] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 

@@ -1,7 +1,7 @@
 //! HTTP/2 on the server's side without sockets (RFC 9113): frames, header compression, and the rules of a connection.
 //!
-//! [`connection::Connection`] takes what the client sent and says what it asks for and what must be answered; bodies
-//! are the caller's, who asks for the room that the client's windows leave before it reads them.
+//! [`connection::Connection`] takes what the client sent and says what it asks for and what must be answered;
+//! bodies are the caller's, which asks for the room that the client's windows leave before it reads them.
 
 pub(crate) mod connection;
 pub(crate) mod frame;

@@ -1,5 +1,5 @@
-//! How often a client may do what costs this side more than itself, or nothing but time: it has a store of points that
-//! fills up again.
+//! Limits on requests that cost this side more than the client, or nothing but time: it has a store of points
+//! that fills up again.
 
 use std::time::Instant;
 

@@ -15,13 +15,13 @@ pub(crate) struct Request {
     path: Range<usize>,
     authority: Option<Range<usize>>,
     fields: Vec<Field>,
-    /// What Content-Length says.
+    /// Value of Content-Length.
     pub(crate) body_length: Option<u64>,
     /// Some of its fields are not kept: there were too many or they were too long.
     is_too_large: bool,
 }
 
-/// Where a field's name and value lie: one behind the other.
+/// Place of a field's name and value: one behind the other.
 #[derive(Debug)]
 struct Field {
     start: usize,
@@ -29,11 +29,11 @@ struct Field {
     end: usize,
 }
 
-/// What a header block holds.
+/// Kind of a header block.
 #[derive(Debug)]
 pub(crate) enum Block {
     Request(Box<Request>),
-    /// Fields behind a body, which nobody wants.
+    /// Fields behind a body, which are not used.
     Trailers,
     /// RFC 9113 8.1.1.
     Malformed,
@@ -63,7 +63,7 @@ pub(crate) fn read_trailers(decoder: &mut Decoder, block: &[u8]) -> Result<Block
 struct Reader {
     bytes_max: usize,
     fields_max: usize,
-    /// As SETTINGS_MAX_HEADER_LIST_SIZE counts.
+    /// Size of the fields, as SETTINGS_MAX_HEADER_LIST_SIZE counts.
     bytes: usize,
     text: Vec<u8>,
     method: Option<Range<usize>>,
@@ -268,7 +268,7 @@ fn is_value(value: &[u8]) -> bool {
         && value.iter().all(|byte| *byte == b'\t' || (*byte >= b' ' && *byte != 0x7f))
 }
 
-/// What a field counts for beside its texts.
+/// Size of a field beside its texts.
 const FIELD_BYTES: usize = 32;
 
 #[cfg(test)]
@@ -276,7 +276,7 @@ mod tests {
     use super::*;
     use crate::http2::hpack::unindexed;
 
-    /// What a block of these fields holds.
+    /// Returns what a block of these fields holds.
     fn read(fields: &[(&str, &str)]) -> Block {
         let mut block = Vec::new();
         fields.iter().for_each(|(name, value)| unindexed(&mut block, name.as_bytes(), value.as_bytes()));

@@ -6,17 +6,17 @@ use super::frame::{Reason, WINDOW_INITIAL, WINDOW_MAX};
 pub(super) struct Stream {
     /// Bytes of DATA that the client takes; below 0 after it made its windows smaller.
     pub(super) send_window: i64,
-    /// Bytes of DATA that it may send: never more than the first window of a body that nobody wants.
+    /// Bytes of DATA that it may send: never more than the first window of an unwanted body.
     receive_window: i64,
-    /// Somebody is to get its body.
+    /// A handler is to get the stream's body.
     pub(super) is_kept: bool,
-    /// It is answered, and its client has a moment to see that before it is told to stop sending.
+    /// The stream is answered, and its client has a moment to see that before it is told to stop sending.
     pub(super) is_answered: bool,
     /// Bytes of it that came and were not taken yet.
     pub(super) untaken: usize,
     /// Bytes whose room was not given back yet.
     taken: usize,
-    /// What Content-Length leaves.
+    /// Rest of the body by Content-Length.
     body_left: Option<u64>,
     /// The client has sent all of its request.
     pub(super) is_half_closed: bool,
@@ -69,7 +69,8 @@ impl Stream {
         self.receive_window += by as i64;
     }
 
-    /// Somebody has taken so much of the body. Gives what of the window is to be given back, if that is worth a frame.
+    /// Notes that a handler has taken so much of the body. Gives what of the window is to be given back, if
+    /// that is worth a frame.
     pub(super) fn take(&mut self, bytes: usize, worth: usize) -> Option<usize> {
         self.untaken -= bytes;
         self.taken += bytes;
@@ -81,7 +82,7 @@ impl Stream {
         Some(taken)
     }
 
-    /// Counts padding, which nobody takes.
+    /// Counts padding, which no handler takes.
     pub(super) fn skip(&mut self, bytes: usize) {
         self.taken += bytes;
     }

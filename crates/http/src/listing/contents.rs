@@ -1,4 +1,5 @@
-//! What a listing shows: the entries of a directory, shared with the cache, and the few that were added to them.
+//! Contents of a listing: the entries of a directory, shared with the cache, and the few that were added to
+//! them.
 
 use std::rc::Rc;
 
@@ -29,13 +30,13 @@ impl Row<'_> {
 /// The name of a mount point, which no directory's listing holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountEntry {
-    /// As [`Row::name`].
+    /// Name of the entry ([`Row::name`]).
     pub name: Vec<u8>,
-    /// As [`Row::directory`].
+    /// Set for a directory ([`Row::directory`]).
     pub directory: bool,
-    /// As [`Row::size`].
+    /// Size of the entry ([`Row::size`]).
     pub size: u64,
-    /// As [`Row::modified_s`].
+    /// Time of the last change ([`Row::modified_s`]).
     pub modified_s: Option<i64>,
 }
 

@@ -80,7 +80,8 @@ pub(super) fn end(totals: ListingTotals, page: &mut String) {
     foot(page);
 }
 
-/// The same behind a part of a directory that is too large to be sorted. `next` is where the next part begins.
+/// Writes the end of a part of a directory that is too large to be sorted. `next` is where the next part
+/// begins.
 pub(super) fn end_of_part(totals: ListingTotals, next: Option<u64>, page: &mut String) {
     page.push_str("</tbody>\n</table>\n");
     summary(totals, page);

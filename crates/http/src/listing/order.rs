@@ -11,13 +11,13 @@ use super::Row;
 /// Order of a listing. Directories always come before files.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Order {
-    /// What is compared.
+    /// Key that is compared.
     pub key: Key,
     /// Largest, newest or last name first.
     pub descending: bool,
 }
 
-/// What a listing is ordered by.
+/// Key that a listing is ordered by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Key {
     /// By name, numbers in it by value: `a2` before `a10`.
@@ -40,7 +40,7 @@ pub(crate) struct Orders {
 enum OrderSlot {
     #[default]
     Empty,
-    /// Somebody sorts; these wait for it.
+    /// A request sorts; these wait for it.
     Making(Vec<Waker>),
     Made(Rc<[u32]>),
 }
@@ -61,7 +61,7 @@ impl Order {
         order
     }
 
-    /// Which of two comes first; equals by name.
+    /// Returns which of two comes first; equals by name.
     pub fn compare(self, a: Row<'_>, b: Row<'_>) -> Ordering {
         let by_key = match self.key {
             Key::Name => natural(a.name, b.name),
@@ -103,7 +103,7 @@ impl Orders {
 }
 
 impl OrderSlot {
-    /// Ready with the order, or with `None` for who is to make it.
+    /// Ready with the order, or with `None` for the request that is to make it.
     fn poll_made(slot: &RefCell<Self>, waker: &Waker) -> Poll<Option<Rc<[u32]>>> {
         let mut slot = slot.borrow_mut();
         match &mut *slot {

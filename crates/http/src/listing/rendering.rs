@@ -8,7 +8,7 @@ use super::contents::{Listing, Row, RowPosition};
 use super::streamed::Streamed;
 use super::{Order, html, json};
 
-/// How a listing is written.
+/// Format of a listing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
     /// A page for people.
@@ -26,7 +26,7 @@ pub struct Rendering {
     totals: ListingTotals,
 }
 
-/// Where the rows come from.
+/// Source of the rows.
 #[derive(Debug)]
 enum RowSource {
     Sorted(Listing, RowPosition),
@@ -54,8 +54,8 @@ impl Rendering {
         Self::of(RowSource::Sorted(listing, RowPosition::default()), format)
     }
 
-    /// The same of a directory that is read while it is shown: [`Rendering::prepare`]. A page ends at 10,000 rows or soon after, and
-    /// leads to the next.
+    /// Renders a directory that is read while it is shown: [`Rendering::prepare`]. A page ends at 10,000 rows
+    /// or soon after, and leads to the next.
     pub fn streamed(streamed: Streamed, format: Format) -> Self {
         Self::of(RowSource::Streamed(streamed), format)
     }
@@ -64,12 +64,12 @@ impl Rendering {
         Self { source, format, stage: RenderingStage::Head, totals: ListingTotals::default() }
     }
 
-    /// How it is written.
+    /// Returns how it is written.
     pub fn format(&self) -> Format {
         self.format
     }
 
-    /// Whether all is written.
+    /// Returns whether all is written.
     pub fn is_done(&self) -> bool {
         self.stage == RenderingStage::Done
     }
@@ -171,5 +171,5 @@ impl ListingTotals {
     }
 }
 
-/// What a browser lays out and searches without a pause.
+/// Rows that a browser lays out and searches without a pause.
 const PAGE_ROWS: usize = 10_000;

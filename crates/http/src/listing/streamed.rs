@@ -17,7 +17,8 @@ struct ListingPart {
     _held: Option<Charge>,
 }
 
-/// What is shown of a large directory from a position on. It holds a descriptor, and of the entries one part.
+/// Part of a large directory that is shown from a position on. It holds a descriptor, and of the entries one
+/// part.
 #[derive(Debug)]
 pub struct Streamed {
     path: Box<[u8]>,
@@ -101,12 +102,12 @@ impl Streamed {
         true
     }
 
-    /// Whether all is shown.
+    /// Returns whether all is shown.
     pub(super) fn is_done(&self) -> bool {
         self.has_ended && self.part.is_shown() && self.added_shown == self.added.len()
     }
 
-    /// Whether a page may end here: what follows begins at [`Streamed::position`].
+    /// Returns whether a page may end here: what follows begins at [`Streamed::position`].
     pub(super) fn is_between_parts(&self) -> bool {
         self.part.is_shown() && self.added_shown == self.added.len()
     }
@@ -115,7 +116,7 @@ impl Streamed {
         &self.path
     }
 
-    /// Where the next part begins.
+    /// Returns where the next part begins.
     pub(super) fn position(&self) -> u64 {
         self.parts.position()
     }
@@ -136,7 +137,7 @@ impl fmt::Debug for ListingPart {
     }
 }
 
-/// What the names of a part take in the file system's own form. The least are some 50 names.
+/// Bytes of a part's names in the file system's own form, at least. The least are some 50 names.
 const PART_BYTES_LEAST: usize = 2048;
 //@ limit: a listing that is being sent
 //@ section: HTTP
@@ -147,5 +148,5 @@ const PART_BYTES_LEAST: usize = 2048;
 //@ counter: http_reply_memory_bytes, http_aborted{cause="listing"}
 //@ attack: http-stalled-listings
 const PART_BYTES_MOST: usize = 16 * 1024;
-/// What the most entries of such a part take: each name has 24 bytes at least beside itself.
+/// Memory of the most entries of such a part: each name has 24 bytes at least beside itself.
 const PART_MEMORY_MOST: usize = PART_BYTES_MOST / 24 * (size_of::<vfs::Entry>() + 32);

@@ -102,8 +102,8 @@ fn hostile_names_stay_text() {
     assert!(body.contains("href=\"%3Cscript%3Ealert%281%29%3C%2Fscript%3E\""), "{body}");
 }
 
-/// As Kodi and many a script of some lines: `<a href="([^"]*)"[^>]*>(.*?)</a>`, of which those are entries whose text is the link;
-/// `./` is forgiven before a name with a colon.
+/// Finds entries as Kodi and many short scripts do: `<a href="([^"]*)"[^>]*>(.*?)</a>`, of which those are
+/// entries whose text is the link; `./` is forgiven before a name with a colon.
 fn entries_that_programs_find(page: &str) -> Vec<String> {
     let decoded = |link: &str| {
         percent_encoding::percent_decode_str(link).decode_utf8().unwrap().trim_end_matches('/').to_owned()

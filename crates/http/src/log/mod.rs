@@ -1,4 +1,4 @@
-//! What the access log tells of a request, and how its line looks.
+//! Records of the access log, and the form of their lines.
 
 mod line;
 mod record;

@@ -13,7 +13,7 @@ use crate::request::Method;
 pub struct Record<'a> {
     /// The client.
     pub peer: IpAddr,
-    /// When the response was done, microseconds since 1970.
+    /// Time when the response was done, microseconds since 1970.
     pub unix_us: u64,
     /// From the end of the request head to the end of the response, microseconds.
     pub duration_us: u32,
@@ -23,13 +23,13 @@ pub struct Record<'a> {
     pub body_bytes: u64,
     /// Method.
     pub method: Method,
-    /// What the client calls the method, where it is [`Method::Other`]; empty for a request that could not be parsed.
+    /// Name of the method, where it is [`Method::Other`]; empty for a request that could not be parsed.
     pub method_name: &'a [u8],
     /// Protocol of the connection.
     pub protocol: Protocol,
     /// The request came over TLS.
     pub tls: bool,
-    /// The user, empty for one who has not said who he is.
+    /// The user, empty for an unauthenticated client.
     pub user: &'a [u8],
     /// Request target as sent; for a request that could not be parsed, its first bytes.
     pub target: &'a [u8],

@@ -35,7 +35,7 @@ pub struct Fields<'b> {
     pub user_agent: Option<&'b [u8]>,
 }
 
-/// What a client says to prove who it is. It is never printed.
+/// Credentials that a client sends to authenticate. It is never printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub struct Credentials<'b>(pub &'b [u8]);
 

@@ -1,4 +1,4 @@
-//! Why a connection ends before its time.
+//! Reasons why a connection ends before its time.
 
 use std::io;
 
@@ -6,7 +6,7 @@ use service::memory::Evicted;
 
 use tls::TlsError;
 
-/// Why a connection ends in the middle of something.
+/// Reason why a connection ends in the middle of something.
 #[derive(Debug, thiserror::Error)]
 pub enum Abort {
     /// The socket failed, or the peer reset it.
@@ -24,7 +24,7 @@ pub enum Abort {
     /// The peer takes bytes slower than the configured floor.
     #[error("the client takes bytes too slowly")]
     TooSlow,
-    /// The lane's memory for replies was short, and of those who hold it this peer had stalled longest.
+    /// The lane's memory for replies was short, and of those that hold it this peer had stalled longest.
     #[error("the client held memory that others needed")]
     Evicted,
     /// The request body is malformed, too long or too late; the answer is already on its way.

@@ -55,7 +55,7 @@ async fn login<'s>(
     credentials: Credentials<'_>,
     client: &Client,
 ) -> Result<Cow<'s, Caller>, RequestError> {
-    // A password that anybody may have read is not looked at: its user is to learn that.
+    // A password that an eavesdropper may have read is not looked at: its user is to learn that.
     if !client.is_private {
         return Err(RequestError::LoginInsecure);
     }
@@ -76,7 +76,7 @@ fn challenge(client: &Client) -> RequestError {
 }
 
 impl Mount {
-    /// What `path` names, to be read by `caller`.
+    /// Returns what `path` names, to be read by `caller`.
     pub(super) async fn lookup(&self, caller: &Caller, path: RelPath<'_>) -> Result<Resolved, Error> {
         let found = self.volume.lookup_as(caller, path, Rights::READ).await?;
         self.volume.note_look(path, &found);

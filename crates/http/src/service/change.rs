@@ -1,4 +1,4 @@
-//! PUT and DELETE: what they name, who asks, and whether he may.
+//! PUT and DELETE: what they name, the user, and its rights.
 //!
 //! Both are of the name that the request's path ends in. A symbolic link that has it is replaced or removed itself, and what it
 //! leads to stays; on the way to it links count as for GET. Conditions are judged of what has the name: the version that GET
@@ -99,19 +99,19 @@ fn of_parent(error: Error) -> RequestError {
 }
 
 impl ChangeTarget<'_> {
-    /// Whether the request's conditions hold of what has the name.
+    /// Returns whether the request's conditions hold of what has the name.
     pub(super) fn allows(&self, fields: &Fields<'_>, found: Option<&Attributes>) -> bool {
         let validators = found.map(|found| self.validators(found));
         conditional::allows_change(fields, validators.as_ref())
     }
 
-    /// What a version is known by to who wants to change it.
+    /// Returns the validators of a version for a client that wants to change it.
     pub(super) fn validators(&self, attributes: &Attributes) -> Validators {
         let distrusted = self.mount.volume.distrusts_before();
         Validators::of_upload(attributes, distrusted, lane::time::wall_clock())
     }
 
-    /// What has the name now, for a caller with these rights over it.
+    /// Returns what has the name now, for a caller with these rights over it.
     pub(super) async fn found(&self, need: Rights) -> Result<Option<Resolved>, RequestError> {
         match self.mount.volume.lookup_as(self.caller, self.path, need).await {
             Ok(found) => Ok(Some(found)),
@@ -121,12 +121,12 @@ impl ChangeTarget<'_> {
     }
 }
 
-/// Whether a request depends on what has the name.
+/// Returns whether a request depends on what has the name.
 pub(super) fn is_conditional(fields: &Fields<'_>) -> bool {
     fields.if_match.is_some() || fields.if_none_match.is_some() || fields.if_unmodified_since.is_some()
 }
 
-/// What has the name has to be as `allows` wants it, where the request depends on that.
+/// Returns what has the name has to be as `allows` wants it, where the request depends on that.
 pub(super) fn expect<'e>(fields: &Fields<'_>, allows: &'e dyn Fn(Option<&Attributes>) -> bool) -> Expect<'e> {
     if is_conditional(fields) { Expect::Like(allows) } else { Expect::Anything }
 }

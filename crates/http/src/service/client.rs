@@ -1,4 +1,4 @@
-//! Who is at the other end of a connection, as far as handlers care.
+//! The client of a connection, as far as handlers care.
 
 use std::cell::{Cell, OnceCell};
 use std::net::IpAddr;
@@ -7,14 +7,14 @@ use std::rc::Rc;
 use budget::{Consumer, UserNumber};
 use identity::Principal;
 
-/// Who asks. One for each request.
+/// The client that asks. One for each request.
 pub(super) struct Client {
     pub(super) ip: IpAddr,
-    /// Nobody between the two ends can listen: TLS, or both on this machine.
+    /// No host between the two ends can listen: TLS, or both on this machine.
     pub(super) is_private: bool,
     /// Uploads under way on a connection that may have several.
     pub(super) uploads: Option<Rc<Cell<usize>>>,
-    /// The user, once he has proved who he is.
+    /// The user, once authenticated.
     pub(super) principal: OnceCell<Principal>,
 }
 

@@ -1,4 +1,4 @@
-//! One HTTP/1.1 connection: heads in, replies out, until somebody ends it.
+//! One HTTP/1.1 connection: heads in, replies out, until either side ends it.
 
 use std::pin::pin;
 use std::rc::Rc;
@@ -69,7 +69,7 @@ pub(super) async fn serve_connection(service: &Rc<Service>, stream: Rc<TcpStream
     }
 }
 
-/// What follows a request.
+/// Step that follows a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NextStep {
     Request,
@@ -202,7 +202,7 @@ async fn wait(
     }
 }
 
-/// Answers a request whose body nobody wants.
+/// Answers a request whose body is not wanted.
 async fn exchange(
     service: &Service,
     site: &Site,
@@ -471,5 +471,5 @@ async fn end_failed_handshake(
 
 /// Requests of one connection between two turns of the others.
 const REQUESTS_PER_TURN: u64 = 32;
-/// What the log shows of a request that could not be parsed.
+/// Bytes that the log shows of a request that could not be parsed.
 const LOGGED_BAD_LINE_MAX: usize = 256;

@@ -1,4 +1,4 @@
-//! What a lane counts about HTTP.
+//! Counters of a lane about HTTP.
 
 use lane::counters::Counter;
 
@@ -138,8 +138,8 @@ impl HttpCounters {
         .increment();
     }
 
-    /// Counts an established TLS connection by who seals its records: the kernel, or user space for this reason.
-    /// It counts as open as long as the answer lives.
+    /// Counts an established TLS connection by what seals its records: the kernel, or user space for this
+    /// reason. It counts as open as long as the answer lives.
     pub(super) fn tls_established(&self, in_user_space: Option<UserSpaceReason>) -> OpenCount<'_> {
         match in_user_space {
             None => &self.kernel_tls,

@@ -1,4 +1,4 @@
-//! Which handler a request needs.
+//! Dispatch of requests to handlers.
 
 use httptypes::StatusCode;
 use vfs::{Caller, Error, RelPath, Resolved};
@@ -81,7 +81,8 @@ struct ReadTarget<'a> {
     client: &'a Client,
 }
 
-/// What most requests have no need of lies apart: the memory of one that finds what it asks for at hand is small.
+/// Reads what most requests have no need of, apart: the memory of one that finds what it asks for at hand is
+/// small.
 async fn read(
     service: &Service,
     site: &Site,

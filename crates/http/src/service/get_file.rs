@@ -111,7 +111,7 @@ pub(super) async fn get_file(
         Selection::Parts(ranges) => {
             let boundary = Multipart::boundary(service.random.next());
             let multipart = Multipart { ranges, boundary, content_type, size };
-            // Framing that outweighs what the ranges leave out helps nobody.
+            // Framing that outweighs what the ranges leave out helps no client.
             if multipart.len() >= size {
                 return Ok(whole(answer, version, size));
             }
@@ -120,13 +120,14 @@ pub(super) async fn get_file(
     }
 }
 
-/// What the client has open while a body is on its way to it, which may be long: what is read at once is not held.
+/// Takes the client's share of descriptors while a body is on its way to it, which may be long: what is read
+/// at once is not held.
 fn descriptor(client: &Client) -> Result<Share, RequestError> {
     lane::descriptors::budget().take(client.consumer(), 1).map_err(|_| RequestError::Overloaded)
 }
 
-/// What the file is once the clock that stamped it has moved on, so that its tag need not change then. A file that is written all
-/// the time is not waited for.
+/// Returns the attributes of a file once the clock that stamped it has moved on, so that its tag need not
+/// change then. A file that is written all the time is not waited for.
 async fn settled(file: &OpenFile, left: Duration) -> Result<Attributes, RequestError> {
     // The lane's clock is that of the turn's begin, so that the first wait may be too short.
     let mut left = left;
@@ -200,8 +201,8 @@ async fn choose_variant(head: &Head<'_>, found: FoundFile<'_>) -> (Chosen, bool)
     (plain, false)
 }
 
-/// The sibling of this coding, unless it was made before the file had its present content, or has another owner: who may make a name
-/// in a directory may not say by that what another one's file holds.
+/// The sibling of this coding, unless it was made before the file had its present content, or has another
+/// owner: a user that may make a name in a directory may not say by that what another one's file holds.
 async fn sibling(
     caller: &Caller,
     mount: &Mount,

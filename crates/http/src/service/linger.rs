@@ -8,7 +8,7 @@ use lane::net::TcpStream;
 use lane::time::now;
 use service::alarm::Alarm;
 
-/// What a client may have under way that was told that nothing follows.
+/// Data that a client may have under way that was told that nothing follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnderWay {
     /// Requests, which it should not have sent.
@@ -34,7 +34,7 @@ pub(super) async fn linger(stream: &TcpStream, alarm: &mut Alarm, under_way: Und
     let _ = stream.set_option(SocketOption::Mark(0));
 }
 
-/// How long, and for how many bytes, a closed connection waits for the client to read the answer.
+/// Time that a closed connection waits for the client to read the answer.
 const LINGER_MAX: Duration = Duration::from_secs(2);
 const REQUEST_BYTES_MAX: usize = 1 << 20;
 //@ limit: the rest of a refused upload

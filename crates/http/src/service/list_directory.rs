@@ -46,7 +46,7 @@ pub(super) async fn list_directory(
     Ok(reply(rendering))
 }
 
-/// Where a part of a large directory begins: `after=POSITION` of a query.
+/// Returns where a part of a large directory begins: `after=POSITION` of a query.
 fn position(query: Option<&[u8]>) -> Option<u64> {
     let mut pairs = query?.split(|byte| *byte == b'&');
     let digits = pairs.find_map(|pair| pair.strip_prefix(b"after="))?;
@@ -71,7 +71,8 @@ pub(super) async fn list_mounts(
     Ok(reply(Rendering::new(listing, format(head))))
 }
 
-/// What is mounted in a directory. A mounted volume's directory has a time of change, the way to one has not.
+/// Returns what is mounted in a directory. A mounted volume's directory has a time of change, the way to one
+/// has not.
 async fn mounted(site: &Site, path: &[u8]) -> Vec<MountEntry> {
     let mut entries = Vec::new();
     for (name, mount) in site.mounted_below(path) {

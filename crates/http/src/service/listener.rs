@@ -32,7 +32,7 @@ use super::uploads::Uploads;
 use crate::date;
 use crate::log::Record;
 
-/// What a listener's connections speak.
+/// Protocols of a listener's connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// HTTP.
@@ -63,7 +63,7 @@ pub struct Service {
     date: RefCell<date::DateCache>,
 }
 
-/// How a connection was accepted: the role of its listener, its cohort and its place.
+/// Facts about an accepted connection: the role of its listener, its cohort and its place.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ConnectionInfo<'a> {
     pub(super) role: Role,
@@ -102,12 +102,12 @@ impl Service {
 
     /// Accepts and serves connections until shutdown is asked for.
     pub async fn listen(self: Rc<Self>, listener: TcpListener, role: Role) {
-        // A listener that nobody else holds ends with the service.
+        // A listener without another holder ends with the service.
         let _ = self.listen_where(&listener, || role, Some).await;
     }
 
-    /// As [`Service::listen`], but asks `role` and `place` about every connection: the latter gives back those to be
-    /// served here, and keeps those that it gave to another lane.
+    /// Serves a listener ([`Service::listen`]), but asks `role` and `place` about every connection: the
+    /// latter gives back those to be served here, and keeps those that it gave to another lane.
     ///
     /// # Errors
     /// The kernel's, when the socket listens no more though shutdown was not asked for.
@@ -164,17 +164,17 @@ impl Service {
         self.connections.len()
     }
 
-    /// What connections count.
+    /// Returns what connections count.
     pub(super) fn connection_counters(&self) -> &Arc<ConnectionCounters> {
         self.connections.counters()
     }
 
-    /// What is served now.
+    /// Returns what is served now.
     pub fn site(&self) -> Rc<Site> {
         Rc::clone(&self.site.borrow())
     }
 
-    /// Whether connections of this cohort are to leave.
+    /// Returns whether connections of this cohort are to leave.
     pub(super) fn is_leaving(&self, cohort: Cohort) -> bool {
         self.connections.drain().is_leaving(cohort)
     }
@@ -203,7 +203,7 @@ impl Service {
         }
     }
 
-    /// Whether anybody wants records.
+    /// Returns whether a log wants records.
     pub(super) fn keeps_log(&self) -> bool {
         self.log.is_some()
     }

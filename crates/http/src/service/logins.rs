@@ -1,4 +1,4 @@
-//! Users who prove who they are with a password.
+//! Users that authenticate with a password.
 //!
 //! To verify one takes tens of milliseconds and 19 MiB, so a lane has one verified at a time, by the silo's helpers, in
 //! turns of the addresses that ask; a pair that was right is remembered for a while. Wrong ones are counted for their
@@ -40,7 +40,7 @@ pub(super) struct Logins {
     /// Names that were right, by what the hasher makes of them, alone and with their address; until when that counts.
     right: RefCell<HashMap<u64, Instant>>,
     hasher: RandomState,
-    /// Before then nobody has one verified whose address had wrong ones.
+    /// Before then no client has one verified whose address had wrong ones.
     suspects_at: Cell<Option<Instant>>,
     counters: Arc<HttpCounters>,
 }
@@ -51,7 +51,7 @@ struct LoginAddress {
     waiting: Cell<usize>,
 }
 
-/// Who goes first.
+/// Rank of a waiting verification.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Rank {
     /// The name was right lately at this address.
@@ -65,7 +65,7 @@ enum Rank {
 }
 
 impl Rank {
-    /// How many of it may wait, with those before it.
+    /// Returns how many of it may wait, with those before it.
     const fn waiting_max(self) -> usize {
         match self {
             Self::Known => WAITING_MAX,
@@ -97,7 +97,7 @@ impl Logins {
         })
     }
 
-    /// The user who says this at `peer`.
+    /// The user that says this at `peer`.
     ///
     /// # Errors
     /// [`RequestError::LoginWrong`], [`RequestError::LoginsTooMany`], [`RequestError::Overloaded`].
@@ -122,7 +122,8 @@ impl Logins {
         DetachOnDrop::from(lane::spawn(verified)).await
     }
 
-    /// One whose client goes away before its turn is not verified; after that it is, and counts.
+    /// Verifies a password in its turn. One whose client goes away before its turn is not verified; after
+    /// that it is, and counts.
     async fn verify_in_turn(
         self: Rc<Self>,
         accounts: Arc<Accounts>,
@@ -218,7 +219,7 @@ impl Logins {
         }
     }
 
-    /// The books of an address. Those of which nobody waits are forgotten when there is no room.
+    /// Returns the books of an address. Those without a waiting client are forgotten when there is no room.
     fn address(&self, peer: IpAddr) -> Rc<LoginAddress> {
         let name = address_of(peer);
         let mut addresses = self.addresses.borrow_mut();

@@ -8,7 +8,7 @@ use crate::path;
 use crate::request::Target;
 use crate::response::{ALLOW_CHANGES, ALLOW_READING, Answer};
 
-/// What somebody may do at least, whoever he is.
+/// Returns the methods that every user may use.
 pub(super) fn options(site: &Site, target: Target<'_>) -> Reply {
     let answer =
         Answer { status: StatusCode::NO_CONTENT, allow: Some(allowed(site, target)), ..Answer::default() };

@@ -126,9 +126,9 @@ async fn fill(
     Ok(())
 }
 
-/// When a client must have sent more.
+/// Time when a client must have sent more.
 struct Pace {
-    /// Time that the disk took counts for nobody.
+    /// Time that the disk took does not count.
     started: Instant,
     patience: Duration,
     rate_min: u64,
@@ -139,7 +139,7 @@ impl Pace {
         Self { started: now(), patience: limits.write_stall_timeout, rate_min: limits.upload_rate_min }
     }
 
-    /// Of one who has sent so many bytes.
+    /// Returns the deadline of a client that has sent so many bytes.
     fn deadline(&self, bytes: u64) -> Instant {
         let stands_still = now() + self.patience;
         if self.rate_min == 0 {
@@ -171,7 +171,7 @@ fn location(target: &ChangeTarget<'_>) -> Vec<u8> {
     format!("/{}", path::encode(target.url)).into_bytes()
 }
 
-/// As other programs make files: the umask takes what it takes.
+/// Mode of new files, as other programs make them: the umask takes what it takes.
 const MODE: u32 = 0o666;
 /// A longer body is not asked for in vain, a shorter one is here before its file is looked at.
 const ASKED_FROM: u64 = 4 << 20;

@@ -43,7 +43,7 @@ fn retry_after_s(refusal: RequestError) -> Option<u32> {
     }
 }
 
-/// What a change that was not made means to a client.
+/// Returns what a change that was not made means to a client.
 pub(super) fn of_change(error: vfs::Error) -> RequestError {
     use vfs::Error;
     match error {
@@ -70,7 +70,7 @@ pub(super) fn of_change(error: vfs::Error) -> RequestError {
     }
 }
 
-/// What a failed look-up means to a client. What exists but is not served is not admitted to exist.
+/// Conversion of a failed look-up for a client. What exists but is not served is not admitted to exist.
 impl From<vfs::Error> for RequestError {
     fn from(error: vfs::Error) -> Self {
         use vfs::Error;

@@ -1,4 +1,4 @@
-//! What a handler answers, before any version of HTTP has a say: the head, and where the body is.
+//! Reply of a handler, before any version of HTTP has a say: the head, and where the body is.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -18,15 +18,15 @@ use crate::response::Answer;
 /// A whole response.
 #[derive(Debug)]
 pub(super) struct Reply {
-    /// Apart, as a reply changes hands from the handler to who sends it.
+    /// Apart, as a reply changes hands from the handler to the sender.
     pub(super) answer: Box<Answer>,
-    /// What GET gets; HEAD is sent the head alone.
+    /// Body for GET; HEAD is sent the head alone.
     pub(super) body: Body,
-    /// The user who asked, if he has said and proved who he is.
+    /// The user that asked, if authenticated.
     pub(super) principal: Option<Principal>,
 }
 
-/// Where the body's bytes are.
+/// Source of the body's bytes.
 #[derive(Debug)]
 pub(super) enum Body {
     Empty,
@@ -59,15 +59,16 @@ impl Version {
         Self { content, file, descriptor: None, token, is_grown, checked_at }
     }
 
-    /// Whether the bytes that were promised are still those of the file, which may have grown meanwhile: to be asked
-    /// before the last of them leave, so that a client never has the announced length of mixed content.
+    /// Checks whether the bytes that were promised are still those of the file, which may have grown
+    /// meanwhile: to be asked before the last of them leave, so that a client never has the announced length
+    /// of mixed content.
     pub(super) fn check(&self) -> Result<(), Abort> {
         self.checked_at.set(now());
         self.file.check_same_version(&self.token, &self.is_grown).map_err(|_| Abort::FileChanged)
     }
 
-    /// As [`Version::check`], if the last look is some time ago: a file that is written anew in place is shorter for a
-    /// moment, and whoever is to be cut need not wait for the end.
+    /// Checks the version ([`Version::check`]) if the last look is some time ago: a file that is written anew
+    /// in place is shorter for a moment, and a connection that is to be cut need not wait for the end.
     pub(super) fn check_now_and_then(&self) -> Result<(), Abort> {
         if now() < self.checked_at.get() + CHECK_PERIOD { Ok(()) } else { self.check() }
     }
@@ -82,7 +83,7 @@ impl Version {
 }
 
 impl Body {
-    /// Whether its length shows only at its end.
+    /// Returns whether its length shows only at its end.
     pub(super) fn is_streamed(&self) -> bool {
         matches!(self, Self::Listing(_))
     }

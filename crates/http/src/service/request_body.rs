@@ -17,7 +17,7 @@ use crate::request_error::RequestError;
 
 /// The body of one request.
 pub(super) enum RequestBody<'c> {
-    /// Not for handlers.
+    /// The body is not for handlers.
     None,
     Http1(Box<Http1Body<'c>>),
     Http2(Rc<Incoming>),
@@ -29,8 +29,8 @@ pub(super) struct Piece {
     _held: Option<Charge>,
 }
 
-/// The body behind a head that was consumed. Nothing is received before the piece before it was done with: who takes a body
-/// slowly holds its client up, not the lane's memory.
+/// The body behind a head that was consumed. Nothing is received before the piece before it was done with: a
+/// handler that takes a body slowly holds its client up, not the lane's memory.
 pub(super) struct Http1Body<'c> {
     wire: &'c mut Wire,
     receive_buffer: &'c mut ReceiveBuffer,
@@ -40,23 +40,23 @@ pub(super) struct Http1Body<'c> {
     is_awaited: bool,
     /// The last wait brought so much that more is likely to follow at once.
     is_fast: bool,
-    /// Where it ends is not known.
+    /// Set if its end is not known.
     is_lost: bool,
     broken: Option<Abort>,
 }
 
-/// What became of a body by the time its request is answered.
+/// State of a body by the time its request is answered.
 pub(super) enum BodyEnd {
     /// This is left of it, perhaps nothing.
     Left(BodyReader),
-    /// Where the next request would begin is not known.
+    /// The beginning of the next request is not known.
     Unclear,
     /// The connection is over.
     Broken(Abort),
 }
 
 impl RequestBody<'_> {
-    /// Its length, where that is known beforehand.
+    /// Returns the body's length, where that is known beforehand.
     pub(super) fn length(&self) -> Option<u64> {
         match self {
             Self::None => Some(0),
@@ -69,7 +69,7 @@ impl RequestBody<'_> {
         }
     }
 
-    /// What became of it, if that concerns the connection.
+    /// Returns what became of it, if that concerns the connection.
     pub(super) fn end(self) -> Option<BodyEnd> {
         match self {
             Self::Http1(body) => Some(body.end()),
@@ -140,7 +140,7 @@ impl<'c> Http1Body<'c> {
         })
     }
 
-    /// What became of it.
+    /// Returns what became of it.
     pub(super) fn end(self) -> BodyEnd {
         match self.broken {
             Some(abort) => BodyEnd::Broken(abort),
@@ -151,7 +151,7 @@ impl<'c> Http1Body<'c> {
     }
 
     async fn invite(&mut self) -> Result<(), RequestError> {
-        // Who has begun to send waits for nothing.
+        // A client that has begun to send waits for nothing.
         if !std::mem::take(&mut self.is_awaited) || !self.receive_buffer.unread().is_empty() {
             return Ok(());
         }
@@ -191,7 +191,7 @@ impl<'c> Http1Body<'c> {
         }
     }
 
-    /// What came with the head, or in a buffer with something else.
+    /// Returns what came with the head, or in a buffer with something else.
     fn unread(&mut self) -> Result<Vec<u8>, RequestError> {
         let mut content = Vec::new();
         while !self.receive_buffer.unread().is_empty() && !self.reader.is_done() {
@@ -300,18 +300,18 @@ const FRAMING_BYTES_MIN: u64 = 64 * 1024;
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// Received buffers that are written at once, of 8 KiB each; no stream has more of them untaken.
 const LENT_MAX: usize = 8;
-/// So many of them at hand, and the client sends faster than they are taken.
+/// With so many buffers at hand the client sends faster than they are taken.
 const FAST_FROM: usize = 4;
-/// What is received in one piece: as much as stays in a CPU's cache until it is written.
+/// Bytes that are received in one piece: as much as stays in a CPU's cache until it is written.
 const WHOLE_BYTES_MIN: u64 = 64 * 1024;
 //@ limit: memory of an upload over HTTP/1.1
 //@ section: HTTP
 //@ unit: byte
-//@ connection: {LENT_MAX} receive buffers; who sends fast a piece of {:b} for {WHOLE_PATIENCE} at most
+//@ connection: {LENT_MAX} receive buffers; a fast sender a piece of {:b} for {WHOLE_PATIENCE} at most
 //@ all: lane: on the books of large buffers
 //@ empty: smaller pieces; others feel nothing
 //@ counter: lane_buffers_large_in_use, lane_recv_copied
 //@ attack: http-slow-uploads
 const WHOLE_BYTES_MAX: u64 = 256 * 1024;
-/// Whoever takes longer for one piece holds no memory for it.
+/// A client that takes longer for one piece holds no memory for it.
 const WHOLE_PATIENCE: Duration = Duration::from_secs(1);

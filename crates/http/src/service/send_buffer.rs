@@ -11,7 +11,7 @@ pub(super) struct SendBuffer {
     buf: Option<Buf>,
     /// Bytes written, not counting the space that records take around them.
     plain_len: usize,
-    /// Where TLS wants them; `None` when they go out as they are.
+    /// Layout that TLS wants; `None` when they go out as they are.
     pub(super) layout: Option<RecordLayout>,
 }
 

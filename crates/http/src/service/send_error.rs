@@ -1,4 +1,4 @@
-//! Whose fault it is that part of a file was not sent: sendfile has one error for two ends.
+//! Causes that part of a file was not sent: sendfile has one error for two ends.
 
 use std::io;
 
@@ -16,8 +16,8 @@ enum TransferEnd {
     Unclear,
 }
 
-/// What a failed send of the bytes at `offset` ends the connection for. Where the error could be of either end, the
-/// first byte that was not sent is read once more: a file that fails fails there.
+/// Returns what a failed send of the bytes at `offset` ends the connection for. Where the error could be of
+/// either end, the first byte that was not sent is read once more: a file that fails fails there.
 pub(super) async fn cause(file: &OpenFile, offset: u64, error: io::Error) -> Abort {
     match end_of(&error) {
         TransferEnd::Socket => Abort::Io(error),
@@ -26,7 +26,7 @@ pub(super) async fn cause(file: &OpenFile, offset: u64, error: io::Error) -> Abo
             Abort::Disk(error)
         }
         TransferEnd::Unclear => {
-            // Without a buffer nobody waits for one to learn more.
+            // Without a buffer no request waits for one to learn more.
             let Some(buf) = lane::current().buffers().try_get(BufClass::Small) else {
                 return Abort::Io(error);
             };

@@ -49,7 +49,7 @@ pub(super) async fn send_reply(
     sent
 }
 
-/// What has to be read first lies apart: the memory of a request whose answer is at hand is small.
+/// Sends a body that has to be read first, apart: the memory of a request whose answer is at hand is small.
 async fn send_body(service: &Service, wire: &mut Wire, body: &mut Body, chunked: bool) -> Result<u64, Abort> {
     match body {
         Body::Empty => Ok(0),
@@ -128,7 +128,7 @@ async fn send_parts(wire: &mut Wire, version: &Version, multipart: &Multipart) -
 //@ empty: it waits for its turn; others wait for one piece
 //@ counter: none
 //@ attack: http-stalled-listings
-/// What is written of a listing at a time, about.
+/// Bytes that are written of a listing at a time, about.
 const PIECE_BYTES: usize = 16 * 1024;
-/// What fits a small buffer however it is framed.
+/// Bytes that fit a small buffer however they are framed.
 const ROOM_BYTES_MAX: usize = 28 * 1024;

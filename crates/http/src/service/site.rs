@@ -1,4 +1,4 @@
-//! What one lane serves: the mounted volumes and the rules for them. Replaced as a whole on reload.
+//! Site that one lane serves: the mounted volumes and the rules for them. Replaced as a whole on reload.
 
 use std::sync::Arc;
 
@@ -24,9 +24,9 @@ pub struct Site {
     pub tls: Option<Arc<ServerConfig>>,
     /// Port of HTTPS that redirects name.
     pub https_port: u16,
-    /// Who the users are.
+    /// The users.
     pub(super) accounts: Arc<Accounts>,
-    /// Who has not said who he is.
+    /// The caller of unauthenticated requests.
     pub(super) anonymous: Caller,
     /// Whether an upload is on the disk, with its name, before it is answered.
     pub uploads_synced: bool,
@@ -35,15 +35,16 @@ pub struct Site {
 /// A volume at a place in the URL tree.
 pub struct Mount {
     prefix: Vec<u8>,
-    /// What is served there.
+    /// Volume that is served there.
     pub volume: Volume,
     /// Whether directories without an index file are listed.
     pub listings: bool,
-    /// When users say who they are.
+    /// Conditions under which users authenticate.
     pub auth: Auth,
     /// Serve `.br`, `.zst` and `.gz` siblings that are not older than their file to clients that take them.
     pub precompressed: bool,
-    /// Documents that could run scripts in browsers run none, and belong to no origin. By default where somebody may change the volume.
+    /// Documents that could run scripts in browsers run none, and belong to no origin. By default where some
+    /// user may change the volume.
     pub sandboxes: bool,
 }
 
@@ -60,7 +61,7 @@ impl Mount {
         }
     }
 
-    /// Where it is mounted, without slashes at the ends.
+    /// Returns where it is mounted, without slashes at the ends.
     pub fn prefix(&self) -> &[u8] {
         &self.prefix
     }
@@ -84,7 +85,7 @@ impl Site {
         }
     }
 
-    /// The same site, for these users.
+    /// Returns the site with these users.
     #[must_use]
     pub fn of_users(mut self, accounts: Arc<Accounts>) -> Self {
         self.anonymous = Caller::new(accounts.anonymous());
@@ -92,7 +93,7 @@ impl Site {
         self
     }
 
-    /// Whether somebody may change something.
+    /// Returns whether some user may change something.
     pub(super) fn is_writable(&self) -> bool {
         self.mounts.iter().any(|mount| mount.volume.is_writable())
     }

@@ -23,7 +23,7 @@ pub(super) struct SmallFiles {
 #[derive(Clone)]
 struct Small {
     token: ChangeToken,
-    /// Last change of content or attributes, which nobody can set.
+    /// Last change of content or attributes, which cannot be set.
     changed: Timestamp,
     content: Rc<[u8]>,
     read_at: Instant,
@@ -77,7 +77,7 @@ fn read_whole(file: &OpenFile, attributes: &Attributes) -> Option<Rc<[u8]>> {
 
 /// Memory of one lane for small files.
 const BYTES_MAX: u64 = 16 << 20;
-/// What an entry costs beside its content, about.
+/// Cost of an entry beside its content, about.
 const ENTRY_OVERHEAD_BYTES: u64 = 160;
-/// How long content is believed without a look at the file's pages.
+/// Time for which content is believed without a look at the file's pages.
 const TIME_TO_LIVE: Duration = Duration::from_secs(1);

@@ -1,6 +1,6 @@
-//! What a client must take of what it asked for: something now and then, and where a floor is set, fast enough on the
-//! whole. Taken is what its host has acknowledged. Room in the socket tells less: a third of a buffer of 4 MB is free
-//! after 45 s at 30 kB/s, and filling the buffer is no doing of the client's.
+//! Pace at which a client must take what it asked for: something now and then, and where a floor is set, fast
+//! enough on the whole. Taken is what its host has acknowledged. Room in the socket tells less: a third of a
+//! buffer of 4 MB is free after 45 s at 30 kB/s, and filling the buffer is no doing of the client's.
 
 use std::time::{Duration, Instant};
 
@@ -10,15 +10,15 @@ use super::abort::Abort;
 
 /// Bodies on their way to one client.
 pub(super) struct BodyTransfer {
-    /// On a clock that stands still while it is the server who keeps the client waiting.
+    /// On a clock that stands still while it is the server that keeps the client waiting.
     pub(super) started: Instant,
-    /// What the client had taken of the connection by then, bytes.
+    /// Bytes of the connection that the client had taken by then.
     pub(super) taken_before: i64,
 }
 
 impl BodyTransfer {
-    /// Whether the client has taken as much as a rate of `rate_min` asks for, once it had `grace` to begin. `taken` is
-    /// what it has of the connection now.
+    /// Checks whether the client has taken as much as a rate of `rate_min` asks for, once it had `grace` to
+    /// begin. `taken` is what it has of the connection now.
     pub(super) fn check(
         &self,
         taken: i64,
@@ -62,7 +62,7 @@ impl ProgressWatch {
         }
     }
 
-    /// When to look next: soon at first, for what came before the first look counts for nothing.
+    /// Returns when to look next: soon at first, for what came before the first look counts for nothing.
     pub(super) fn next_look(&self, patience: Duration) -> Instant {
         let pause = patience / LOOKS;
         now() + if self.seen.is_some() { pause } else { pause.min(FIRST_LOOK) }

@@ -1,5 +1,5 @@
-//! The uploads of a lane: how many each address and connection has under way, and who gives way when there are no more
-//! places. An upload holds a staged file, its buffers and a connection until it ends.
+//! The uploads of a lane: how many each address and connection has under way, and which gives way when there
+//! are no more places. An upload holds a staged file, its buffers and a connection until it ends.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -18,10 +18,10 @@ use super::counters::HttpCounters;
 use crate::limits::Limits;
 use crate::request_error::RequestError;
 
-/// Those of one lane.
+/// The uploads of one lane.
 pub(super) struct Uploads {
     open: RefCell<Slab<Rc<Upload>>>,
-    /// Who has how many: of each upload it is told how many there may be.
+    /// Numbers of uploads by client: of each upload it is told how many there may be.
     books: RefCell<Books>,
     counters: Arc<HttpCounters>,
 }

@@ -56,7 +56,7 @@ pub(super) struct Wire {
     sent: u64,
     /// The body that is being sent, where there is a floor for its rate, and when to judge it next.
     transfer: Option<(BodyTransfer, Instant)>,
-    /// What an earlier answer had left to be acknowledged when it was last looked at.
+    /// Bytes of an earlier answer that were not acknowledged at the last look.
     left_before: Option<u64>,
 }
 
@@ -100,7 +100,7 @@ impl Wire {
         self.send_buffer.layout.is_some()
     }
 
-    /// Whether the TLS key is good for another response, if there is one.
+    /// Returns whether the TLS key is good for another response, if there is one.
     pub(super) fn key_lasts(&self) -> bool {
         self.tls.as_ref().is_none_or(|tls| tls.key_lasts())
     }
@@ -109,12 +109,12 @@ impl Wire {
         self.tls.is_some() && self.send_buffer.layout.is_none()
     }
 
-    /// What the connection holds of the lane's memory for replies.
+    /// Returns what the connection holds of the lane's memory for replies.
     pub(super) fn account(&self) -> &Rc<Account> {
         &self.account
     }
 
-    /// What the connection holds of the lane's large buffers.
+    /// Returns what the connection holds of the lane's large buffers.
     pub(super) fn large_buffers(&self) -> &Rc<Account> {
         &self.large_buffers
     }
@@ -237,8 +237,8 @@ impl Wire {
         Ok(outcome?)
     }
 
-    /// Whether the client, which asks for nothing, still takes what it was answered, as far as the last look tells: one
-    /// system call.
+    /// Returns whether the client, which asks for nothing, still takes what it was answered, as far as the
+    /// last look tells: one system call.
     pub(super) fn is_taking(&mut self) -> bool {
         let left = self.stream.unacknowledged().ok().filter(|left| *left > 0);
         let before = std::mem::replace(&mut self.left_before, left);
@@ -378,7 +378,7 @@ impl Wire {
         }
     }
 
-    /// What the client has taken of `handed` bytes that the socket got: one system call.
+    /// Returns what the client has taken of `handed` bytes that the socket got: one system call.
     fn taken(&self, handed: u64) -> Result<i64, Abort> {
         Ok(handed as i64 - self.stream.unacknowledged()? as i64)
     }
@@ -477,7 +477,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Waits for room in the socket. Whoever holds a buffer meanwhile gives it back when others need it more.
+    /// Waits for room in the socket. A buffer that is held meanwhile is given back when others need it more.
     async fn wait_writable(&mut self) -> Result<(), Abort> {
         let (stream, handed) = (Rc::clone(&self.stream), self.sent);
         Ok(self.unless_stalled(stream.writable(), || handed).await??)
@@ -499,7 +499,7 @@ impl Wire {
     }
 }
 
-/// What [`Wire::receive`] got.
+/// Result of [`Wire::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Received {
     /// At least one record or segment; with TLS perhaps no plaintext yet.

@@ -1,4 +1,4 @@
-//! What the configuration says of HTTP: `[http]` with `[http.limits]`, `[https]`, and where volumes are mounted.
+//! Configuration of HTTP: `[http]` with `[http.limits]`, `[https]`, and where volumes are mounted.
 
 mod limits;
 
@@ -98,14 +98,14 @@ pub struct HttpSettings {
     tickets: Arc<OnceLock<Arc<TicketKeys>>>,
 }
 
-/// Where a volume appears.
+/// Mount of a volume.
 #[derive(Clone, Debug)]
 pub struct MountSection {
-    /// Which.
+    /// Name of the volume.
     pub volume: VolumeName,
-    /// Its directory, to be told.
+    /// The volume's directory, for messages.
     pub path: PathBuf,
-    /// What HTTP does with it.
+    /// Keys of the volume for HTTP.
     pub keys: VolumeKeys,
 }
 
@@ -119,7 +119,7 @@ struct HttpTables {
     server: ServerKeys,
 }
 
-/// What of `[server]` concerns HTTP.
+/// Keys of `[server]` that concern HTTP.
 #[derive(Default, Deserialize)]
 struct ServerKeys {
     egress_rate: Option<Size>,
@@ -137,35 +137,36 @@ pub struct VolumeKeys {
     /// Whether `.br`, `.zst` and `.gz` siblings are sent in place of a file to clients that take them; absent: where no client may make
     /// any.
     pub precompressed: Option<bool>,
-    /// When users say who they are.
+    /// Conditions under which users authenticate.
     #[serde(default)]
     pub auth: Auth,
-    /// What documents of the volume may do in browsers.
+    /// Policy for documents of the volume in browsers.
     #[serde(default)]
     pub content_security_policy: ContentSecurityPolicy,
 }
 
-/// What documents may do in browsers that show them: by themselves all that their origin may, which is everybody's who signs in there.
+/// Policy for documents in browsers that show them: by themselves all that their origin may, which every user
+/// has that signs in there.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum ContentSecurityPolicy {
-    /// As `Sandbox` where somebody may change the volume, else as `Off`.
+    /// `Sandbox` where some user may change the volume, else `Off`.
     #[default]
     Auto,
-    /// They run no scripts and belong to no origin.
+    /// Documents run no scripts and belong to no origin.
     Sandbox,
-    /// What they want.
+    /// No policy: documents may do what they want.
     Off,
 }
 
-/// When the users of a volume say who they are, with a password (RFC 7617).
+/// Conditions under which users of a volume authenticate, with a password (RFC 7617).
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Auth {
-    /// Never: everybody is anonymous.
+    /// Never: every client is anonymous.
     Off,
-    /// For what the anonymous may not do; who says it is taken at his word everywhere. Only volumes that somebody may
-    /// change have anything of that kind.
+    /// For what anonymous clients may not do; credentials that are sent are checked everywhere. Only volumes
+    /// that some user may change have anything of that kind.
     #[default]
     WhenRequired,
     /// For everything.
@@ -334,7 +335,8 @@ impl Default for HttpsSection {
     }
 }
 
-/// Whether requests can get there: what they ask for is tidied up, or refused, before anything is looked for.
+/// Returns whether requests can get there: what they ask for is tidied up, or refused, before anything is
+/// looked for.
 fn is_reachable(mount: &str) -> bool {
     mount.strip_prefix('/').is_some_and(|place| {
         let path = format!("/{}", path::encode(place.as_bytes()));

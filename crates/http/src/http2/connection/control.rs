@@ -1,5 +1,5 @@
-//! Frames that ask for nothing: how the client wants to be answered, and whether somebody is there (RFC 9113 6.3 and 6.5 to
-//! 6.9).
+//! Frames that ask for nothing: how the client wants to be answered, and whether the peer is there (RFC 9113
+//! 6.3 and 6.5 to 6.9).
 
 use super::requests::depends_on;
 use super::{Connection, ConnectionStage, FrameEvent, FrameOutcome, Leaving, ProtocolViolation, TRACED};
@@ -47,7 +47,7 @@ impl Connection {
                 frame::INITIAL_WINDOW_SIZE if i64::from(value) > frame::WINDOW_MAX => {
                     Some(Reason::FlowControl)
                 }
-                // Frames of this side are no longer than everybody takes.
+                // Frames of this side are no longer than every peer takes.
                 frame::MAX_FRAME_SIZE if !(1 << 14..1 << 24).contains(&value) => Some(Reason::Protocol),
                 _ => None,
             };
@@ -132,5 +132,5 @@ pub(super) fn goaway(head: FrameHead) -> FrameOutcome {
     }
 }
 
-/// What the PING says whose answer tells that the client has heard of the end.
+/// Payload of the PING whose answer tells that the client has heard of the end.
 pub(super) const LEAVING: &[u8; 8] = b"leaving!";

@@ -1,4 +1,4 @@
-//! What RFC 9113 demands of a server, case by case, and what clients do to wear one out.
+//! Demands of RFC 9113 on a server, case by case, and clients that wear one out.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ struct Client {
 type Sent = (u8, u8, u32, Vec<u8>);
 
 impl Client {
-    /// One that has said what clients say first, and was answered.
+    /// Makes a connection that has sent the preface, and was answered.
     fn new() -> Self {
         let mut client = Self::silent();
         client.send(PREFACE);
@@ -357,7 +357,7 @@ fn body_that_is_kept_has_its_windows_back_as_it_is_taken() {
     client.connection.take_body(1, 3 * 15_997);
     let taken: Vec<_> = client.replies().iter().map(|sent| (sent.0, sent.2)).collect();
     assert_eq!(taken, [(WINDOW_UPDATE, 1), (WINDOW_UPDATE, 0)]);
-    // More than the window is too much; what nobody took is given back to the connection.
+    // More than the window is too much; what was not taken is given back to the connection.
     (0..4).for_each(|_| client.frame(DATA, 0, 1, &[0; 16_000]));
     let replies = client.replies();
     assert_eq!(
@@ -385,7 +385,7 @@ fn upload_that_is_answered_early_is_told_to_stop_a_moment_later() {
     }
     assert!(client.replies().iter().all(|sent| sent.0 == HEADERS));
     assert_eq!(client.connection.take_answered_early(), [1, 3, 5]);
-    // Who ends by himself is told nothing.
+    // A client that ends by itself is told nothing.
     client.frame(DATA, END_STREAM, 1, b"rest");
     client.frame(HEADERS, END_HEADERS | END_STREAM, 3, &block(&[("a", "b")]));
     [1, 3, 5].into_iter().for_each(|stream| client.connection.end_upload(stream));
@@ -408,14 +408,14 @@ fn requests_taken_back_without_end_end_the_connection() {
     }
     assert_eq!(taken_back, 201);
     assert!(client.is_ended(Reason::EnhanceYourCalm));
-    // Who makes the server reset streams pays as much.
+    // A client that makes the server reset streams pays as much.
     let mut client = Client::new();
     let refused = (1..1000u32).step_by(2).take_while(|stream| {
         client.frame(HEADERS, END_HEADERS, *stream, &block(&GET[..2]));
         !client.connection.is_over()
     });
     assert_eq!(refused.count(), 200);
-    // Whoever takes his time may do it for ever.
+    // A slow client may do it for ever.
     let mut client = Client::new();
     for stream in (1..4000).step_by(2) {
         client.now += Duration::from_millis(25);

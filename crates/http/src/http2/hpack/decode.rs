@@ -113,6 +113,6 @@ fn string(block: &mut &[u8], out: &mut Vec<u8>) -> Result<(), HpackError> {
 //@ empty: the oldest fields are forgotten
 //@ counter: none
 //@ attack: http-edges
-/// SETTINGS_HEADER_TABLE_SIZE as long as nobody says otherwise (RFC 9113 6.5.2), and this side does not.
+/// SETTINGS_HEADER_TABLE_SIZE by default (RFC 9113 6.5.2), and this side does not.
 const TABLE_BYTES_MAX: usize = 4096;
 const SCRATCH_KEPT_MAX: usize = 1024;

@@ -143,8 +143,8 @@ fn known(name: &str) -> (usize, Option<&'static [u8]>) {
     }
 }
 
-/// What a connection's table may hold, as RFC 7541 4.1 counts: what every answer has, and a dozen dates. A look through
-/// it costs less than the bytes that it saves.
+/// Size of a connection's table, as RFC 7541 4.1 counts: what every answer has, and a dozen dates. A look
+/// through it costs less than the bytes that it saves.
 const TABLE_BYTES: usize = 1024;
 /// A longer value would push out most of what comes again.
 const KEPT_MAX: usize = 128;

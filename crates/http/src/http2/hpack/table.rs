@@ -66,7 +66,7 @@ impl Table {
     }
 }
 
-/// What an entry counts for beside its texts (RFC 7541 4.1), and a field in SETTINGS_MAX_HEADER_LIST_SIZE.
+/// Size of an entry beside its texts (RFC 7541 4.1), and a field in SETTINGS_MAX_HEADER_LIST_SIZE.
 pub(super) const ENTRY_BYTES: usize = 32;
 
 /// RFC 7541 appendix A.

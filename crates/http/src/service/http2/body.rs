@@ -16,7 +16,7 @@ use crate::response::Writer;
 use crate::service::abort::Abort;
 use crate::service::reply::{Body, Version};
 
-/// What is left of a body.
+/// Rest of a body.
 pub(super) struct StreamBody {
     pieces: VecDeque<Piece>,
     version: Option<Version>,
@@ -30,14 +30,14 @@ enum Piece {
     Listing(Box<Rendering>, Bytes),
 }
 
-/// What became of [`StreamBody::put`].
+/// Outcome of [`StreamBody::put`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Put {
     /// A frame with so many bytes, perhaps the last.
     Frame { len: usize, ends: bool },
-    /// What comes next must be waited for: [`StreamBody::fetch`].
+    /// The next part must be waited for: [`StreamBody::fetch`].
     Later,
-    /// What has gathered must be sent first.
+    /// The gathered output must be sent first.
     Full,
 }
 
@@ -74,12 +74,12 @@ impl StreamBody {
         self.pieces.is_empty()
     }
 
-    /// Whether the next bytes cost the lane's time.
+    /// Returns whether the next bytes cost the lane's time.
     pub(super) fn is_rendered(&self) -> bool {
         matches!(self.pieces.front(), Some(Piece::Listing(_, rest)) if rest.is_empty())
     }
 
-    /// How many bytes [`StreamBody::fetch`] would take if all windows were open.
+    /// Returns how many bytes [`StreamBody::fetch`] would take if all windows were open.
     pub(super) fn wanted(&self) -> usize {
         let left = match self.pieces.front() {
             None => 0,

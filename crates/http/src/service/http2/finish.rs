@@ -29,8 +29,8 @@ pub(super) struct Finish {
     _held: Charge,
 }
 
-/// What the log wants of a request's head, in one piece of memory: target, host, referer, user agent, and the method, where it is
-/// no known one.
+/// Texts of a request's head for the log, in one piece of memory: target, host, referer, user agent, and the
+/// method, where it is no known one.
 #[derive(Default)]
 struct Texts {
     all: Box<[u8]>,
@@ -65,7 +65,7 @@ impl Finish {
 }
 
 impl Texts {
-    /// What the log would cut is not kept while the client takes its time.
+    /// Copies the texts for the log. What the log would cut is not kept while the client takes its time.
     fn of(request: &Request) -> Self {
         let field = |name| request.field(name).unwrap_or_default();
         let target = request.target();
@@ -114,5 +114,6 @@ impl Drop for Finish {
     }
 }
 
-/// What a request costs beside its texts and its body's bytes: its handler, its stream, its place in the tables.
+/// Memory of a request beside its texts and its body's bytes: its handler, its stream, its place in the
+/// tables.
 const STREAM_BYTES: usize = 2048;

@@ -65,7 +65,7 @@ impl Incoming {
         self.results.put(self.stream, TaskResult::Wanted { waits });
     }
 
-    /// What has come, once something has; `None` at the end. What was given before is done with.
+    /// Returns what has come, once something has; `None` at the end. What was given before is done with.
     pub(in crate::service) async fn next(&self, deadline: Instant) -> Result<Option<Vec<u8>>, RequestError> {
         self.give_back();
         let next = poll_fn(|cx| {

@@ -57,7 +57,7 @@ impl Http2Link {
         }
     }
 
-    /// What came and was not used yet.
+    /// Returns what came and was not used yet.
     pub(super) fn unread(&self) -> &[u8] {
         self.receive_buffer.unread()
     }
@@ -66,7 +66,7 @@ impl Http2Link {
         self.receive_buffer.consume(n);
     }
 
-    /// Whether the client sends no more.
+    /// Returns whether the client sends no more.
     pub(super) fn has_ended(&self) -> bool {
         self.ended
     }

@@ -46,7 +46,8 @@ pub(super) async fn serve_http2(
     let peer = wire.peer_ip();
     let limits = service.site().limits.clone();
     let (stream, ticket, tls, account) = wire.into_parts();
-    // What waits in the kernel delays all streams, and is sent by whoever takes the client's ACKs. It only tunes.
+    // What waits in the kernel delays all streams, and is sent by the kernel's task that takes the client's
+    // ACKs. It only tunes.
     let _ = stream.set_option(SocketOption::UnsentMax(UNSENT_MAX));
     let progress = Rc::new(Progress::new(Rc::clone(&stream), Rc::clone(info.place), limits.send_rate_min));
     let link = Http2Link::new(stream, ticket, tls, receive_buffer, Rc::clone(&progress), Rc::clone(&account));
@@ -106,7 +107,7 @@ pub(super) async fn serve_http2(
     }
 }
 
-/// How far a session got.
+/// Result of a session's turn.
 enum SessionTurn {
     Over,
     /// The client has begun something whose end must come in time.

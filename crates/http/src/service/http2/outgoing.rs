@@ -1,4 +1,5 @@
-//! What a connection is about to send: plaintext that gathers where its records will be, then the sealed records.
+//! Output that a connection is about to send: plaintext that gathers where its records will be, then the
+//! sealed records.
 
 use std::io;
 
@@ -23,13 +24,13 @@ impl OutgoingBytes {
         Self { layout, bytes: Vec::new(), plain_len: 0, is_sealed: false, sent: 0 }
     }
 
-    /// Whether [`OutgoingBytes::append`] takes anything.
+    /// Returns whether [`OutgoingBytes::append`] takes anything.
     pub(super) fn has_room(&self) -> bool {
         !self.is_sealed && self.plain_len < GATHERED_MAX
     }
 
-    /// How many of `wanted` bytes of a body a frame had better have: all, or so many that it ends where a record does.
-    /// 0 where it had better wait for a send.
+    /// Returns how many of `wanted` bytes of a body a frame had better have: all, or so many that it ends
+    /// where a record does. 0 where it had better wait for a send.
     pub(super) fn frame_room(&self, wanted: usize) -> usize {
         if !self.has_room() {
             return 0;
@@ -157,7 +158,7 @@ impl OutgoingBytes {
         }
     }
 
-    /// What the socket is to get.
+    /// Returns what the socket is to get.
     pub(super) fn sealed(&self) -> &[u8] {
         if self.is_sealed { &self.bytes[self.sent..] } else { &[] }
     }
@@ -192,7 +193,7 @@ const GATHERED_MAX: usize = 8 * PLAINTEXT_MAX;
 const SMALL_FRAME: usize = 1024;
 /// Most turns have a few short answers.
 const FIRST_CAPACITY: usize = 4 * 1024;
-/// Where headers, nonces, types and tags will be.
+/// Zeros in place of headers, nonces, types and tags.
 const NOTHING: [u8; 64] = [0; 64];
 
 #[cfg(test)]

@@ -35,7 +35,7 @@ pub(super) struct Progress {
     waiting_since: Cell<Option<Instant>>,
 }
 
-/// What is to become of a connection.
+/// Verdict on the pace of a connection.
 #[derive(Debug)]
 pub(super) enum PaceVerdict {
     GoesOn,
@@ -67,7 +67,7 @@ impl Progress {
 
     pub(super) fn stream_opened(&self) {
         if self.open_streams.get() == 0 {
-            // Without a floor nobody asks.
+            // Without a floor no check asks.
             let taken_before =
                 if self.send_rate_min > 0 { self.taken().map_or(0, |(taken, _)| taken) } else { 0 };
             *self.transfer.borrow_mut() = BodyTransfer { started: self.client_time(), taken_before };
@@ -85,12 +85,12 @@ impl Progress {
         }
     }
 
-    /// How many uploads are under way, to be kept by who counts them.
+    /// Returns the number of uploads under way, to be kept by the counter of them.
     pub(super) fn uploads(&self) -> &Rc<Cell<usize>> {
         &self.uploads
     }
 
-    /// Part of a body came that somebody wants.
+    /// Notes that part of a wanted body came.
     pub(super) fn moved(&self) {
         self.moved_at.set(now());
     }
@@ -106,7 +106,7 @@ impl Progress {
         self.handed.update(|before| before + bytes as i64);
     }
 
-    /// Whether the connection waits for its turn at the server's rate.
+    /// Checks whether the connection waits for its turn at the server's rate.
     pub(super) fn waits(&self, waits: bool) {
         match (waits, self.waiting_since.get()) {
             (true, None) => self.waiting_since.set(Some(now())),
@@ -119,8 +119,8 @@ impl Progress {
         }
     }
 
-    /// When to ask for the verdict next. Streams open unseen from outside, and slowness shows in none of the times
-    /// kept, so never later than the patience with one that stalls.
+    /// Returns when to ask for the verdict next. Streams open unseen from outside, and slowness shows in none
+    /// of the times kept, so never later than the patience with one that stalls.
     pub(super) fn next_look(&self, limits: &Limits) -> Instant {
         let (stall, is_open) = (limits.write_stall_timeout, self.open_streams.get() > 0);
         let soon = now() + if is_open { stall / LOOKS } else { stall };
@@ -129,7 +129,7 @@ impl Progress {
         Some(end).filter(|&at| at > now()).map_or(soon, |at| at.min(soon))
     }
 
-    /// What is to become of the connection: one system call.
+    /// Returns what is to become of the connection: one system call.
     pub(super) fn verdict(&self, limits: &Limits) -> PaceVerdict {
         let open = self.open_streams.get() > 0;
         if self.waiting_since.get().is_some() {
@@ -147,7 +147,8 @@ impl Progress {
             }
         }
         if self.uploads.get() > 0 {
-            // Who sends has less of the line to take what he asked for: his time for that begins anew.
+            // A client that sends has less of the line to take what it asked for: its time for that begins
+            // anew.
             self.moved_at.set(now());
             *self.transfer.borrow_mut() = BodyTransfer { started: self.client_time(), taken_before: taken };
         } else if open {

@@ -65,7 +65,7 @@ struct Exchange {
 }
 
 enum ExchangeState {
-    /// Its handler waits.
+    /// The stream's handler waits.
     Answering(#[expect(dead_code, reason = "it is cancelled with the request")] Task<()>),
     Sending(StreamBody),
     /// A part of its body is on its way.
@@ -82,7 +82,7 @@ struct Fetched {
     _held: Charge,
 }
 
-/// What tasks have done for a connection.
+/// Results of tasks for a connection.
 #[derive(Default)]
 pub(super) struct Results {
     done: RefCell<Vec<(u32, TaskResult)>>,
@@ -149,12 +149,12 @@ impl Http2Session {
         }
     }
 
-    /// Whether the client has introduced itself.
+    /// Returns whether the client has introduced itself.
     pub(super) fn has_begun(&self) -> bool {
         self.rules.has_begun()
     }
 
-    /// Why the connection had to end, if its client broke the protocol.
+    /// Returns why the connection had to end, if its client broke the protocol.
     pub(super) fn broken(&self) -> Option<Reason> {
         self.rules.broken()
     }
@@ -205,7 +205,7 @@ impl Http2Session {
             if !has_written_all {
                 continue;
             }
-            // Who sends no more opens no window either: it got what could be sent.
+            // A client that sends no more opens no window either: it got what could be sent.
             if self.rules.is_over() || self.link.has_ended() {
                 return self.link.poll_shutdown(cx).map(drop);
             }
@@ -237,7 +237,7 @@ impl Http2Session {
                 }
                 _ => {}
             }
-            // Whoever took the request back wants nothing of it.
+            // A client that cancelled the request wants nothing of it.
             let Some(mut exchange) = self.exchanges.remove(&stream) else { continue };
             match done {
                 TaskResult::Answer(reply) => self.respond(stream, exchange, reply),
@@ -334,7 +334,7 @@ impl Http2Session {
         }
     }
 
-    /// What comes of a request's body from now on is for its handler.
+    /// Returns what comes of a request's body from now on is for its handler.
     fn incoming(&mut self, stream: u32, request: &Request) -> Rc<Incoming> {
         let is_awaited =
             request.field(b"expect").is_some_and(|expected| expected.eq_ignore_ascii_case(b"100-continue"));
@@ -473,7 +473,7 @@ impl Http2Session {
 }
 
 impl Exchange {
-    /// What was fetched and is sent gives its memory back.
+    /// Goes on with bodies; what was fetched and is sent gives its memory back.
     fn go_on(&mut self) {
         if let ExchangeState::Fetched(fetched) = &mut self.state
             && fetched.sent == fetched.bytes.len()
@@ -485,7 +485,7 @@ impl Exchange {
 }
 
 impl Fetched {
-    /// As [`StreamBody::put`].
+    /// Puts the next part of the body ([`StreamBody::put`]).
     fn put(&mut self, stream: u32, max: usize, out: &mut OutgoingBytes) -> Result<Put, Abort> {
         let left = &self.bytes[self.sent..];
         let len = out.frame_room(left.len().min(max));
@@ -500,7 +500,7 @@ impl Fetched {
     }
 }
 
-/// How long a client that still sends its request has to see the answer before it is told to stop.
+/// Time for which a client that still sends its request has to see the answer before it is told to stop.
 const ANSWER_SEEN_AFTER: Duration = Duration::from_secs(1);
 //@ limit: HTTP/2 streams
 //@ section: HTTP

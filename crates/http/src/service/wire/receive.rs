@@ -12,8 +12,8 @@ use super::super::abort::Abort;
 use super::{Wire, timed_out};
 
 impl Wire {
-    /// What comes next, as it was received, and of what else is at hand so many buffers that all are at most `max`; none
-    /// where the stream has ended. With TLS they hold records: [`Wire::open_records`].
+    /// Returns what comes next, as it was received, and of what else is at hand so many buffers that all are
+    /// at most `max`; none where the stream has ended. With TLS they hold records: [`Wire::open_records`].
     ///
     /// # Errors
     /// [`Abort::Io`] with `TimedOut` when the deadline passes.

@@ -149,7 +149,7 @@ impl Wire {
     }
 }
 
-/// A thousand who ask for long files at once are in a line of their own from their first step on.
+/// A thousand that ask for long files at once are in a line of their own from their first step on.
 async fn yield_to_short_replies(range: ByteRange) {
     if range.len() > PATIENT_FROM {
         lane::yield_if_due().await;

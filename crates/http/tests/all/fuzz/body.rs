@@ -38,7 +38,7 @@ fn chunked_body_ends_where_its_writer_ended_it() {
     });
 }
 
-/// How the network cuts the bytes must not matter.
+/// Checks that the network's cuts of the bytes do not matter.
 fn check_split(input: &[u8]) {
     let mut whole = BodyReader::new(BodyLength::Chunked, 1 << 16, 1 << 16).unwrap();
     let at_once = in_pieces(&mut whole, input, usize::MAX);
@@ -46,7 +46,8 @@ fn check_split(input: &[u8]) {
     assert_eq!(at_once, in_pieces(&mut body, input, 1));
 }
 
-/// What a body takes of input that comes in pieces of so many bytes, its content, and whether it ends.
+/// Returns what a body takes of input that comes in pieces of so many bytes, its content, and whether it
+/// ends.
 fn in_pieces(
     body: &mut BodyReader,
     input: &[u8],

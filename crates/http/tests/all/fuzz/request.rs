@@ -14,7 +14,8 @@ fn request_fragments() {
     check!().for_each(|picks: &[u8]| check_head(&crate::fuzz::from_fragments(picks, FRAGMENTS)));
 }
 
-/// Whatever the bytes: no panic, nothing a field slice could smuggle, and no dependence on what follows.
+/// Checks a head of any bytes: no panic, nothing a field slice could smuggle, and no dependence on what
+/// follows.
 fn check_head(input: &[u8]) {
     let limits = Limits { target_bytes_max: 64, head_bytes_max: 512, headers_max: 8, ..Limits::default() };
     let Ok(Some((head, len))) = parse(input, &limits) else { return };

@@ -1,4 +1,4 @@
-//! How connections begin, wait and fail.
+//! Beginning, waiting and failure of connections.
 
 use std::time::Duration;
 

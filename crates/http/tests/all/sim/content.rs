@@ -1,4 +1,4 @@
-//! What arrives is what was asked for, whatever the network and the disk do.
+//! Content that arrives is what was asked for, whatever the network and the disk do.
 
 use std::time::Duration;
 

@@ -28,7 +28,7 @@ use crate::sim::uploads::writable;
 /// Fewer than elsewhere: each has a crowd of streams.
 const SEEDS: u64 = 12;
 
-/// What the server reserves for a stream at most, with its texts, in bytes.
+/// Memory that the server reserves for a stream at most, with its texts, in bytes.
 const STREAM_BYTES_MAX: u64 = 3 * 1024;
 
 /// A TLS connection as h2 wants one.
@@ -106,7 +106,7 @@ async fn connect(stream_window: u32) -> (SendRequest<bytes::Bytes>, Task<()>) {
     connect_slow(stream_window, None).await
 }
 
-/// The same, for a client that takes so many bytes per second at most.
+/// Connects a client that takes so many bytes per second at most.
 async fn connect_slow(stream_window: u32, rate: Option<u64>) -> (SendRequest<bytes::Bytes>, Task<()>) {
     let tls = TlsClient::http2(CipherSuite::TLS13_AES_128_GCM_SHA256);
     let (stream, tls) = Client::connect_tls(ADDRESS, tls).await.unwrap().into_tls();

@@ -59,8 +59,8 @@ fn tls13_suite(seed: u64) -> CipherSuite {
     SUITES[seed as usize % 3]
 }
 
-/// As some clients of one request do: what came before close_notify is to be answered, even where the same
-/// segment ends the handshake.
+/// Some clients of one request send both at once: what came before close_notify is to be answered, even where
+/// the same segment ends the handshake.
 #[test]
 fn requests_with_close_notify_in_one_segment_are_answered() {
     seeds(SEEDS, |seed| {

@@ -1,4 +1,5 @@
-//! Listings are made as the client takes them: whole and right over any network, at no cost while nobody takes them.
+//! Listings are made as the client takes them: whole and right over any network, at no cost while no client
+//! takes them.
 
 use std::time::Duration;
 
@@ -91,7 +92,7 @@ fn crowd_that_asks_for_one_order_at_once_gets_it() {
                     lane::spawn(async move {
                         let mut client = Client::connect(ADDRESS).await.unwrap();
                         if number % 5 == 0 {
-                            // It asks and leaves: whoever waited for its sorting goes on.
+                            // It asks and leaves: a request that waited for its sorting goes on.
                             client.send(request("GET", "/?sort=size", "")).await.unwrap();
                             return;
                         }

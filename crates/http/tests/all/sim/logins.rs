@@ -1,4 +1,4 @@
-//! Users who say who they are: what they may do, what passwords cost, and who is not listened to.
+//! Users that sign in: their rights, the cost of passwords, and clients that are held off.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -125,7 +125,7 @@ fn address_that_guesses_is_not_listened_to_for_a_while() {
             }
             let refused = ask(Role::Tls, "GET", WRONG).await;
             assert_eq!((refused.status, refused.field("Retry-After")), (429, Some("60")));
-            // Who was right a moment ago is not locked out by others of his address.
+            // A client that was right a moment ago is not locked out by others of its address.
             assert_eq!(ask(Role::Tls, "GET", RIGHT).await.status, 200);
             sleep(Duration::from_secs(7)).await;
             assert_eq!(ask(Role::Tls, "GET", WRONG).await.status, 401, "one is forgiven");

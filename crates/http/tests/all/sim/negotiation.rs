@@ -153,8 +153,8 @@ fn variants_of_one_size_and_time_have_tags_of_their_own() {
     pair.end();
 }
 
-/// Two contents of one size within one tick of the clock, which leaves no trace in the attributes: whoever
-/// has the first must get the second.
+/// Two contents of one size within one tick of the clock, which leaves no trace in the attributes: a client
+/// with the first must get the second.
 #[test]
 fn file_written_twice_within_a_tick_is_never_held_for_unchanged() {
     seeds(SEEDS, |seed| {

@@ -1,4 +1,5 @@
-//! Who gives way when a lane's places or the process's descriptors are short: the address that holds most.
+//! Connections that give way when a lane's places or the process's descriptors are short: the address that
+//! holds most.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -84,7 +85,7 @@ fn thousands_who_never_ask_for_anything_cost_nobody_a_connection_that_he_uses() 
         let hosts: Vec<_> = (0..60).map(|n| pair.world.host(&format!("10.0.1.{n}"))).collect();
         let opened: Vec<_> = hosts.iter().map(|host| crowd(host, 10, "", Duration::from_secs(10))).collect();
         pair.run(async move {
-            // Two of an address, as nobody else has.
+            // Two of an address, as no other has.
             let mut kept = Client::connect(ADDRESS).await.unwrap();
             assert_eq!(kept.get("/f", "").await.unwrap().body, b"file");
             while opened.iter().map(|opened| opened.get()).sum::<usize>() < 600 {

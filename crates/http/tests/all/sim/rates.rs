@@ -64,7 +64,7 @@ fn serve(seed: u64) -> Pair {
     Pair::new(seed, config, Limits::default(), &[("f", &noise(seed, 12_000_000))])
 }
 
-/// The clients are gone in the middle of their transfers; nobody may stay.
+/// Ends a pair whose clients are gone in the middle of their transfers; none may stay.
 fn end(pair: Pair) {
     pair.world.run_for(Duration::from_secs(120));
     assert_eq!(pair.connections.connections.get(), 0);

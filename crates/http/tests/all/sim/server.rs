@@ -17,7 +17,7 @@ use service::pacer::RateShare;
 use tls::{KtlsPolicy, TicketKeys, TlsConfig};
 use vfs::{Cache, CacheOptions, Volume, VolumeOptions, VolumeSpec};
 
-/// Where the server listens.
+/// Address that the server listens at.
 pub(crate) const ADDRESS: &str = "10.0.0.1:80";
 
 /// A world with a server and a client in it.
@@ -27,7 +27,7 @@ pub(crate) struct Pair {
     pub(crate) client: Host,
     pub(crate) counters: Arc<HttpCounters>,
     pub(crate) connections: Arc<ConnectionCounters>,
-    /// What all connections together may send.
+    /// Rate that all connections share.
     pub(crate) share: Arc<RateShare>,
     /// Weak: what a service owns must end on its lane.
     service: Rc<RefCell<Weak<Service>>>,
@@ -39,7 +39,7 @@ impl Pair {
         Self::serving(seed, config, limits, files, Role::Plain, site)
     }
 
-    /// The same over TLS, with kernel TLS where the world has it.
+    /// Starts a server with TLS, with kernel TLS where the world has it.
     pub(crate) fn tls(seed: u64, config: Config, limits: Limits, files: &[(&str, &[u8])]) -> Self {
         Self::serving(seed, config, limits, files, Role::Tls, site)
     }
@@ -104,7 +104,7 @@ impl Pair {
     }
 }
 
-/// What the server serves; to be made on its lane.
+/// Returns what the server serves; to be made on its lane.
 pub(crate) fn site() -> Site {
     Site::new(vec![mount("/", "/srv")])
 }

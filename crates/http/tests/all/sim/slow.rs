@@ -1,5 +1,5 @@
-//! Clients on slow lines: who takes bytes is served to the end, who takes none is let go, and a floor counts what was
-//! taken, not what lies in a socket's buffer.
+//! Clients on slow lines: one that takes bytes is served to the end, one that takes none is let go, and a
+//! floor counts what was taken, not what lies in a socket's buffer.
 
 use std::time::Duration;
 
@@ -15,7 +15,8 @@ use crate::sim::tls_client::{SUITES, TlsClient};
 /// Fewer than elsewhere: each takes minutes of its world and megabytes.
 const SEEDS: u64 = 6;
 
-/// As Linux has it after a while: a third of it is free again after 40 s at 30 kB/s, or 120 s at 10 kB/s.
+/// Send buffer of Linux after a while: a third of it is free again after 40 s at 30 kB/s, or 120 s at 10
+/// kB/s.
 const SEND_BUFFER: usize = 3_600_000;
 
 fn config() -> Config {
@@ -25,7 +26,7 @@ fn config() -> Config {
     config
 }
 
-/// Whose records it is.
+/// The side that seals the records.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     Plain,

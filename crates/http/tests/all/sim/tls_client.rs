@@ -17,7 +17,7 @@ impl TlsClient {
         Self::speaking(suite, Alpn::Http11)
     }
 
-    /// The same for HTTP/2.
+    /// Makes a TLS client for HTTP/2.
     pub(crate) fn http2(suite: CipherSuite) -> Self {
         Self::speaking(suite, Alpn::H2)
     }

@@ -1,4 +1,4 @@
-//! PUT and DELETE: a name leads to one whole version or another, whatever becomes of those who upload.
+//! PUT and DELETE: a name leads to one whole version or another, whatever becomes of those that upload.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ fn put(path: &str, lines: &str, body: &[u8]) -> Vec<u8> {
     [request("PUT", path, &lines).as_bytes(), body].concat()
 }
 
-/// The same in chunks of so many bytes.
+/// Makes a PUT in chunks of so many bytes.
 fn put_chunked(path: &str, body: &[u8], of: usize) -> Vec<u8> {
     let mut bytes = request("PUT", path, "Transfer-Encoding: chunked\r\n").into_bytes();
     for (number, chunk) in body.chunks(of).enumerate() {
@@ -112,7 +112,7 @@ async fn send(client: &mut Client, role: Role, bytes: &[u8]) {
             Role::Tls => client.send_sealed(part).await,
             _ => client.send(part).await,
         };
-        // Who is refused early may find the connection closed.
+        // A client that is refused early may find the connection closed.
         if sent.is_err() {
             return;
         }
@@ -198,7 +198,7 @@ fn upload_that_breaks_off_leaves_the_old_file_and_nothing_else() {
 #[test]
 fn of_ten_who_put_to_one_name_one_is_there_whole_and_of_ten_who_create_it_one_succeeds() {
     seeds(SEEDS / 5, |seed| {
-        // Each is to have his answer.
+        // Each is to have its answer.
         let mut config = Config::rough();
         config.net.tcp.accept_error = 0.0;
         let pair = pair(seed, config, Limits::default(), &[], Role::Plain);
@@ -334,7 +334,7 @@ fn client_that_waits_to_be_asked_is_asked_or_refused_first() {
             assert_eq!(client.response_to("HEAD").await.unwrap().status, 100);
             client.send("fresh").await.unwrap();
             assert_eq!(client.response().await.unwrap().status, 204);
-            // Who does not wait is not told.
+            // A client that does not wait is not told.
             client.send(head("") + "newer").await.unwrap();
             let next = client.response_to("HEAD").await.unwrap();
             if next.status == 100 {

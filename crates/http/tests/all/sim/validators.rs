@@ -1,4 +1,5 @@
-//! Validators (docs/design/http.md, "Versions"): what names a version, and that nobody joins or keeps what they do not name.
+//! Validators (docs/design/http.md, "Versions"): what names a version, and that no client joins or keeps what
+//! they do not name.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -11,7 +12,7 @@ use crate::sim::SEEDS;
 use crate::sim::client::Client;
 use crate::sim::server::{ADDRESS, Pair};
 
-/// 1 January 2100: nobody's present.
+/// 1 January 2100: a time in the future.
 const FUTURE_S: i64 = 4_102_444_800;
 const DATES: [&str; 4] = [
     "Thu, 01 Jan 1970 00:00:00 GMT",
@@ -66,7 +67,7 @@ fn stamps_that_say_nothing_give_no_date_and_tags_that_follow_the_content() {
     }
 }
 
-/// How a file comes to its time stamp.
+/// Way in which a file comes to its time stamp.
 #[derive(Clone, Copy, Debug)]
 enum Stamped {
     ByTheFileSystem,
