@@ -1,4 +1,4 @@
-//! Who may do what: the one function that says so, for every protocol.
+//! Decides which rights a user has: the one function that says so, for every protocol.
 
 use std::fmt;
 use std::str::FromStr;
@@ -9,7 +9,7 @@ use crate::name::{BadName, Id, Who};
 use crate::principal::Principal;
 use crate::rights::Rights;
 
-/// What `who` may do with `object`, for which the list `nearest` counts, in `volume`.
+/// Returns the rights of `who` over `object`, for which the list `nearest` counts, in `volume`.
 ///
 /// Of a directory the rights are over what is in it; of a file or symbolic link, over itself. They come about so:
 ///
@@ -18,16 +18,18 @@ use crate::rights::Rights;
 /// | there is one | any | what its entries give without what they deny; for a file masked by the owner's mode bits (below) |
 /// | it cannot be read | any | none |
 /// | none | unprivileged | `rl`: what the server's own user may read; and what [`Writable`] gives, masked as above |
-/// | none | privileged | what mode bits give (below), and where those let everybody read, what [`Writable`] gives |
+/// | none | privileged | what mode bits give (below), and where those let every user read, what [`Writable`] gives |
 ///
-/// An entry counts for its user, and for the members of its group. One whose name the accounts do not know gives nobody
-/// anything, and denies everybody.
+/// An entry counts for its user, and for the members of its group. One whose name the accounts do not know
+/// gives no user anything, and denies every user.
 ///
-/// *The owner's bits.* Of a file, `r` needs 0500 and `w` 0200, one bit of it at least, as in OpenAFS, whoever asks; its owner always may read.
+/// *The owner's bits.* Of a file, `r` needs 0500 and `w` 0200, one bit of it at least, as in OpenAFS, for any
+/// user; its owner always may read.
 ///
-/// *Mode bits.* As in POSIX the class of the owner, of the group or of the others counts. `anonymous` and users without a
-/// uid are others, save of what is recorded as made by them. What anonymous made has everybody for its owner here, as
-/// everybody may be anonymous; the implied rights of an owner below nobody has on it.
+/// *Mode bits.* As in POSIX the class of the owner, of the group or of the others counts. `anonymous` and
+/// users without a uid are others, save of what is recorded as made by them. What anonymous made has every
+/// user for its owner here, as every user may be anonymous; the implied rights of an owner below no user has
+/// on it.
 ///
 /// | object | bits | rights |
 /// |---|---|---|
@@ -41,10 +43,10 @@ use crate::rights::Rights;
 ///
 /// | who | of what | rights |
 /// |---|---|---|
-/// | anybody | a file or link | never `a`, but for the next |
+/// | any user | a file or link | never `a`, but for the next |
 /// | its owner | a file or link | also `a` |
-/// | its owner | a file, if he has `i` | also `rw`, whatever its bits: what he dropped he may finish |
-/// | the volume's owner | a directory | also `la`: he can mend its list |
+/// | its owner | a file, if it has `i` | also `rw`, whatever the file's bits: what it dropped it may finish |
+/// | the volume's owner | a directory | also `la`: it can mend the list |
 /// | `system:administrators` | everything | also `la`, and no file's bits mask their `r` and `w` |
 /// | the operator of this machine | everything | all |
 ///
@@ -93,8 +95,9 @@ pub fn decide(who: &Principal, object: &Object, nearest: &Nearest, volume: &Volu
     volume.left_of(object.left_when_sticky(rights, who, volume))
 }
 
-/// As [`decide`], where the object has a security descriptor of its own, which gives `given`: lists and mode bits say nothing then. The implied
-/// rights of administrators and of the volume's owner stay, and a volume that is not writable leaves what changes nothing.
+/// Returns the rights over an object with a security descriptor of its own, which gives `given` ([`decide`]):
+/// lists and mode bits say nothing then. The implied rights of administrators and of the volume's owner stay,
+/// and a volume that is not writable leaves what changes nothing.
 pub fn decide_described(who: &Principal, object: &Object, given: Rights, volume: &VolumePolicy) -> Rights {
     if who.is_local_administrator() {
         return volume.left_of(Rights::LISTED | Rights::TRAVERSE);
@@ -106,16 +109,16 @@ pub fn decide_described(who: &Principal, object: &Object, given: Rights, volume:
     volume.left_of(object.left_when_sticky(rights, who, volume))
 }
 
-/// What rights are asked for.
+/// Object that rights are asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Object {
-    /// What it is.
+    /// Kind of the object.
     pub kind: Kind,
-    /// Its mode bits; only the last 12 count.
+    /// Mode bits of the object; only the last 12 count.
     pub mode: u32,
-    /// Its POSIX group.
+    /// POSIX group of the object.
     pub gid: u32,
-    /// Whose it is.
+    /// Owner of the object.
     pub owner: Owner,
 }
 
@@ -130,23 +133,23 @@ pub enum Kind {
     Symlink,
 }
 
-/// Whose an object is.
+/// Owner of an object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
     /// The POSIX user; `None`: not looked at. Counts where the server is privileged and nothing is recorded.
     pub uid: Option<u32>,
-    /// The AFS number recorded with it, where whoever made it is no POSIX user to whom it could be given.
+    /// The AFS number recorded with it, where its maker is no POSIX user that it could be given to.
     pub recorded: Option<Id>,
 }
 
 impl Owner {
-    /// Whether it is that user as mode bits count, which is on privileged servers. What anonymous made is everybody's there, as nothing tells
-    /// anonymous from others.
+    /// Returns whether it is that user as mode bits count, which is on privileged servers. What anonymous
+    /// made belongs to every user there, as nothing tells anonymous from others.
     pub fn is_by_mode(self, who: &Principal) -> bool {
         self.recorded == Some(Id::ANONYMOUS) || self.is(who, true)
     }
 
-    /// Whether it is that user. What anonymous made is no single user's.
+    /// Returns whether it is that user. What anonymous made is no single user's.
     pub fn is(self, who: &Principal, privileged: bool) -> bool {
         who.is_user()
             && match self.recorded {
@@ -156,14 +159,14 @@ impl Owner {
     }
 }
 
-/// What the server and the volume add to lists and bits.
+/// Policy that the server and the volume add to lists and bits.
 #[derive(Clone, Debug)]
 pub struct VolumePolicy {
     /// Whether the server may read, change and give away every file: then it keeps to mode bits on its clients' behalf.
     pub privileged: bool,
-    /// Who may change something.
+    /// Users that may change something.
     pub writable: Writable,
-    /// Whose the volume's root is.
+    /// Owner of the volume's root.
     pub owner: Owner,
 }
 
@@ -186,26 +189,26 @@ impl VolumePolicy {
     }
 }
 
-/// Who may change something in a volume (`serve --writable`, `volume.writable`). Text is `nobody`, `listed`, `anyone`, or users and
-/// groups with commas between.
+/// Users that may change something in a volume (`serve --writable`, `volume.writable`). Text is `nobody`,
+/// `listed`, `anyone`, or users and groups with commas between.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Writable {
-    /// Nobody, whatever access lists say: the tree is read-only.
+    /// No user, whatever access lists say: the tree is read-only.
     #[default]
     Nobody,
-    /// Whom an access list allows it, or mode bits where the server is privileged.
+    /// Users that an access list allows it, or mode bits where the server is privileged.
     AsListed,
-    /// The same, and where there is no list, whom this one gives it.
+    /// Users that an access list or mode bits allow it; where there is no list, those that this one gives it.
     Given(Arc<Acl>),
 }
 
 impl Writable {
-    /// Everybody, `anonymous` included.
+    /// Every user, `anonymous` included.
     pub fn anyone() -> Self {
         Self::to([ANYONE.parse().expect("it is a name")]).expect("one entry is not too many")
     }
 
-    /// These users and groups: `rlidwk`.
+    /// Makes a setting for these users and groups: `rlidwk`.
     ///
     /// # Errors
     /// [`AclFull`]: more than an access list can hold.
@@ -215,12 +218,12 @@ impl Writable {
         Ok(Self::Given(Arc::new(acl)))
     }
 
-    /// Whether it gives everybody, `anonymous` included, what somebody may do.
+    /// Returns whether it gives every user, `anonymous` included, all that it gives any user.
     pub fn is_anyones(&self) -> bool {
         self.named().any(|who| who.name() == ANYONE)
     }
 
-    /// Whom it names, so that a start can tell that nobody of that name exists.
+    /// Returns the users and groups that it names, so that a start can report names that do not exist.
     pub fn named(&self) -> impl Iterator<Item = &Who> {
         let acl = if let Self::Given(acl) = self { acl.entries(Side::Given) } else { &[] };
         acl.iter().map(|entry| &entry.who)
@@ -257,10 +260,10 @@ impl fmt::Display for Writable {
     }
 }
 
-/// Text that says nobody.
+/// Text that names no users.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadWritable {
-    /// Not a name.
+    /// The text is no name.
     #[error("{0}; give nobody, listed, anyone, or users and groups with commas between")]
     Name(#[from] BadName),
     /// Too many names.
@@ -269,7 +272,7 @@ pub enum BadWritable {
 }
 
 impl Object {
-    /// What the owner's bits among `bits` leave of rights that come from a list.
+    /// Returns what the owner's bits among `bits` leave of rights that come from a list.
     fn masked(&self, listed: Rights, bits: u32, is_owner: bool) -> Rights {
         if self.kind != Kind::File {
             return listed;
@@ -279,7 +282,7 @@ impl Object {
         listed.without(unreadable | unwritable)
     }
 
-    /// What a sticky directory leaves of rights.
+    /// Returns what a sticky directory leaves of rights.
     fn left_when_sticky(&self, rights: Rights, who: &Principal, volume: &VolumePolicy) -> Rights {
         let is_sticky = self.kind == Kind::Directory && volume.privileged && self.mode & 0o1000 != 0;
         let deletes_all = who.is_administrator() || self.owner.is_by_mode(who);
@@ -290,7 +293,7 @@ impl Object {
         }
     }
 
-    /// Whether mode bits hide nothing of it from others.
+    /// Returns whether mode bits hide nothing of it from others.
     fn everybody_reads(&self) -> bool {
         match self.kind {
             Kind::Directory => self.mode & 0o005 == 0o005,
@@ -332,7 +335,7 @@ fn by_mode(who: &Principal, object: &Object, is_owner: bool) -> Rights {
     }
 }
 
-/// Everybody, whoever he says he is.
+/// Group of all users, anonymous ones too.
 const ANYONE: &str = "system:anyuser";
 
 #[cfg(test)]

@@ -1,8 +1,9 @@
-//! Who somebody is, and what he may do: accounts, access lists, and the one function that decides, for every protocol.
+//! Identities of users, and their rights: accounts, access lists, and the one function that decides, for
+//! every protocol.
 //!
-//! Plain and synchronous: nothing here knows lanes, sockets or the exported tree, and the only file it touches is that of
-//! the accounts. [`Accounts`] is an immutable snapshot behind an `Arc`; a [`Principal`] is made of one and carries its
-//! generation, so that whoever keeps rights can tell when they are of yesterday.
+//! Plain and synchronous: nothing here knows lanes, sockets or the exported tree, and the only file it
+//! touches is that of the accounts. [`Accounts`] is an immutable snapshot behind an `Arc`; a [`Principal`] is
+//! made of one and carries its generation, so that a cache of rights can tell when they are out of date.
 //!
 //! ```
 //! use identity::{Accounts, Acl, Kind, Nearest, Object, Owner, Rights, Side, VolumePolicy, Writable, decide};

@@ -1,22 +1,23 @@
-//! Who is meant: numbers, and names as people write them.
+//! Names of users and groups: numbers, and names as people write them.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// An AFS number: users are positive, groups negative. It is never given twice, so a file's recorded owner stays who he was.
+/// An AFS number: users are positive, groups negative. It is never given twice, so a file's recorded owner
+/// stays the same user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id(pub i32);
 
 impl Id {
     /// `system:administrators`.
     pub const ADMINISTRATORS: Self = Self(-204);
-    /// `system:anyuser`: everybody.
+    /// `system:anyuser`: every client.
     pub const ANYUSER: Self = Self(-101);
-    /// `system:authuser`: everybody who has said who he is.
+    /// `system:authuser`: every authenticated user.
     pub const AUTHUSER: Self = Self(-102);
-    /// Who has not said who he is.
+    /// Number of unauthenticated clients.
     pub const ANONYMOUS: Self = Self(32766);
-    /// Those that no user or group of an accounts file may have: AFS keeps them for itself, in part.
+    /// Numbers that no user or group of an accounts file may have: AFS keeps them for itself, in part.
     pub(crate) const RESERVED_GROUPS: std::ops::RangeInclusive<i32> = -999..=0;
 
     /// The next that a user may have; `None` after the last that there is.
@@ -44,8 +45,8 @@ pub const NAME_MAX: usize = 63;
 /// Longest realm, in bytes.
 pub const REALM_MAX: usize = 63;
 
-/// A user or group as an access list names him: a name, and the realm that knows it by that name. An empty realm is that
-/// of a server that has none.
+/// A user or group as an access list names it: a name, and the realm that knows it by that name. An empty
+/// realm is that of a server that has none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Who {
     name: Box<str>,
@@ -112,7 +113,7 @@ impl fmt::Display for Who {
     }
 }
 
-/// What names nobody, and why.
+/// A name that is not valid, and why.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} cannot be a name: {problem}")]
 pub struct BadName {
@@ -126,7 +127,7 @@ impl BadName {
     }
 }
 
-/// Whether a user of an accounts file may be called so: what every protocol can say.
+/// Checks whether a user of an accounts file may be called so: what every protocol can say.
 ///
 /// # Errors
 /// Why not.
@@ -145,7 +146,7 @@ pub fn check_user_name(name: &str) -> Result<(), BadName> {
     Ok(())
 }
 
-/// Whether a group may be called so: as a user, or `USER:NAME` as in AFS, or `system:administrators`.
+/// Checks whether a group may be called so: as a user, or `USER:NAME` as in AFS, or `system:administrators`.
 ///
 /// # Errors
 /// Why not.

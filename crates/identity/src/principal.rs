@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::name::{Id, SYSTEM_GROUPS, Who};
 
-/// Somebody a request is made for: who has not said who he is, a user, or the operator of this machine. Cheap to
-/// clone. It is of one snapshot of the accounts and never changes; what somebody keeps for it, such as rights, is of
-/// that snapshot's [`generation`](Self::generation) too.
+/// The identity on whose behalf a request is made: anonymous, a user, or the operator of this machine. Cheap
+/// to clone. It is of one snapshot of the accounts and never changes; what a cache keeps for it, such as
+/// rights, is of that snapshot's [`generation`](Self::generation) too.
 #[derive(Clone)]
 pub struct Principal(Arc<Inner>);
 
@@ -19,7 +19,7 @@ pub(crate) struct Inner {
     /// Current protection subdomain: its own number and those of all groups it is in, ordered.
     pub(crate) subdomain: Box<[Id]>,
     pub(crate) uid: Option<u32>,
-    /// That of the user first.
+    /// Group ids, that of the user first.
     pub(crate) gids: Box<[u32]>,
     pub(crate) generation: u64,
     pub(crate) names: Arc<Names>,
@@ -48,32 +48,33 @@ impl Principal {
         self.0.id
     }
 
-    /// Whether nobody has said who he is.
+    /// Returns whether it is unauthenticated.
     pub fn is_anonymous(&self) -> bool {
         self.0.kind == Kind::Anonymous
     }
 
-    /// Whether it is a user who has said who he is.
+    /// Returns whether it is an authenticated user.
     pub fn is_user(&self) -> bool {
         self.0.kind == Kind::User
     }
 
-    /// Whether it is the operator of this machine, who may do everything.
+    /// Returns whether it is the operator of this machine, with all rights.
     pub fn is_local_administrator(&self) -> bool {
         self.0.kind == Kind::Administrator
     }
 
-    /// Whether it is a member of `system:administrators`, or the operator of this machine.
+    /// Returns whether it is a member of `system:administrators`, or the operator of this machine.
     pub fn is_administrator(&self) -> bool {
         self.is_member(Id::ADMINISTRATORS)
     }
 
-    /// Whether `id` is its own number or that of a group it is in, directly or through others.
+    /// Returns whether `id` is its own number or that of a group it is in, directly or through others.
     pub fn is_member(&self, id: Id) -> bool {
         self.0.subdomain.binary_search(&id).is_ok()
     }
 
-    /// Its own number and those of all its groups, ascending (AFS: the current protection subdomain).
+    /// Returns the principal's own number and those of all its groups, ascending (AFS: the current protection
+    /// subdomain).
     pub fn subdomain(&self) -> &[Id] {
         &self.0.subdomain
     }
@@ -93,7 +94,7 @@ impl Principal {
         self.0.generation
     }
 
-    /// Whom an entry of an access list means, as the accounts of this principal have it.
+    /// Returns the number that an entry of an access list means, as the accounts of this principal have it.
     pub(crate) fn meant(&self, who: &Who) -> Option<Id> {
         self.0.names.id(who)
     }
@@ -105,7 +106,7 @@ impl fmt::Debug for Principal {
     }
 }
 
-/// Who is called how.
+/// Table of the names and numbers of users and groups.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     /// Empty: none.

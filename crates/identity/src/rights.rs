@@ -29,11 +29,11 @@ impl Rights {
     pub const LOCK: Self = Self(1 << 5);
     /// `a`: of a directory, change its access list; of a file, its owner's mark.
     pub const ADMINISTER: Self = Self(1 << 6);
-    /// Pass through the directory to a name one knows, without listing it. Whoever has `l` has it; alone it comes from
-    /// mode bits (`x` without `r`). It has no letter, and no access list holds it.
+    /// Pass through the directory to a known name, without listing it. A user with `l` has it; alone it comes
+    /// from mode bits (`x` without `r`). It has no letter, and no access list holds it.
     pub const TRAVERSE: Self = Self(1 << 16);
-    /// Add to a file behind its end. Whoever has `w` of a security descriptor has it mostly; it has no letter, no access list holds it, and
-    /// of the protocols SMB alone has a word for it.
+    /// Add to a file behind its end. A user with `w` of a security descriptor has it mostly; it has no
+    /// letter, no access list holds it, and of the protocols SMB alone has a word for it.
     pub const APPEND: Self = Self(1 << 17);
     /// Add names of files to a directory, and none of directories: of a security descriptor alone, as [`APPEND`](Self::APPEND).
     pub const INSERT_FILE: Self = Self(1 << 18);
@@ -44,7 +44,7 @@ impl Rights {
     pub const DELETE_OWN: Self = Self(1 << 20);
     /// The word `read`.
     pub const READER: Self = Self::READ.or(Self::LOOKUP);
-    /// What changes something, but for access lists: `idwk`.
+    /// Rights that change something, but for access lists: `idwk`.
     pub const CHANGES: Self = Self::INSERT.or(Self::DELETE).or(Self::WRITE).or(Self::LOCK);
     /// The word `write`.
     pub const WRITER: Self = Self::READER.or(Self::CHANGES);
@@ -52,36 +52,36 @@ impl Rights {
     pub const ALL: Self = Self::WRITER.or(Self::ADMINISTER);
     /// `A` to `H`: the server gives them out and asks for none.
     pub const AUXILIARY: Self = Self(0xff00_0000);
-    /// What an access list can hold.
+    /// Rights that an access list can hold.
     pub const LISTED: Self = Self::ALL.or(Self::AUXILIARY);
 
-    /// What both have or either has, where a constant is wanted.
+    /// Returns the rights that either has, where a constant is wanted.
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// These without those.
+    /// Returns these rights without those of `other`.
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Whether each of `wanted` is here.
+    /// Returns whether each of `wanted` is here.
     pub const fn contains(self, wanted: Self) -> bool {
         self.0 & wanted.0 == wanted.0
     }
 
-    /// Whether any of `wanted` is here.
+    /// Returns whether any of `wanted` is here.
     pub const fn intersects(self, wanted: Self) -> bool {
         self.0 & wanted.0 != 0
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// As AFS's protocols have them, which know no [`DELETE_OWN`](Self::DELETE_OWN): clients that are told `d` leave it to the server what may
-    /// go.
+    /// Returns the bits of AFS's protocols, which know no [`DELETE_OWN`](Self::DELETE_OWN): clients that are
+    /// told `d` leave it to the server what may go.
     pub const fn bits(self) -> u32 {
         let deletes = if self.contains(Self::DELETE_OWN) { Self::DELETE.0 } else { 0 };
         (self.0 | deletes) & Self::LISTED.0

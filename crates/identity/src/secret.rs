@@ -1,4 +1,4 @@
-//! What must not be shown: passwords on their way to a verifier.
+//! Secrets, which must not be shown: passwords on their way to a verifier.
 
 use std::fmt;
 

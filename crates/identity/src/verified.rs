@@ -14,9 +14,9 @@ use crate::principal::Principal;
 use crate::secret::Secret;
 use crate::verifier::fill_random;
 
-/// Recently verified pairs of name and password; a lane has one of its own. It keeps no password but a hash of each
-/// pair, keyed by random bytes that never leave it, so it tells whoever reads memory no more than that memory
-/// does anyway.
+/// Recently verified pairs of name and password; a lane has one of its own. It keeps no password but a hash
+/// of each pair, keyed by random bytes that never leave it, so it tells a reader of memory no more than that
+/// memory does anyway.
 ///
 /// A pair counts for [`keep`](Self::new) and only with the accounts that verified it: after a reload each client is
 /// verified once more, so that a changed password, a disabled user and a changed group act at once. When there is no
@@ -48,8 +48,8 @@ impl Verified {
         Self { key, entries: HashMap::new(), order: VecDeque::new(), capacity, keep }
     }
 
-    /// Whose name and password these are, if they were verified by these very accounts a moment before `now`. Takes about a
-    /// microsecond.
+    /// Returns the principal with this name and password, if they were verified by these very accounts a
+    /// moment before `now`. Takes about a microsecond.
     pub fn get(&self, accounts: &Accounts, name: &str, password: &Secret, now: Instant) -> Option<Principal> {
         let entry = self.entries.get(&self.digest(name, password))?;
         let counts = entry.until > now && entry.principal.generation() == accounts.generation();
@@ -73,12 +73,12 @@ impl Verified {
         self.order.push_back(digest);
     }
 
-    /// How many pairs it holds, old ones included.
+    /// Returns how many pairs it holds, old ones included.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Whether it holds none.
+    /// Returns whether it holds none.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

@@ -18,24 +18,24 @@ pub struct Edit {
 /// A user to be.
 #[derive(Clone, Debug, Default)]
 pub struct NewUser {
-    /// His name ([`check_user_name`]).
+    /// The user's name ([`check_user_name`]).
     pub name: String,
-    /// His number; `None`: the next.
+    /// The user's number; `None`: the next.
     pub id: Option<Id>,
-    /// The POSIX user he is mapped to.
+    /// The POSIX user that the user is mapped to.
     pub uid: Option<u32>,
-    /// His first POSIX group.
+    /// The user's first POSIX group.
     pub gid: Option<u32>,
-    /// His names in other realms.
+    /// The user's names in other realms.
     pub principals: Vec<Who>,
-    /// What his password is verified with; `None`: he signs in by other means.
+    /// Verifier of the user's password `None`: the user signs in by other means.
     pub password: Option<PasswordHash>,
     /// For SMB.
     pub nt: Option<NtHash>,
 }
 
 impl Edit {
-    /// What a new file begins with.
+    /// Beginning of a new file.
     pub(super) const EMPTY: &str = "\
 # Users and groups of Linerate. `linerate user` and `linerate group` change this file and keep your comments; after
 # changes of your own, send the server a SIGHUP. The format: docs/users/access.md.
@@ -59,10 +59,10 @@ version = 1
         Accounts::parse(&Zeroizing::new(self.document.to_string()))
     }
 
-    /// Adds a user, and says his number.
+    /// Adds a user, and returns its number.
     ///
     /// # Errors
-    /// His name or number is somebody's already, or cannot be, or no number is left.
+    /// The name or number is in use already, or not allowed, or no number is left.
     pub fn add_user(&mut self, user: &NewUser) -> Result<Id, AccountsError> {
         let [next, _] = self.accounts()?.next_ids();
         let id = user.id.or(next).ok_or_else(no_user_number)?;
@@ -73,11 +73,11 @@ version = 1
         self.accounts().map(|_| id)
     }
 
-    /// Adds users with the next numbers. With `replace` who is there already is given the NT hash that comes, and all else of him
-    /// stays. Says of each his number, and whether he was there.
+    /// Adds users with the next numbers. With `replace` a user that exists already is given the NT hash that
+    /// comes, and keeps all else. Returns each user's number, and whether it existed.
     ///
     /// # Errors
-    /// A name is somebody's already, or cannot be, or no number is left.
+    /// A name is in use already, or not allowed, or no number is left.
     pub fn import_users(
         &mut self,
         users: &[NewUser],
@@ -134,7 +134,7 @@ version = 1
         Ok(())
     }
 
-    /// Takes a user away, out of all groups too. His number stays his.
+    /// Takes a user away, out of all groups too. The number is not given again.
     ///
     /// # Errors
     /// There is no such user.
@@ -143,10 +143,10 @@ version = 1
         self.remove("user", name)
     }
 
-    /// Adds a group, and says its number.
+    /// Adds a group, and returns its number.
     ///
     /// # Errors
-    /// Its name is somebody's already, or cannot be, or no number is left.
+    /// The name is in use already, or not allowed, or no number is left.
     pub fn add_group(&mut self, name: &str, gid: Option<u32>) -> Result<Id, AccountsError> {
         check_group_name(name).map_err(|problem| AccountsError::invalid("the name", problem))?;
         self.refuse_taken(name)?;
@@ -310,7 +310,7 @@ fn has(members: &Array, name: &str) -> bool {
     members.iter().any(|member| member.as_str() == Some(name))
 }
 
-/// One member a line, so that a difference shows who came and who went.
+/// One member a line, so that a difference shows members that came and went.
 fn push(members: &mut Array, member: &str) {
     members.push(member);
     tidy(members);

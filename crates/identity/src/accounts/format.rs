@@ -70,7 +70,7 @@ pub(super) fn parse(text: &str) -> Result<AccountsFile, AccountsError> {
 }
 
 impl AccountsFile {
-    /// Who is called how; refuses names and numbers that two have.
+    /// Returns the table of names and numbers; refuses names and numbers that two have.
     pub(super) fn names(&self) -> Result<Names, AccountsError> {
         let users = self.user.iter().map(|(name, user)| ("user", name, Id(user.id)));
         let groups = self.group.iter().map(|(name, group)| ("group", name, group.id(name)));

@@ -1,4 +1,4 @@
-//! Who is in which groups, through groups too.
+//! Members of groups, through groups too.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -37,7 +37,7 @@ impl Memberships {
         Ok(all)
     }
 
-    /// All groups that `id` is in, but for those that everybody is in; in no order, none twice.
+    /// Returns all groups that `id` is in, but for those that every user is in; in no order, none twice.
     pub(super) fn of(&self, id: Id) -> Vec<Id> {
         let mut seen = HashSet::new();
         let mut found: Vec<Id> = Vec::new();
@@ -73,7 +73,7 @@ impl Memberships {
         }))
     }
 
-    /// How many groups lie in each other from `group` down, itself included; users are none.
+    /// Returns how many groups lie in each other from `group` down, itself included; users are none.
     fn height(
         &self,
         group: Id,

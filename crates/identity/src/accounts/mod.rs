@@ -62,10 +62,10 @@ impl Accounts {
     pub const USERS_MAX: usize = 100_000;
     /// Groups of one file.
     pub const GROUPS_MAX: usize = 10_000;
-    /// How deep groups may lie in groups.
+    /// Depth to which groups may lie in groups.
     pub const NESTING_MAX: usize = 16;
 
-    /// Accounts without anybody: everybody is anonymous. The same snapshot each time.
+    /// Returns accounts without users: every client is anonymous. The same snapshot each time.
     pub fn none() -> Arc<Self> {
         static NONE: LazyLock<Arc<Accounts>> =
             LazyLock::new(|| Accounts::parse("version = 1").expect("it has nothing that could be wrong"));
@@ -120,17 +120,17 @@ impl Accounts {
         &self.names.realm
     }
 
-    /// Who has not said who he is.
+    /// Returns the principal of unauthenticated clients.
     pub fn anonymous(&self) -> Principal {
         self.anonymous.clone()
     }
 
-    /// The operator of this machine: who may read and change all files anyway.
+    /// The operator of this machine, with the right to read and change all files anyway.
     pub fn local_administrator(&self) -> Principal {
         self.administrator.clone()
     }
 
-    /// A user who has been recognised by other means than his password here.
+    /// Returns a user that was authenticated by other means than a password here.
     ///
     /// # Errors
     /// [`Refused::Unknown`] and [`Refused::Disabled`].
@@ -139,7 +139,7 @@ impl Accounts {
         if user.table.disabled { Err(Refused::Disabled) } else { Ok(self.principal(name, user)) }
     }
 
-    /// A user by the name he has in a realm, such as a Kerberos ticket's `alice@EXAMPLE.COM`.
+    /// Returns a user by its name in a realm, such as a Kerberos ticket's `alice@EXAMPLE.COM`.
     ///
     /// # Errors
     /// As [`user`](Self::user).
@@ -163,18 +163,18 @@ impl Accounts {
         system.or(anonymous).or_else(|| self.memberships.name(id))
     }
 
-    /// The number of a user or group; `None`: there is nobody of that name.
+    /// Returns the number of a user or group `None`: there is none of that name.
     pub fn id_of(&self, who: &Who) -> Option<Id> {
         self.names.id(who)
     }
 
-    /// The number of the user of this name here, may he sign in or not.
+    /// Returns the number of the user of this name here, disabled or not.
     pub fn id_of_user(&self, name: &str) -> Option<Id> {
         self.users.get(name).map(|user| Id(user.table.id))
     }
 
-    /// The same user in these accounts; `None` if he is gone, disabled or somebody else by now. Sessions that live on
-    /// after a reload ask this before they go on.
+    /// Returns the same user in these accounts; `None` if it is gone, disabled or another user by now.
+    /// Sessions that live on after a reload ask this before they go on.
     pub fn renewed(&self, principal: &Principal) -> Option<Principal> {
         if principal.generation() == self.generation {
             return Some(principal.clone());
@@ -195,12 +195,13 @@ impl Accounts {
         self.posix.group(gid)
     }
 
-    /// Whether `password` is that of the user `name`, and then on whose behalf he acts. Takes tens of milliseconds and
-    /// 19 MiB, as long for nobody, for a disabled account and for one without a password as for a wrong password: a
-    /// lane has it done by a helper, and bounds how many it has done at once.
+    /// Verifies that `password` is that of the user `name`, and returns the user's principal. Takes tens of
+    /// milliseconds and 19 MiB, as long for an unknown user, for a disabled account and for one without a
+    /// password as for a wrong password: a lane has it done by a helper, and bounds how many it has done at
+    /// once.
     ///
     /// # Errors
-    /// Why not: for the log. Whoever asked is told no more than that it is not so.
+    /// Why not: for the log. The client is told no more than that it was refused.
     pub fn verify(&self, name: &str, password: &Secret) -> Result<Principal, Refused> {
         let found = self.users.get_key_value(name);
         let hash = found.and_then(|(_, user)| user.table.password.as_ref());
@@ -214,14 +215,15 @@ impl Accounts {
         }
     }
 
-    /// What NTLMv2's proof of `name` is made with. For nobody, a disabled account and one without an NT hash it is one that
-    /// no proof fits. After the proof, [`user`](Self::user) gives the principal.
+    /// Returns the hash that NTLMv2's proof of `name` is made with. For an unknown user, a disabled account
+    /// and one without an NT hash it is one that no proof fits. After the proof, [`user`](Self::user) gives
+    /// the principal.
     pub fn nt_hash(&self, name: &str) -> &NtHash {
         let user = self.users.get(name).filter(|user| !user.table.disabled);
         user.and_then(|user| user.table.nt.as_ref()).unwrap_or(&self.nt_decoy)
     }
 
-    /// Whether somebody may sign in by a password that [`verify`](Self::verify) takes.
+    /// Returns whether any user may sign in by a password that [`verify`](Self::verify) takes.
     pub fn have_password(&self) -> bool {
         self.users.values().any(|user| user.table.password.is_some() && !user.table.disabled)
     }
@@ -260,7 +262,8 @@ impl Accounts {
         groups
     }
 
-    /// The numbers that the next user and the next group get: none that anybody has had. `None`: there is none any more.
+    /// The numbers that the next user and the next group get: none that was ever given. `None`: there is none
+    /// any more.
     pub fn next_ids(&self) -> [Option<Id>; 2] {
         self.next_ids
     }
@@ -307,35 +310,35 @@ impl User {
     }
 }
 
-/// What can be shown of a user.
+/// Facts of a user that can be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// His name.
+    /// The user's name.
     pub name: String,
-    /// His AFS number.
+    /// The user's AFS number.
     pub id: Id,
-    /// The POSIX user he is mapped to.
+    /// The POSIX user that the user is mapped to.
     pub uid: Option<u32>,
-    /// His first POSIX group.
+    /// The user's first POSIX group.
     pub gid: Option<u32>,
-    /// His names in other realms.
+    /// The user's names in other realms.
     pub principals: Vec<Who>,
-    /// Whether he may not sign in.
+    /// Whether the user may not sign in.
     pub disabled: bool,
-    /// What his password's verifier costs; `None`: he has none.
+    /// Cost of the password's verifier `None`: there is none.
     pub strength: Option<Strength>,
     /// Whether there is an NT hash, which SMB needs.
     pub has_nt: bool,
-    /// All groups he is in, through others too, by name.
+    /// All groups of the user, through others too, by name.
     pub groups: Vec<String>,
 }
 
-/// What can be shown of a group.
+/// Facts of a group that can be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Its name.
+    /// The group's name.
     pub name: String,
-    /// Its AFS number.
+    /// The group's AFS number.
     pub id: Id,
     /// The POSIX group it is mapped to.
     pub gid: Option<u32>,
@@ -343,27 +346,27 @@ pub struct Group {
     pub members: Vec<String>,
 }
 
-/// Why somebody is not who he says.
+/// Reason why authentication failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum Refused {
-    /// There is no such user.
+    /// The user does not exist.
     #[error("there is no such user")]
     Unknown,
-    /// The password is not his.
+    /// The password is not the user's.
     #[error("wrong password")]
     Wrong,
-    /// There is nothing to verify with.
+    /// The user has no verifier.
     #[error("the user has no password")]
     NoVerifier,
-    /// He may not sign in.
+    /// The user may not sign in.
     #[error("the user is disabled")]
     Disabled,
 }
 
-/// Why accounts could not be read or changed.
+/// Reason why accounts could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum AccountsError {
-    /// Not what the format allows: which line, and what is there.
+    /// A line is not what the format allows: its number, and its text.
     #[error("{0}")]
     Syntax(String),
     /// Allowed by the format, but it cannot be: where, and why.
@@ -371,18 +374,18 @@ pub enum AccountsError {
     Invalid {
         /// The key, such as `group.staff.members`.
         key: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         problem: String,
     },
     /// A later version of this program wrote it.
     #[error("it is of version {0}, this program knows version 1")]
     Version(i64),
-    /// Others than the server could read or change it.
+    /// Other users than the server's could read or change the file.
     #[error("{path}: {problem}")]
     Exposed {
         /// The file.
         path: PathBuf,
-        /// Who could, and what to do.
+        /// Users that could, and what to do.
         problem: String,
     },
     /// A file that is one of the above.
@@ -390,7 +393,7 @@ pub enum AccountsError {
     File {
         /// The file.
         path: PathBuf,
-        /// What is wrong with it.
+        /// Error in the file.
         problem: Box<AccountsError>,
     },
     /// Nothing here is called so.
@@ -402,9 +405,9 @@ pub enum AccountsError {
     /// The machine would not.
     #[error("{what}: {cause}")]
     Io {
-        /// What was tried, with the file.
+        /// Operation that was tried, with the file.
         what: String,
-        /// Its answer.
+        /// The kernel's error.
         #[source]
         cause: std::io::Error,
     },
@@ -430,7 +433,7 @@ impl AccountsError {
     }
 }
 
-/// What most users' verifiers cost, so that nobody can be told from somebody.
+/// Returns the cost of most users' verifiers, so that an unknown user cannot be told from a known one.
 fn usual_strength<'a>(users: impl Iterator<Item = &'a UserTable>) -> Strength {
     let mut counts = HashMap::new();
     for user in users {

@@ -1,4 +1,4 @@
-//! Whose POSIX's users and groups are: the other way round than the accounts file says it.
+//! Mapping of POSIX's users and groups to accounts: the other way round than the accounts file says it.
 
 use std::collections::{BTreeMap, HashMap};
 

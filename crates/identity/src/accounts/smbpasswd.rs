@@ -6,39 +6,41 @@ use std::collections::hash_map::Entry;
 use crate::name::{BadName, check_user_name};
 use crate::verifier::NtHash;
 
-/// Somebody whom Samba knows.
+/// A user of Samba's password file.
 #[derive(Clone, Debug)]
 pub struct SambaUser {
-    /// Which line he stands in, from 1 on.
+    /// Number of the user's line, from 1 on.
     pub line: usize,
-    /// His name there.
+    /// The user's name in that file.
     pub name: String,
-    /// Whose files are his; `None` where the line says nobody's, or root's, as whom nobody acts here.
+    /// The POSIX user that owns the user's files; `None` where the line names none, or root, as which no
+    /// client acts here.
     pub uid: Option<u32>,
-    /// With what he signs in, or why he does not come along.
+    /// The user's NT hash, or why it is not imported.
     pub taken: Result<NtHash, LeftOut>,
 }
 
 impl SambaUser {
-    /// What he is called here: names have small letters, and whoever signs in is found by any.
+    /// Returns the user's name in the accounts file: it has small letters, and a sign-in with any case finds
+    /// it.
     pub fn name_here(&self) -> String {
         self.name.to_lowercase()
     }
 }
 
-/// Why somebody does not come along.
+/// Reason why a user is not imported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeftOut {
     /// Of a workstation, a server or a domain.
     #[error("the account of a machine or a domain")]
     Machine,
-    /// He may not sign in there.
+    /// The user may not sign in there.
     #[error("disabled")]
     Disabled,
-    /// He has no password, or none that came along.
+    /// The user has no password, or none that was exported.
     #[error("no NT hash")]
     NoHash,
-    /// What no user can be called here.
+    /// The name is one that no user can have here.
     #[error("{0}")]
     Name(BadName),
 }
@@ -47,13 +49,13 @@ pub enum LeftOut {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct BadLine {
-    /// Which, from 1 on.
+    /// Number of the line, from 1 on.
     pub line: usize,
-    /// What is wrong with it.
+    /// Description of the problem.
     pub problem: String,
 }
 
-/// Reads the text of a smbpasswd file. Comments and empty lines mean nobody.
+/// Reads the text of a smbpasswd file. Comments and empty lines are skipped.
 ///
 /// # Errors
 /// All lines that are not of the form, and those of a name that an earlier one has.

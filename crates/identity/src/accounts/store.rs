@@ -1,4 +1,5 @@
-//! The accounts file on disk: read only while nobody else can, changed by one at a time, replaced whole.
+//! The accounts file on disk: read only if no other user can read it, changed by one process at a time,
+//! replaced whole.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -12,7 +13,7 @@ use zeroize::Zeroizing;
 use super::edit::Edit;
 use super::{Accounts, AccountsError};
 
-/// Where the accounts are. It holds no file open.
+/// Store of the accounts. It holds no file open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountsStore {
     path: PathBuf,
@@ -29,12 +30,12 @@ impl AccountsStore {
         &self.path
     }
 
-    /// Whether there is a file, readable or not.
+    /// Returns whether there is a file, readable or not.
     pub fn exists(&self) -> bool {
         self.path.symlink_metadata().is_ok()
     }
 
-    /// Reads it. Whoever reloads goes on with the snapshot before when this fails.
+    /// Reads the accounts file. A reload keeps the snapshot before when this fails.
     ///
     /// # Errors
     /// What is wrong with its text, or [`AccountsError::Exposed`]: it must be a file of this process's user (or root),
@@ -43,8 +44,9 @@ impl AccountsStore {
         Accounts::parse(&self.text()?).map_err(|error| error.in_file(&self.path))
     }
 
-    /// Changes it by `edit`: all that it does, or nothing. Somebody who changes it at the same time waits. A file that
-    /// is not there yet is made, as is its directory; `edit` may be called twice then.
+    /// Changes the accounts file by `edit`: all that it does, or nothing. A process that changes it at the
+    /// same time waits. A file that is not there yet is made, as is its directory; `edit` may be called twice
+    /// then.
     ///
     /// # Errors
     /// What `edit` says, what its outcome would be refused for, and what the file system says. The file is as it was.
@@ -93,7 +95,7 @@ impl AccountsStore {
         read(&self.open()?, &self.path)
     }
 
-    /// Opens it, if nobody else can read or change it.
+    /// Opens the accounts file, if no other user can read or change it.
     fn open(&self) -> Result<File, AccountsError> {
         let tell = |cause| io_error("cannot open the accounts", &self.path, cause);
         // A FIFO in its place must not make a reload wait.
@@ -132,7 +134,7 @@ impl AccountsStore {
         }
     }
 
-    /// Where the file lies that is locked while the accounts are changed. Nothing is made.
+    /// Returns where the file lies that is locked while the accounts are changed. Nothing is made.
     pub fn lock_file(&self) -> PathBuf {
         let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         beside(&path, LOCK_ENDING)
@@ -162,8 +164,8 @@ impl AccountsStore {
     }
 }
 
-/// Replaces a file by one with these bytes, which belongs to whom the old one did. Whatever stops it, there is the
-/// old one or the new.
+/// Replaces a file by one with these bytes, with the old one's owner. Whatever stops it, there is the old one
+/// or the new.
 fn replace(path: &Path, bytes: &[u8], old: Option<&File>) -> Result<(), AccountsError> {
     // One name, under the lock: what a crash leaves is overwritten next time.
     let new = beside(path, ".new");
@@ -215,7 +217,7 @@ fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Whom this process acts as.
+/// Returns the user that this process acts as.
 fn own_uid() -> io::Result<u32> {
     Ok(rustix::process::geteuid().as_raw())
 }

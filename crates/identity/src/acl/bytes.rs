@@ -5,10 +5,10 @@ use super::{Acl, Entry};
 use crate::name::Who;
 use crate::rights::Rights;
 
-/// Why bytes are no access list.
+/// Reason why bytes are no access list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAcl {
-    /// Not one of ours, or cut off.
+    /// The bytes are no list of the server's, or cut off.
     #[error("it is no access list of Linerate, or damaged")]
     Damaged,
     /// A later version of this program wrote it.
@@ -20,7 +20,7 @@ pub enum BadAcl {
     /// A right that has no letter.
     #[error("it has rights without a name: {0:#x}")]
     UnknownRight(u32),
-    /// Not in order, twice, or without rights: nothing that [`Acl::encode`] writes.
+    /// Entries are not in order, twice, or without rights: nothing that [`Acl::encode`] writes.
     #[error("its entries are not in order")]
     Order,
 }
@@ -42,7 +42,7 @@ impl Acl {
         out
     }
 
-    /// What [`encode`](Self::encode) made these bytes of.
+    /// Returns what [`encode`](Self::encode) made these bytes of.
     ///
     /// # Errors
     /// [`BadAcl`]: then the list must count as one that gives nothing, never as none ([`Nearest`](super::Nearest)).

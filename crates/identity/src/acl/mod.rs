@@ -12,18 +12,20 @@ use crate::rights::Rights;
 
 /// The extended attribute that holds a directory's list, where the server may write `trusted.*` (CAP_SYS_ADMIN).
 pub const ATTRIBUTE_PRIVILEGED: &CStr = c"trusted.linerate.acl";
-/// The same, where it may not. Who owns the directory can write it on the server's machine, as he can change mode bits.
+/// Attribute of access lists where the server may not use `trusted.` ones. The directory's owner can write it
+/// on the server's machine, as it can change mode bits.
 pub const ATTRIBUTE_UNPRIVILEGED: &CStr = c"user.linerate.acl";
-/// Stands beside a list in [`ATTRIBUTE_PRIVILEGED`], which many programs do not see and many copies leave out: who finds it without the
-/// list knows that there is one.
+/// Stands beside a list in [`ATTRIBUTE_PRIVILEGED`], which many programs do not see and many copies leave
+/// out: a server that finds it without the list knows that there is one.
 pub const ATTRIBUTE_WITNESS: &CStr = c"user.linerate.acl-is-trusted";
-/// Attributes whose names begin so are the server's own: no protocol shows them, or lets anybody write them.
+/// Attributes whose names begin so are the server's own: no protocol shows them, or lets a client write them.
 pub const ATTRIBUTE_PREFIXES: [&str; 2] = ["trusted.linerate.", "user.linerate."];
 
-/// Who may do what in a directory: what each is given, and what each is denied whatever else gives it to him.
+/// Access list of a directory: the rights that each user or group is given, and those that it is denied
+/// whatever else gives them.
 ///
-/// Users, groups and realms are kept as text, so that a list travels with the tree and means nobody else where its names
-/// are not known.
+/// Users, groups and realms are kept as text, so that a list travels with the tree and means no other user
+/// where its names are not known.
 ///
 /// AFS's limits hold for every list here, so that each can be shown to AFS clients: at most [`ENTRIES_MAX`](Self::ENTRIES_MAX)
 /// entries of both kinds together (OpenAFS `ACL_MAXENTRIES`), and at most [`TEXT_MAX`](Self::TEXT_MAX) bytes in the form of
@@ -31,7 +33,7 @@ pub const ATTRIBUTE_PREFIXES: [&str; 2] = ["trusted.linerate.", "user.linerate."
 /// [`BYTES_MAX`](Self::BYTES_MAX) bytes: a quarter of what ext4 has for all attributes of a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Acl {
-    // Both ordered by who; no rights are ever empty.
+    // Both ordered by user or group; no rights are ever empty.
     given: Vec<Entry>,
     denied: Vec<Entry>,
 }
@@ -39,13 +41,13 @@ pub struct Acl {
 /// One line of a list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// Whom it concerns.
+    /// The user or group that the entry concerns.
     pub who: Who,
-    /// What he is given or denied; never empty in a list.
+    /// The rights that are given or denied; never empty in a list.
     pub rights: Rights,
 }
 
-/// Which half of a list.
+/// Half of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
     /// Positive entries.
@@ -70,7 +72,8 @@ impl Acl {
     /// Bytes of the encoded form.
     pub const BYTES_MAX: usize = bytes::HEADER + Self::ENTRIES_MAX * bytes::ENTRY_FIXED + Self::TEXT_MAX;
 
-    /// A list without entries: nobody may do anything, but for what is implied ([`decide`](crate::decide())).
+    /// Makes a list without entries: it gives no user any right, but for what is implied
+    /// ([`decide`](crate::decide())).
     pub fn new() -> Self {
         Self::default()
     }
@@ -108,7 +111,7 @@ impl Acl {
         Ok(())
     }
 
-    /// Whether there is no entry.
+    /// Returns whether there is no entry.
     pub fn is_empty(&self) -> bool {
         self.given.is_empty() && self.denied.is_empty()
     }
@@ -131,7 +134,7 @@ impl Acl {
     }
 }
 
-/// As `linerate acl set` takes it: `alice=rlidwk staff=rl -mallory=w`.
+/// Writes the list as `linerate acl set` takes it: `alice=rlidwk staff=rl -mallory=w`.
 impl fmt::Display for Acl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let given = self.given.iter().map(|entry| ("", entry));
@@ -156,17 +159,18 @@ pub struct AclFull;
 /// has one, up to the volume's root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Nearest {
-    /// There is none.
+    /// No list exists.
     #[default]
     None,
-    /// This one.
+    /// The nearest list is this one.
     List(Arc<Acl>),
-    /// There is one that nobody can read: damaged, or of a later version. Only administrators get anything, to mend it.
+    /// The nearest list cannot be read: damaged, or of a later version. Only administrators get anything, to
+    /// mend it.
     Unreadable,
 }
 
 impl Nearest {
-    /// That of a directory whose attribute is `own` below one for which `above` counts.
+    /// Returns the nearest list of a directory whose attribute is `own` below one for which `above` counts.
     pub fn of(own: Option<&[u8]>, above: &Self) -> Self {
         match own.map(Acl::decode) {
             None => above.clone(),

@@ -56,7 +56,8 @@ fn policy(privileged: bool, writable: &str) -> VolumePolicy {
     VolumePolicy { privileged, writable: writable.parse().unwrap(), owner: NOBODYS }
 }
 
-/// What each of anonymous, alice, bob, carol and dave gets; `+` stands for passing through without `l`.
+/// Returns what each of anonymous, alice, bob, carol and dave gets; `+` stands for passing through without
+/// `l`.
 fn given(object: &Object, nearest: &Nearest, volume: &VolumePolicy) -> String {
     let shown = |who: &Principal| {
         let rights = decide(who, object, nearest, volume);
@@ -181,7 +182,7 @@ fn the_owners_bits_mask_what_a_list_gives_over_a_file() {
         (0o400, true, "rlidk rlidwka rlidk rlidk rlidk"),
         (0o100, true, "rlidk rlidwka rlidk rlidk rlidk"),
         (0o077, true, "lidk rlidwka lidk lidk lidk"),
-        // Nobody is known to own it: the server's files all are its own user's.
+        // No user is known to own it: the server's files all are its own user's.
         (0o077, false, "lidk lidk lidk lidk lidk"),
     ] {
         assert_eq!(given(&object(Kind::File, mode), &list, &policy(privileged, "listed")), got, "{mode:o}");

@@ -1,4 +1,4 @@
-//! What tells a right password from a wrong one.
+//! Verifiers, which tell a right password from a wrong one.
 
 mod nt;
 mod password;
@@ -10,10 +10,10 @@ pub use self::password::{PasswordHash, Strength};
 /// Text that is no verifier. It does not repeat the text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadVerifier {
-    /// Not `$argon2id$v=19$m=…,t=…,p=…$SALT$HASH`.
+    /// The text is not `$argon2id$v=19$m=…,t=…,p=…$SALT$HASH`.
     #[error("it is no argon2id hash of the form $argon2id$v=19$m=19456,t=2,p=1$SALT$HASH")]
     NotArgon2id,
-    /// One that would take a server's memory or time.
+    /// A verifier that would take too much memory or time is refused.
     #[error(
         "its costs are out of bounds: m from 8 to {} KiB and at least 8 times p, t from 1 to {}, p from 1 to {}",
         password::MEMORY_KIB_MAX,
@@ -21,7 +21,7 @@ pub enum BadVerifier {
         password::LANES_MAX
     )]
     Costs,
-    /// Not 32 hexadecimal digits.
+    /// The text is not 32 hexadecimal digits.
     #[error("it is no NT hash: 32 hexadecimal digits")]
     NotNt,
 }

@@ -10,8 +10,8 @@ use super::BadVerifier;
 use super::password::fill_random;
 use crate::secret::Secret;
 
-/// An NT hash. It is as good as the password to whoever has it (SMB asks for no more), has no salt and costs nothing
-/// to try: an account has one only when it was asked for.
+/// An NT hash. It is as good as the password to its holder (SMB asks for no more), has no salt and costs
+/// nothing to try: an account has one only when it was asked for.
 #[derive(Clone)]
 pub struct NtHash(Zeroizing<[u8; 16]>);
 
@@ -24,7 +24,7 @@ impl NtHash {
         Some(Self(Zeroizing::new(Md4::digest(&*wide).into())))
     }
 
-    /// One that no proof fits.
+    /// Returns a hash that no proof fits.
     pub(crate) fn decoy() -> Self {
         let mut bytes = Zeroizing::new([0; 16]);
         fill_random(&mut *bytes);

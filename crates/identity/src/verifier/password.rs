@@ -11,7 +11,7 @@ use zeroize::Zeroizing;
 use super::BadVerifier;
 use crate::secret::Secret;
 
-/// What a guess costs: memory, and how often it is gone over.
+/// Cost of a guess: memory, and how often it is gone over.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Strength {
     /// Memory of one verification.
@@ -44,7 +44,7 @@ impl PasswordHash {
         Self { strength, salt, hash }
     }
 
-    /// One that no password fits, and that takes as long to find out.
+    /// Returns a verifier that no password fits, and that takes as long to find out.
     pub(crate) fn decoy(strength: Strength) -> Self {
         let mut random = Zeroizing::new(vec![0; SALT + HASH]);
         fill_random(&mut random);
@@ -52,15 +52,15 @@ impl PasswordHash {
         Self { strength, salt: random[..SALT].to_vec(), hash }
     }
 
-    /// Whether this is the password. Takes tens of milliseconds and [`Strength::memory_kib`] of memory: a lane has it
-    /// done by a helper, and the caller bounds how many are done at once.
+    /// Returns whether this is the password. Takes tens of milliseconds and [`Strength::memory_kib`] of
+    /// memory: a lane has it done by a helper, and the caller bounds how many are done at once.
     pub fn verify(&self, password: &Secret) -> bool {
         let mut hash = Zeroizing::new(vec![0; self.hash.len()]);
         let done = self.strength.hash(password.expose(), &self.salt, &mut hash);
         done.is_ok() && bool::from(hash.ct_eq(&self.hash))
     }
 
-    /// What it costs.
+    /// Returns what it costs.
     pub fn strength(&self) -> Strength {
         self.strength
     }

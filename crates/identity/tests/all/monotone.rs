@@ -11,7 +11,7 @@ use proptest::prelude::*;
 const NAMES: [&str; 9] =
     ["u0", "u1", "g0", "g1", "g2", "system:anyuser", "system:authuser", "system:administrators", "unknown"];
 
-/// Which of u0, u1, g0 are in g0, g1, g2: a group holds those before it alone, so there is no circle.
+/// Memberships of u0, u1, g0 in g0, g1, g2: a group holds those before it alone, so there is no circle.
 type Edges = BTreeSet<(usize, usize)>;
 
 fn accounts(edges: &Edges) -> Arc<Accounts> {
@@ -55,7 +55,8 @@ fn everybody(accounts: &Accounts) -> [Principal; 4] {
     [accounts.anonymous(), first, second, accounts.local_administrator()]
 }
 
-/// Whether who has the first may do all that the second let him: who may take away all may take away his own.
+/// Returns whether a holder of the first may do all that the second gave: one that may take away all may take
+/// away its own.
 fn covers(rights: Rights, before: Rights) -> bool {
     let own = if rights.contains(Rights::DELETE) { Rights::DELETE_OWN } else { Rights::NONE };
     (rights | own).contains(before)
