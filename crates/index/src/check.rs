@@ -7,7 +7,7 @@ use crate::object::{ObjectEntry, check_lengths};
 use crate::tables::{IDENTITIES, OBJECTS};
 use crate::{Error, Known, Number, Place, VolumeId};
 
-/// What is wrong with a record.
+/// Finding about a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
     /// A record that nothing leads to, or that can't be read. Repaired by removing it.
@@ -17,7 +17,7 @@ pub enum Finding {
     },
     /// An identity that leads to no record, or to another's. Repaired by removing it.
     Dangling {
-        /// What it leads to.
+        /// Vnode that the identity leads to.
         vnode: u32,
     },
     /// A number that was never reserved. Repaired by removing the record: the file gets another.
@@ -25,17 +25,17 @@ pub enum Finding {
         /// The number.
         number: Number,
     },
-    /// Its version, or the record, is of a generation that the volume has not come to. Repaired by removing the record: under
-    /// its number the version may be given again.
+    /// The file's version, or the record, is of a generation that the volume has not come to. Repaired by
+    /// removing the record: under its number the version may be given again.
     Ahead {
         /// The record's number.
         number: Number,
         /// The later of both generations.
         generation: u32,
     },
-    /// Its place is a name in a directory that is not there. Repaired by forgetting the place.
+    /// The file's place is a name in a directory that is not there. Repaired by forgetting the place.
     NoParent {
-        /// Whose place.
+        /// Number of the file with the place.
         number: Number,
         /// The directory's vnode.
         parent: u32,
@@ -47,7 +47,7 @@ pub enum Finding {
 pub struct Findings {
     /// Records looked at.
     pub objects: u64,
-    /// What is wrong, at most [`Findings::MAX`] of it.
+    /// Findings, at most [`Findings::MAX`] of them.
     pub findings: Vec<Finding>,
     /// All that is wrong.
     pub count: u64,
@@ -122,7 +122,7 @@ impl Index {
         Ok(())
     }
 
-    /// Up to `max` records with vnodes above `after`, in their order, for whoever compares them with the tree. What is
+    /// Up to `max` records with vnodes above `after`, in their order, for comparison with the tree. What is
     /// not committed is not among them, nor what cannot be read ([`Finding::Stray`]). Waits for the disk.
     ///
     /// # Errors
@@ -150,7 +150,7 @@ struct VolumeWalk {
     volume: u32,
     /// Counters of directories and of files below these may have been given out.
     reserved: (u64, u64),
-    /// That the volume was last opened with.
+    /// Generation that the volume was last opened with.
     generation: u32,
     findings: Findings,
     repairs: Vec<Repair>,

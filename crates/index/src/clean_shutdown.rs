@@ -1,6 +1,6 @@
-//! What a server leaves in the machine's memory: a note as it stops in order, a journal while it runs. By them the next opening knows
-//! that nothing was set back in between. An image of a disk has no part of them, so an index that was put back with its tree,
-//! however it was done, finds another, or none.
+//! State that a server leaves in the machine's memory: a note as it stops in order, a journal while it runs.
+//! By them the next opening knows that nothing was set back in between. An image of a disk has no part of
+//! them, so an index that was put back with its tree, however it was done, finds another, or none.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -56,7 +56,7 @@ impl InMemory {
         remove(&self.marker).then_some(marker?)
     }
 
-    /// What [`take_marker`](Self::take_marker) would say, which it still does afterwards.
+    /// Returns what [`take_marker`](Self::take_marker) would say, which it still does afterwards.
     pub(crate) fn read_marker(&self) -> Option<CleanShutdownMarker> {
         let bytes = read(&self.marker, MARKER_LEN + PATH_MAX)?;
         let (marker, rest) = bytes.split_first_chunk()?;
@@ -76,13 +76,13 @@ impl InMemory {
         }
     }
 
-    /// As [`take_marker`](Self::take_marker), of the journal of a server that is gone.
+    /// Takes the journal of a server that is gone ([`take_marker`](Self::take_marker)).
     pub(crate) fn take_journal(&self) -> Option<RecoveredJournal> {
         let left = self.read_journal();
         remove(&self.journal).then_some(left?)
     }
 
-    /// As [`read_marker`](Self::read_marker), of the journal.
+    /// Reads the journal ([`read_marker`](Self::read_marker)).
     pub(crate) fn read_journal(&self) -> Option<RecoveredJournal> {
         let bytes = read(&self.journal, usize::MAX)?;
         let (words, _) = bytes.as_chunks();
@@ -119,14 +119,14 @@ impl InMemory {
         }
     }
 
-    /// None is too long for a page.
+    /// Returns the path, of which none is too long for a page.
     fn path(&self) -> &[u8] {
         let path = bytes_of(&self.state);
         &path[..path.len().min(PATH_MAX)]
     }
 }
 
-/// Where it is not to be told whose it is, it stays.
+/// Returns whether the file belongs to no server. Where that cannot be told, it stays.
 fn is_nobodys(path: &Path) -> bool {
     let Some(mut file) = open(path) else { return false };
     let is_old = file
@@ -155,7 +155,7 @@ fn is_nobodys(path: &Path) -> bool {
     })
 }
 
-/// What lies there.
+/// Returns what lies there.
 fn read(path: &Path, len_max: usize) -> Option<Vec<u8>> {
     let mut file = open(path)?;
     let is_free = flock(&file, FlockOperation::NonBlockingLockShared).is_ok();
@@ -164,21 +164,21 @@ fn read(path: &Path, len_max: usize) -> Option<Vec<u8>> {
     (is_free && is_short && file.read_to_end(&mut bytes).is_ok()).then_some(bytes)
 }
 
-/// Nobody shall find it again: whether that is certain.
+/// Removes the file so that no later start finds it. Returns whether that is certain.
 fn remove(path: &Path) -> bool {
     std::fs::remove_file(path).is_ok()
 }
 
-/// A new file, or none: what somebody else put there stays his.
+/// Makes a new file, or none: a file that another user put there is left alone.
 fn make(path: &Path) -> Option<File> {
     let _ = std::fs::remove_file(path);
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
     file.ok().filter(lies_in_memory)
 }
 
-/// One that nobody but this user can have written.
+/// Opens a file that only this user can have written.
 fn open(path: &Path) -> Option<File> {
-    // Neither led elsewhere nor kept waiting by what somebody else put there.
+    // Neither led elsewhere nor kept waiting by what another user put there.
     let how = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits().cast_signed();
     let file = OpenOptions::new().read(true).custom_flags(how).open(path).ok()?;
     let found = file.metadata().ok()?;
@@ -205,25 +205,26 @@ fn lies_in_memory(file: &File) -> bool {
     fstatfs(file).is_ok_and(|of| of.f_type as u64 == TMPFS_MAGIC)
 }
 
-/// When the machine was started, by both its clocks now: milliseconds since 1970.
+/// Returns when the machine was started, by both its clocks now: milliseconds since 1970.
 pub(crate) fn booted_ms_now() -> Option<i64> {
     let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
     i64::try_from(now.as_millis()).ok()?.checked_sub(up.tv_sec * 1_000 + up.tv_nsec / 1_000_000)
 }
 
-/// Where every Linux has a file system of memory that any user may write to.
+/// Directory where every Linux has a file system of memory that any user may write to.
 const MEMORY: &str = "/dev/shm";
 /// statfs(2).
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const MARKER_LEN: usize = 24;
-/// What the header of a journal has room for.
+/// Longest path that the header of a journal has room for.
 const PATH_MAX: usize = (HEADER_LEN - PATH_AT - 1) * 8;
 /// Ends the name of a journal; a note has the name without it.
 const JOURNAL: &str = ".journal";
 /// The directory of an index may be away for a while, as a disk that is mounted later.
 const STALE_AGE: Duration = Duration::from_secs(86_400);
-/// As much as two clocks of one machine part between a stop and the next start, with somebody who sets one right.
+/// As much as two clocks of one machine part between a stop and the next start, while one of them is
+/// adjusted.
 const LEAP_MS_MAX: u64 = 500;
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ fn commit(shared: &IndexShared, interval: Duration) {
     let mut state = shared.state();
     let mut due = Instant::now() + interval;
     let mut beat_at: Option<Instant> = None;
-    // Lists that are lost before it is known that there were any let in whom they kept out.
+    // Lists that are lost before it is known that there were any let in the users that they kept out.
     let mut lists_due: Option<Instant> = None;
     while !state.ends {
         let now = Instant::now();
@@ -92,7 +92,7 @@ fn beat(journal: &Journal, at: Option<Instant>, now: Instant) -> Option<Instant>
     }
 }
 
-/// What was told of directories with lists of their own waits for others no longer than this.
+/// Time that records of directories with lists of their own wait for others.
 const LISTS_WAIT: Duration = Duration::from_millis(100);
 /// Between two signs of life while files change: what changed longer before a kill is borne out after it.
 pub const BEAT: Duration = Duration::from_millis(25);

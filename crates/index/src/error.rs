@@ -1,9 +1,9 @@
-//! What can go wrong, and what to do.
+//! Errors of the index, and what to do.
 
 use std::io;
 use std::path::PathBuf;
 
-/// Why the index did not do what was asked.
+/// Reason why the index did not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// A server has it open.
@@ -12,9 +12,9 @@ pub enum Error {
     /// A later Linerate wrote it.
     #[error("the index has format {found}, this program knows {known}: use the Linerate that wrote it")]
     Format {
-        /// What the file says.
+        /// Format of the file.
         found: u32,
-        /// What this program writes.
+        /// Format that this program writes.
         known: u32,
     },
     /// A later Linerate wrote it, with a later redb.
@@ -30,21 +30,21 @@ pub enum Error {
     /// The file cannot be understood.
     #[error("the index is damaged: {0}")]
     Damaged(String),
-    /// It was to be set aside and could not be.
+    /// The index was to be set aside and could not be.
     #[error("cannot put the index aside as {}: {error}", path.display())]
     Aside {
-        /// Where to.
+        /// Path that it was to be set aside to.
         path: PathBuf,
-        /// Why not.
+        /// Reason why it could not.
         error: io::Error,
     },
-    /// It was to be replaced, and there is no need to.
+    /// The index was to be replaced, and there is no need to.
     #[error("the index can be opened: it is not replaced")]
     Sound,
     /// Reading or writing failed. What was to be written is kept, and tried again.
     #[error("the index cannot be read or written: {0}")]
     Storage(String),
-    /// There is no such volume.
+    /// The volume does not exist.
     #[error("the index knows no volume {0}")]
     NoVolume(String),
     /// A name or an id that is taken.
@@ -58,7 +58,7 @@ pub enum Error {
     OtherTree {
         /// The volume's name.
         volume: String,
-        /// What is different.
+        /// Difference of the file.
         why: &'static str,
     },
     /// The root's mark cannot be understood. It is not overwritten by guess.
@@ -72,7 +72,7 @@ pub enum Error {
     /// An argument beyond its limit.
     #[error("{what} takes at most {max} bytes")]
     TooLong {
-        /// Whose limit.
+        /// Name of the limit.
         what: &'static str,
         /// The limit.
         max: usize,

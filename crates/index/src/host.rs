@@ -1,29 +1,29 @@
-//! Hosts that hold promises: who is to be told after an unclean stop.
+//! Hosts that hold callbacks, which are to be told after an unclean stop.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
 use crate::Error;
 use crate::codec::Fields;
 
-/// What is kept of an AFS host.
+/// Record of an AFS host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostRecord {
     /// Rises when all its promises are void at once.
     pub epoch: u64,
-    /// How it was when it was last heard of.
+    /// State when it was last heard of.
     pub state: HostState,
-    /// When that was, in seconds since 1970.
+    /// Time of that, in seconds since 1970.
     pub seen: i64,
-    /// Where it may be reached, at most 32.
+    /// Addresses where it may be reached, at most 32.
     pub addresses: Vec<SocketAddr>,
 }
 
 /// Whether a host answers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostState {
-    /// It does.
+    /// The host answers.
     Up,
-    /// It did not, and is told what it missed before its next call.
+    /// The host did not answer, and is told what it missed before its next call.
     Down,
 }
 

@@ -1,7 +1,8 @@
-//! What is not committed yet, in memory of the machine that a kill of the process leaves as it was: number, version and what bears
-//! that out, of each file that has changed since. `docs/design/index.md` has the layout ("Over a kill").
+//! Journal of what is not committed yet, in memory of the machine that a kill of the process leaves as it
+//! was: number, version and what bears that out, of each file that has changed since. `docs/design/index.md`
+//! has the layout ("Over a kill").
 //!
-//! Nobody waits for it: a change costs a few stores to a part of the memory that nobody else writes meanwhile.
+//! No change waits for it: it costs a few stores to a part of the memory that nothing else writes meanwhile.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::Release};
@@ -18,9 +19,9 @@ pub use self::recovered::RecoveredJournal;
 
 mod recovered;
 
-/// Memory that outlives the process, and not the boot: words that whoever has the journal alone writes.
+/// Memory that outlives the process, and not the boot: words that only the journal's holder writes.
 pub trait Words: Send + Sync + 'static {
-    /// Those that can be read and written now.
+    /// Returns the words that can be read and written now.
     fn words(&self) -> &[AtomicU64];
 
     /// Makes it at least so many; whether it could.
@@ -36,15 +37,15 @@ pub struct Slot(u32);
 pub struct Changing<'a> {
     /// The words that it is found by.
     pub identity: &'a [u8],
-    /// Its number.
+    /// The volume's number.
     pub number: Number,
-    /// What its content has come to so far.
+    /// Version of its content so far.
     pub version: Version,
-    /// Where it is, as far as that is known.
+    /// Place of the file, as far as that is known.
     pub place: Option<PlaceRef<'a>>,
 }
 
-/// What is not committed yet, open.
+/// An open journal of what is not committed yet.
 pub(crate) struct Journal {
     words: Box<dyn Words>,
     slots_max: u32,
@@ -55,7 +56,7 @@ pub(crate) struct Journal {
 
 struct Free {
     slots: Vec<u32>,
-    /// Those from here on never were anybody's.
+    /// Slots from here on were never used.
     next: u32,
     /// Of the slot that was taken last: of two of one file the later counts.
     serial: u64,
@@ -153,7 +154,8 @@ impl Journal {
         })
     }
 
-    /// Its content is about to change, and comes to `version`, or how it looks is: until it [has](Self::changed) nothing is sure of it.
+    /// Notes that the content is about to change, and comes to `version`, or how it looks is: until it
+    /// [has](Self::changed) nothing is sure of it.
     pub(crate) fn changing(&self, slot: Slot, version: Version, now: SystemTime) {
         let Some(at) = slot.at() else { return };
         self.store(at + TO, UNSURE.to.cast_unsigned());
@@ -180,7 +182,7 @@ impl Journal {
         !self.is_stirred() && !self.is_stirred.swap(true, Relaxed)
     }
 
-    /// It has its version with this change time; `None` where somebody else has changed it.
+    /// Notes the file's version with this change time; `None` where another program has changed it.
     pub(crate) fn seen(&self, slot: Slot, changed: Option<Timestamp>) {
         let Some(at) = slot.at() else { return };
         let Window { from, to } = changed.map_or(UNSURE, Window::at);
@@ -197,7 +199,7 @@ impl Journal {
         (looks.from <= looks.to).then_some(looks)
     }
 
-    /// Where it lies by now.
+    /// Notes where it lies by now.
     pub(crate) fn placed(&self, slot: Slot, place: Option<PlaceRef<'_>>) {
         let Some(at) = slot.at() else { return };
         let identity_len = self.word(at + UNIQUIFIER).load(Relaxed) as u32 as usize;
@@ -240,14 +242,14 @@ impl Journal {
         self.store(BEGUN_AT, number);
     }
 
-    /// It has: the slots are of what is safe.
+    /// Notes that the commit was made: the slots are of what is safe.
     pub(crate) fn committed(&self, number: u64, slots: impl Iterator<Item = Slot>) {
         self.store(DONE_AT, number);
         self.spare().committed.extend(slots.filter(|slot| *slot != Slot::NONE));
     }
 
-    /// The process lives at this time: what somebody else changes after its end has a later one. Whether something has changed since
-    /// the last beat: a tick later another is due then.
+    /// Notes that the process lives at this time: what another program changes after its end has a later one.
+    /// Whether something has changed since the last beat: a tick later another is due then.
     pub(crate) fn beat(&self, now: SystemTime) -> bool {
         let was_stirred = self.is_stirred.swap(false, Relaxed);
         let alive = self.lives(now);
@@ -263,7 +265,7 @@ impl Journal {
         was_stirred
     }
 
-    /// As [`beat`](Self::beat), of which nothing else comes; the latest such time.
+    /// Notes a sign of life alone ([`beat`](Self::beat)); the latest such time.
     pub(crate) fn lives(&self, now: SystemTime) -> i64 {
         let now = nanoseconds(now);
         let before = self.word(ALIVE_AT).fetch_max(now.cast_unsigned(), Release);
@@ -277,7 +279,7 @@ impl Journal {
         (taken, self.word(LACKING_AT).load(Relaxed) as usize)
     }
 
-    /// Whether something has changed since the last beat.
+    /// Returns whether something has changed since the last beat.
     pub(crate) fn is_stirred(&self) -> bool {
         self.is_stirred.load(Relaxed)
     }
@@ -307,7 +309,7 @@ pub(crate) fn words_max(slots_max: usize) -> usize {
     HEADER_LEN + slots_max * SLOT_LEN
 }
 
-/// As far as the years go that clocks show.
+/// Converts to nanoseconds since 1970, for the years that clocks show.
 fn nanoseconds(time: SystemTime) -> i64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| i64::try_from(since.as_nanos()).unwrap_or(i64::MAX))
 }
@@ -344,7 +346,7 @@ const ALIVE_AT: usize = 7;
 pub(crate) const PATH_AT: usize = 8;
 pub(crate) const HEADER_LEN: usize = 512;
 
-/// Words of a slot; its first is a checksum of those that stay, 0 where it is nobody's.
+/// Words of a slot; its first is a checksum of those that stay, 0 where it is free.
 const SLOT_LEN: usize = 32;
 const SERIAL: usize = 1;
 const VNODE: usize = 2;
@@ -363,7 +365,7 @@ const GONE: u64 = u64::MAX;
 
 /// "LRJ", and the layout.
 const FORMAT: u64 = u64::from_le_bytes(*b"LRJ\x02\0\0\0\0");
-/// What is grown at once: a system call for 4,096 slots, 1 MiB.
+/// Bytes by which it grows at once: a system call for 4,096 slots, 1 MiB.
 const CHUNK: usize = 4_096 * SLOT_LEN;
-/// Another change has another time by then, of coarse file systems too.
+/// Time after which another change has another time, of coarse file systems too.
 const AGES: Duration = Duration::from_millis(2_100);

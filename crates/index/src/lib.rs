@@ -1,5 +1,6 @@
-//! What POSIX cannot hold of the trees that are served: the numbers AFS clients know files by, the version each content
-//! has come to, which volumes there are, which hosts hold promises. One redb file, one committer, nobody waits to tell.
+//! Index of what POSIX cannot hold of the served trees: the numbers AFS clients know files by, the version
+//! each content has come to, which volumes there are, which hosts hold promises. One redb file, one
+//! committer, a change never waits to be recorded.
 //!
 //! `docs/design/index.md` has the layout byte by byte, and what each kind of stop means. The index knows neither lanes nor
 //! files: its caller says what it [sees](FileStamp) of the tree, and keeps the [`Mark`] on each volume's root.

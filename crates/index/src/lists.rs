@@ -1,10 +1,11 @@
-//! Which directories have an access list or security descriptor of their own, by their paths: so that one which lost it, as in a copy
-//! that leaves attributes out, is told from one that never had any.
+//! Directories that have an access list or security descriptor of their own, by their paths: so that one
+//! which lost it, as in a copy that leaves attributes out, is told from one that never had any.
 //!
 //! A path outlives what has it: another directory in its place is recognised, and so is each that lies beneath another.
 //!
-//! A record is safe before the list itself is: the file system may lose that with the machine's power. Until somebody says that list and
-//! name are on the disk, the record bears the boot in which it was told, and counts in that boot alone.
+//! A record is safe before the list itself is: the file system may lose that with the machine's power. Until
+//! the caller says that list and name are on the disk, the record bears the boot in which it was told, and
+//! counts in that boot alone.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -18,27 +19,29 @@ use crate::{Error, Number, VolumeId};
 /// A directory that was seen with a list or descriptor of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListRecord {
-    /// Its number.
+    /// The directory's number.
     pub directory: Number,
     /// The generation of the volume's opening in which it was seen.
     pub generation: u32,
-    /// When it was seen, in milliseconds since 1970.
+    /// Time when it was seen, in milliseconds since 1970.
     pub seen_ms: u64,
     /// The file system is known to have the list on its disk, at this path.
     pub is_synced: bool,
 }
 
-/// What is recorded of a directory, behind its path.
+/// Record of a directory, behind its path.
 pub type RecordedList = (Box<[u8]>, ListRecord);
 
 impl ListRecord {
-    /// Whether the other one was told of the same look at the same directory, whatever is known of the disk.
+    /// Returns whether the other one was told of the same look at the same directory, whatever is known of
+    /// the disk.
     pub(crate) fn is_of_same(&self, other: &Self) -> bool {
         Self { is_synced: false, ..*self } == Self { is_synced: false, ..*other }
     }
 }
 
-/// What was told of such directories, in two steps: paths that moved, and then what is known of single ones.
+/// Changes that were told of such directories, in two steps: paths that moved, and then what is known of
+/// single ones.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     moves: Vec<Move>,
@@ -56,11 +59,11 @@ struct Move {
     to: Box<[u8]>,
 }
 
-/// What one layer of changes says of a path.
+/// Entry of one layer of changes for a path.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LayerEntry {
     Record(Option<ListRecord>),
-    /// What the layer beneath has for this path.
+    /// The entry that the layer beneath has for this path.
     Beneath(Box<[u8]>),
 }
 
@@ -73,7 +76,7 @@ impl Lists {
         self.moves.is_empty() && self.known.is_empty()
     }
 
-    /// What counts for a path.
+    /// Returns what counts for a path.
     pub(crate) fn at(&self, volume: VolumeId, path: &[u8]) -> LayerEntry {
         if let Some(record) = self.known.get(&(volume, path.into())) {
             return LayerEntry::Record(*record);
@@ -93,7 +96,8 @@ impl Lists {
         self.known.insert((volume, path.into()), record);
     }
 
-    /// What was at and beneath `from` is at and beneath `to`, in place of what was there. The disk may not have the new names yet.
+    /// Moves what was at and beneath `from` to `to`, in place of what was there. The disk may not have the
+    /// new names yet.
     pub(crate) fn rename(&mut self, volume: VolumeId, from: &[u8], to: &[u8]) {
         self.carry(volume, from, to);
         self.moves.push(Move { volume, from: from.into(), to: to.into() });
@@ -107,7 +111,7 @@ impl Lists {
         }
     }
 
-    /// Whether something may have been told of `top` or of what lies beneath.
+    /// Returns whether something may have been told of `top` or of what lies beneath.
     pub(crate) fn concern(&self, volume: VolumeId, top: &[u8]) -> bool {
         self.moves.iter().any(|moved| moved.volume == volume) || !self.keys_within(volume, top).is_empty()
     }
@@ -149,7 +153,8 @@ impl Lists {
     }
 }
 
-/// What a path has beyond `top`, if it is `top` or lies beneath: nothing, or a part that begins with a slash.
+/// Returns what a path has beyond `top`, if it is `top` or lies beneath: nothing, or a part that begins with
+/// a slash.
 fn beneath<'p>(path: &'p [u8], top: &[u8]) -> Option<&'p [u8]> {
     path.strip_prefix(top).filter(|rest| rest.is_empty() || rest[0] == b'/')
 }
@@ -159,7 +164,7 @@ fn inside(top: &[u8]) -> (Vec<u8>, Vec<u8>) {
     ([top, b"/"].concat(), [top, b"0"].concat())
 }
 
-/// What is committed for a path, and counts in this boot.
+/// Returns what is committed for a path, and counts in this boot.
 pub(crate) fn read(
     read: &ReadTransaction,
     VolumeId(volume): VolumeId,
@@ -178,7 +183,7 @@ pub(crate) fn read(
     (!is_past).then(|| ListRecord::decode(record.value(), told_in.is_none())).transpose()
 }
 
-/// Whether anything is committed for `top` or for what lies beneath.
+/// Returns whether anything is committed for `top` or for what lies beneath.
 pub(crate) fn has_any(read: &ReadTransaction, VolumeId(volume): VolumeId, top: &[u8]) -> Result<bool, Error> {
     let Some(lists) = opened(read, LISTS)? else { return Ok(false) };
     let (first, after) = inside(top);

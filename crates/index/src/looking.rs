@@ -12,8 +12,8 @@ use redb::{BackendError, Builder, Database, StorageBackend};
 
 use crate::{CleanShutdownMarker, Error, FileStorage, RecoveredJournal, Storage, Words};
 
-/// The index of a directory, for who only looks: its file, and what was left in the machine's memory, stay as they are. Several may
-/// look at once; a server keeps them out, and they keep a server out.
+/// The index of a directory, for a reader: its file, and what was left in the machine's memory, stay as they
+/// are. Several may look at once; a server keeps them out, and they keep a server out.
 #[derive(Debug)]
 pub struct Looking(FileStorage);
 
@@ -67,7 +67,7 @@ struct Overlay {
 #[derive(Debug)]
 struct Written {
     len: u64,
-    /// What is left of the file: it has nothing of its own beyond.
+    /// Rest of the file: it has nothing of its own beyond.
     file_len: u64,
     /// By their numbers, each whole.
     blocks: BTreeMap<u64, Box<[u8]>>,
@@ -157,7 +157,7 @@ impl StorageBackend for Overlay {
         self.file.close()
     }
 
-    // A server's lock keeps everybody out. Who looks keeps servers out by it and nobody else.
+    // A server's lock keeps all others out. A reader's lock keeps servers out and no other reader.
     fn try_lock_range(&self, start: Bound<u64>, end: Bound<u64>) -> Result<bool, BackendError> {
         self.file.try_lock_shared_range(start, end)
     }

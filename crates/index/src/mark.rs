@@ -6,7 +6,7 @@ use crate::volume::VolumeId;
 /// Bytes of a mark.
 pub const MARK_LEN: usize = 64;
 
-/// What the root of a volume says of it, whatever becomes of the index.
+/// Mark of a volume's root, which lasts whatever becomes of the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
     /// The volume's number.
@@ -19,16 +19,16 @@ pub struct Mark {
     pub directories_to: u64,
     /// Counters below this may have been given to files.
     pub files_to: u64,
-    /// Where the volume keeps its access lists and descriptors; `None` in marks of before that was said.
+    /// Storage of the volume's access lists and descriptors; `None` in marks of before that was said.
     pub rights: Option<RightsIn>,
 }
 
 /// The attributes in which a volume keeps access lists and descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RightsIn {
-    /// Those that take CAP_SYS_ADMIN.
+    /// Attributes that take CAP_SYS_ADMIN.
     Trusted,
-    /// Those that whoever owns a file may write.
+    /// Attributes that a file's owner may write.
     User,
 }
 
@@ -60,8 +60,8 @@ impl Mark {
         sound.then_some(mark)
     }
 
-    /// Where a volume keeps its rights whose root bears these marks; `None` for a root without any. The one in the attribute that takes
-    /// a privilege counts, as whoever owns the directory may write the other.
+    /// Returns where a volume keeps its rights whose root bears these marks; `None` for a root without any.
+    /// The one in the attribute that takes a privilege counts, as the directory's owner may write the other.
     pub fn rights_of(trusted: Option<&[u8]>, user: Option<&[u8]>) -> Option<RightsIn> {
         let parsed = |mark: Option<&[u8]>| mark.and_then(Self::parse);
         let (of_trusted, of_user) = (parsed(trusted), parsed(user));
@@ -107,7 +107,7 @@ pub fn checksum(bytes: &[u8]) -> u64 {
         .fold(0xcbf2_9ce4_8422_2325, |sum, &byte| (sum ^ u64::from(byte)).wrapping_mul(0x100_0000_01b3))
 }
 
-/// As [`checksum`], of words, and never 0.
+/// Returns a checksum of words, never 0 ([`checksum`]).
 pub(crate) fn checksum_words(words: impl Iterator<Item = u64>) -> u64 {
     // Turned, as a product carries nothing from high bits to low ones.
     let mix = |sum: u64, word: u64| (sum ^ word).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29);

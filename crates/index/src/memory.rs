@@ -24,12 +24,12 @@ struct Sectors {
     failing: bool,
     /// In the machine's memory.
     marker: Option<CleanShutdownMarker>,
-    /// There too.
+    /// Journal in memory too.
     journal: Option<Arc<[AtomicU64]>>,
     is_journaled: bool,
 }
 
-/// The journal of who has it open, as long as nobody else has.
+/// Journal of the process that has it open, as long as no other has.
 struct MemoryShared(Arc<[AtomicU64]>);
 
 impl Words for MemoryShared {
@@ -43,7 +43,7 @@ impl Words for MemoryShared {
 }
 
 impl Memory {
-    /// With a journal of what is not committed, which outlives who is killed.
+    /// Makes storage with a journal of what is not committed, which outlives a killed process.
     pub fn journaled() -> Self {
         Self(Arc::new(Mutex::new(Sectors { is_journaled: true, ..Sectors::default() })))
     }
@@ -53,13 +53,13 @@ impl Memory {
         self.sectors().failing = failing;
     }
 
-    /// Whether writes fail.
+    /// Returns whether writes fail.
     pub fn is_failing(&self) -> bool {
         self.sectors().failing
     }
 
-    /// Loses power: of what was not synced there is afterwards what `keeps` says yes to, sector by sector. Who has it open
-    /// is gone before.
+    /// Loses power: of what was not synced there is afterwards what `keeps` says yes to, sector by sector.
+    /// The process that has it open must have ended before.
     pub fn lose_power(&self, mut keeps: impl FnMut() -> bool) {
         let mut sectors = self.sectors();
         (sectors.marker, sectors.journal) = (None, None);
@@ -75,7 +75,7 @@ impl Memory {
         }
     }
 
-    /// Its bytes are these from now on, synced: an earlier [image](Memory::image), or what is no index.
+    /// Replaces the bytes by these, synced: an earlier [image](Memory::image), or what is no index.
     pub fn set_back(&self, image: &[u8]) {
         let mut sectors = self.sectors();
         sectors.now = image.to_vec();
@@ -83,13 +83,13 @@ impl Memory {
         sectors.dirty.clear();
     }
 
-    /// Its bytes as they are now.
+    /// Returns a copy of the bytes as they are now.
     pub fn image(&self) -> Vec<u8> {
         self.sectors().now.clone()
     }
 
-    /// Other bytes, the same as these are now, with the note or journal that is left: who has these open cannot write to them, as if
-    /// it had been killed.
+    /// Makes a copy of the bytes, with the note or journal that is left: a process that has these open cannot
+    /// write to the copy, as if it had been killed.
     pub fn parted(&self) -> Self {
         let Sectors { now, marker, journal, is_journaled, .. } = &*self.sectors();
         let copy = |words: &Arc<[AtomicU64]>| {
@@ -199,7 +199,7 @@ fn bytes_of(sector: usize, len: usize) -> Option<Range<usize>> {
     (from < len).then(|| from..len.min(from + SECTOR))
 }
 
-/// What a disk writes whole or not at all.
+/// Size that a disk writes whole or not at all.
 const SECTOR: usize = 512;
 /// As much of a journal as tests need.
 const WORDS_MAX: usize = 1 << 15;

@@ -5,7 +5,7 @@
 pub struct Number {
     /// Odd for directories, even for all else.
     pub vnode: u32,
-    /// Another one each time the vnode is used again.
+    /// A number that differs each time the vnode is used again.
     pub uniquifier: u32,
 }
 
@@ -46,7 +46,7 @@ impl Number {
         (u64::from(half) < VNODES).then(|| u64::from(turns) * VNODES + u64::from(half))
     }
 
-    /// What it is the number of.
+    /// Returns what it is the number of.
     pub fn kind(self) -> Kind {
         match self {
             Self::ROOT => Kind::Root,

@@ -1,4 +1,4 @@
-//! What is kept of a file or directory.
+//! Records of files and directories.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -11,29 +11,29 @@ use crate::{Error, Kind, Number, Version, VolumeRecord};
 pub struct Timestamp {
     /// Whole seconds.
     pub secs: i64,
-    /// And nanoseconds.
+    /// Nanoseconds of the second.
     pub nanos: u32,
 }
 
 /// Stamp of a file as the file system shows it now; a record with another stamp is out of date.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FileStamp {
-    /// Its change time.
+    /// The file's change time.
     pub changed: Timestamp,
-    /// Its length in bytes.
+    /// The file's length in bytes.
     pub size: u64,
 }
 
-/// What the index knows of a file.
+/// Record of a file in the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectRecord {
     /// For ever its own.
     pub number: Number,
-    /// What its content has come to.
+    /// Version of its content.
     pub version: Version,
-    /// What was seen of it with that version.
+    /// Stamp that was seen with that version.
     pub seen: FileStamp,
-    /// Where it was seen.
+    /// Place where it was seen.
     pub place: Place,
 }
 
@@ -46,7 +46,7 @@ pub struct Place {
     pub name: Vec<u8>,
 }
 
-/// As [`Place`], of a name that lies elsewhere.
+/// A [`Place`] that borrows its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaceRef<'a> {
     /// The directory's vnode.
@@ -68,9 +68,9 @@ pub struct FirstUse<'a> {
     pub identity: &'a [u8],
     /// A number of which kind it has, or gets.
     pub kind: Kind,
-    /// How it looks now.
+    /// Stamp of the file now.
     pub seen: FileStamp,
-    /// Where it was found: kept with what is recorded now, where nothing else is known.
+    /// Place where it was found: kept with what is recorded now, where nothing else is known.
     pub place: Option<PlaceRef<'a>>,
     /// Clients may change its content, and must not find with a change of theirs that it begins a generation: what has a version of
     /// an earlier one begins it now.
@@ -86,17 +86,17 @@ pub struct Listed<'a> {
     pub identity: &'a [u8],
     /// A number of which kind it has, or gets.
     pub kind: Kind,
-    /// Where it is listed.
+    /// Place where it is listed.
     pub place: PlaceRef<'a>,
 }
 
 /// A file that a directory lists, as the index knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListedAs {
-    /// Its number, which may be new.
+    /// The file's number, which may be new.
     pub number: Number,
-    /// It is recorded in another directory: it has moved unseen, or has names in several. A listing may have been overtaken, so it
-    /// stays recorded there.
+    /// The file is recorded in another directory: it has moved unseen, or has names in several. A listing may
+    /// have been overtaken, so it stays recorded there.
     pub is_elsewhere: bool,
 }
 
@@ -114,11 +114,11 @@ pub struct Loaded {
 pub struct Known {
     /// The words that it is found by.
     pub identity: Box<[u8]>,
-    /// Its record.
+    /// The file's record.
     pub object: ObjectRecord,
 }
 
-/// As it lies in memory and in the table, with the words that it is found by.
+/// A record as it lies in memory and in the table, with the words that the file is found by.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ObjectEntry {
     pub(crate) object: ObjectRecord,
@@ -126,11 +126,12 @@ pub(crate) struct ObjectEntry {
     pub(crate) recorded: u32,
     /// The change time was old when this was recorded: a change since would have another.
     pub(crate) settled: bool,
-    /// Whoever told of it did not know its place: the one that is committed stays. In memory alone.
+    /// The place was not known when this was recorded: the one that is committed stays. In memory alone.
     pub(crate) keeps_place: bool,
-    /// It was changed and not looked at since, as what is taken over after a kill: it has its version if its change time lies in here.
+    /// The file was changed and not looked at since, as what is taken over after a kill: it has its version
+    /// if its change time lies in here.
     pub(crate) looks: Option<Window>,
-    /// Its part of the journal until it is committed. In memory alone.
+    /// The file's part of the journal until it is committed. In memory alone.
     pub(crate) slot: Slot,
     pub(crate) identity: Box<[u8]>,
 }
@@ -165,8 +166,9 @@ impl FileStamp {
     /// Seen of what is not known to be as it was left: no file looks like that, so its record is never borne out.
     pub const NOTHING: Self = Self { changed: Timestamp { secs: i64::MIN, nanos: u32::MAX }, size: u64::MAX };
 
-    /// Whether the kernel's clock for stamps has gone on since the change: another change would have another time. A stamp of
-    /// whole seconds may come from a file system that keeps no finer ones (ext4 with small inodes, FAT).
+    /// Returns whether the kernel's clock for stamps has gone on since the change: another change would have
+    /// another time. A stamp of whole seconds may come from a file system that keeps no finer ones (ext4 with
+    /// small inodes, FAT).
     pub fn is_settled(&self, now: SystemTime) -> bool {
         let Ok(secs) = u64::try_from(self.changed.secs) else { return true };
         let tick = if self.changed.nanos == 0 { COARSE_TICK_MAX } else { TICK_MAX };
@@ -187,8 +189,9 @@ impl ObjectEntry {
         self
     }
 
-    /// Whether the version is still that of the content, which shows as `seen` now. A stop in order gave the clock for stamps time
-    /// to go on, unless they are whole seconds: a change after it has another time, whatever was settled then.
+    /// Returns whether the version is still that of the content, which shows as `seen` now. A stop in order
+    /// gave the clock for stamps time to go on, unless they are whole seconds: a change after it has another
+    /// time, whatever was settled then.
     pub(crate) fn is_sound(&self, seen: &FileStamp, volume: &VolumeRecord) -> bool {
         let is_of_now = self.recorded == volume.generation;
         let counts_on = self.recorded >= volume.counts_from && seen.changed.nanos != 0;
@@ -201,7 +204,7 @@ impl ObjectEntry {
         is_as_it_was && is_believed
     }
 
-    /// As the journal takes it up.
+    /// Returns the entry as the journal takes it up.
     pub(crate) fn changing(&self) -> Changing<'_> {
         let ObjectRecord { number, version, place, .. } = &self.object;
         let is_placed = place.parent != 0 && !self.keeps_place;
@@ -273,7 +276,7 @@ pub(crate) fn check_lengths(identity: &[u8], place: &Place) -> Result<(), Error>
 pub(crate) const IDENTITY_MAX: usize = 160;
 const NAME_MAX: usize = 255;
 const NANOS: i64 = 1_000_000_000;
-/// What was changed this long ago is [settled](FileStamp::is_settled), but for coarse file systems.
+/// Age at which a change is [settled](FileStamp::is_settled), but for coarse file systems.
 pub const SETTLES_IN: Duration = Duration::from_millis(25);
 /// Longer than a tick of any kernel (10 ms at 100 Hz).
 pub(crate) const TICK_MAX: Duration = Duration::from_millis(20);

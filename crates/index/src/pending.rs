@@ -1,4 +1,4 @@
-//! What has been told and is not committed yet. It counts before what the file says.
+//! Changes that have been told and are not committed yet. It counts before what the file says.
 
 use std::collections::{HashMap, hash_map};
 
@@ -8,7 +8,7 @@ use crate::lists::Lists;
 use crate::object::ObjectEntry;
 use crate::{HostRecord, Number, VolumeId, VolumeRecord};
 
-/// How much waits to be committed.
+/// Amount that waits to be committed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backlog {
     /// Records of objects.
@@ -38,7 +38,7 @@ pub(crate) struct Pending {
     pub(crate) lists: Lists,
     /// Numbers of volumes from here on are free.
     pub(crate) next_volume: Option<u32>,
-    /// How this run stands.
+    /// State of this run.
     pub(crate) run: Option<RunState>,
 }
 
@@ -88,7 +88,7 @@ impl Pending {
         self.objects.get(&volume)?.objects.get(identity)
     }
 
-    /// What has this vnode; `Some(None)` when it is known to be gone.
+    /// Returns what has this vnode; `Some(None)` when it is known to be gone.
     pub(crate) fn numbered(&self, volume: VolumeId, vnode: u32) -> Option<Option<&ObjectEntry>> {
         let told = self.objects.get(&volume)?;
         match told.objects.get(told.vnodes.get(&vnode)?) {
@@ -97,7 +97,7 @@ impl Pending {
         }
     }
 
-    /// Whether nothing that is committed of the volume's objects counts any more.
+    /// Returns whether nothing that is committed of the volume's objects counts any more.
     pub(crate) fn is_cleared(&self, volume: VolumeId) -> bool {
         self.cleared.contains(&volume)
     }
@@ -124,13 +124,13 @@ impl Pending {
         before.as_ref().and_then(ObjectChange::slot)
     }
 
-    /// What is told of a volume that goes is not written. Gives the slots of that.
+    /// Drops what was told of a volume that goes. Gives the slots of that.
     pub(crate) fn drop_volume(&mut self, volume: VolumeId) -> Vec<Slot> {
         self.lists.drop_volume(volume);
         self.drop_objects(volume)
     }
 
-    /// As [`Pending::drop_volume`], of a volume whose objects go.
+    /// Drops the objects of a volume ([`Pending::drop_volume`]).
     pub(crate) fn drop_objects(&mut self, volume: VolumeId) -> Vec<Slot> {
         let Some(told) = self.objects.remove(&volume) else { return Vec::new() };
         self.count -= told.objects.len();

@@ -45,7 +45,7 @@ impl Ranges {
         [self.directories, self.files].iter().any(|range| range.end - range.next < RESERVE / 2)
     }
 
-    /// What should be reserved: a whole range above what is taken.
+    /// Returns what should be reserved: a whole range above what is taken.
     pub(crate) fn wanted(&self) -> (u64, u64) {
         let end = |range: Range| range.end.max(range.next + RESERVE);
         (end(self.directories), end(self.files))
@@ -58,7 +58,7 @@ impl Ranges {
     }
 }
 
-/// What is reserved at once.
+/// Numbers that are reserved at once.
 pub(crate) const RESERVE: u64 = 65_536;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where the index lies.
+//! Storage of the index.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -39,7 +39,7 @@ pub trait Storage: Send + Sync + 'static {
     /// An empty one, with room for so many words; none where there is no such memory.
     fn new_journal(&self, words_max: usize) -> Option<Box<dyn Words>>;
 
-    /// It is needed no more: all is committed.
+    /// Removes the journal, which is needed no more: all is committed.
     fn remove_journal(&self);
 }
 
@@ -56,13 +56,14 @@ impl FileStorage {
         Self { path: state.join(FILE_NAME), map: None }
     }
 
-    /// With a journal of what is not committed, in memory that `map` maps: for who lets files be changed.
+    /// With a journal of what is not committed, in memory that `map` maps: for a server that lets files be
+    /// changed.
     #[must_use]
     pub fn with_journal(self, map: MapWords) -> Self {
         Self { map: Some(map), ..self }
     }
 
-    /// Whether there is one, or one that cannot be reached: opening makes it, or says what is wrong.
+    /// Returns whether there is one, or one that cannot be reached: opening makes it, or says what is wrong.
     pub fn exists(&self) -> bool {
         !matches!(self.path.try_exists(), Ok(false))
     }
@@ -129,7 +130,8 @@ impl Storage for FileStorage {
     }
 }
 
-/// Which boot of the machine this is. One that cannot be told is like no other, so that nothing is believed after it.
+/// Returns which boot of the machine this is. One that cannot be told is like no other, so that nothing is
+/// believed after it.
 pub fn boot() -> [u8; 16] {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = id.chars().filter(char::is_ascii_hexdigit).collect();

@@ -14,7 +14,7 @@ pub(crate) const OBJECTS: TableDefinition<(u32, u32), &[u8]> = TableDefinition::
 pub(crate) const IDENTITIES: TableDefinition<(u32, &[u8]), u32> = TableDefinition::new("identities");
 /// Volume and path to what is known of a directory that has a list of its own.
 pub(crate) const LISTS: TableDefinition<(u32, &[u8]), &[u8]> = TableDefinition::new("lists");
-/// Those of [`LISTS`] whose lists the disk may not have yet, to the boot in which they were told.
+/// Entries of [`LISTS`] whose lists the disk may not have yet, to the boot in which they were told.
 pub(crate) const LISTS_UNSYNCED: TableDefinition<(u32, &[u8]), &[u8; 16]> =
     TableDefinition::new("lists_unsynced");
 /// A host's uuid to its record.
@@ -28,5 +28,5 @@ pub(crate) const COMMITS_KEY: &str = "commits";
 
 /// The layout that this program writes.
 pub(crate) const FORMAT: u32 = 2;
-/// Those that it reads: what is of an earlier one is written anew as it is opened.
+/// Formats that this version reads: what is of an earlier one is written anew as it is opened.
 pub(crate) const FORMATS: RangeInclusive<u32> = 1..=FORMAT;

@@ -1,4 +1,4 @@
-//! What is kept of a volume.
+//! Records of volumes.
 
 use crate::codec::Fields;
 use crate::{Error, Mark, Version};
@@ -12,32 +12,32 @@ pub struct VolumeId(pub u32);
 pub struct Tree<'t> {
     /// The volume's name; at most 80 bytes.
     pub name: &'t str,
-    /// Where the tree lies; at most 4,096 bytes.
+    /// Path of the tree; at most 4,096 bytes.
     pub path: &'t str,
-    /// What its root bears.
+    /// Mark that its root bears.
     pub mark: Option<&'t [u8]>,
     /// Random: of the volume, if it is a new one.
     pub uuid_if_new: [u8; 16],
 }
 
-/// What the index knows of a volume.
+/// Record of a volume in the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeRecord {
     /// Made once, with the volume.
     pub uuid: [u8; 16],
-    /// What it is called; at most 80 bytes.
+    /// Name of the volume; at most 80 bytes.
     pub name: String,
-    /// Where it lay when it was last opened.
+    /// Path where it lay when it was last opened.
     pub path: String,
-    /// When it was made, in seconds since 1970.
+    /// Time of creation, in seconds since 1970.
     pub created: i64,
     /// The generation it was last opened with.
     pub generation: u32,
-    /// What is in it, as last counted.
+    /// Usage, as last counted.
     pub usage: Usage,
-    /// Nobody has changed it by this server since `usage` was counted, as it was let go of in order.
+    /// This server has not changed the volume since `usage` was counted, as it was let go of in order.
     pub usage_is_settled: bool,
-    /// What may be in it.
+    /// Quota of the volume.
     pub quota: Quota,
     /// Access lists or descriptors have lain in it.
     pub has_rights: bool,
@@ -48,14 +48,14 @@ pub struct VolumeRecord {
     pub(crate) distrusts_before: u32,
     /// The root bore a mark of this generation: one that bears an earlier one was set back.
     pub(crate) marked: u32,
-    /// So it is for all that there are when it is opened next.
+    /// All files that exist at the next opening are distrusted.
     pub(crate) distrust_all: bool,
     /// Counters below these may have been given out.
     pub(crate) directories_to: u64,
     pub(crate) files_to: u64,
 }
 
-/// What a volume holds.
+/// Usage of a volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
     /// The lengths of its files together.
@@ -64,7 +64,7 @@ pub struct Usage {
     pub files: u64,
 }
 
-/// What a volume may hold; `None` is without limit.
+/// Quota of a volume; `None` is without limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
     /// The lengths of its files together.
@@ -76,32 +76,33 @@ pub struct Quota {
 /// The answer to [`crate::Index::open_volume`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenedVolume {
-    /// Its number.
+    /// The volume's number.
     pub volume: VolumeId,
     /// To be written to the root and synced, then told by [`crate::Index::marked`], before anything is served.
     pub mark: Mark,
     /// The least version that a change brings, and that of a new file.
     pub first: Version,
-    /// There was a mark that the index had no record for, or one that was ahead of it: numbers and versions go on above
-    /// what the mark says.
+    /// Set if the index had no record for a mark, or one that was ahead of it: numbers and versions go on
+    /// above what the mark says.
     pub index_was_behind: bool,
     /// The mark is one that the root bore before it bore a later one: the tree was set back. Its files have other numbers now, as
     /// the file system may have given what named one file of then to another since.
     pub tree_was_behind: bool,
-    /// What it holds, where it was counted when it was last let go of, in order; from here on that counts no more.
+    /// Usage of the volume, where it was counted when it was last let go of, in order; from here on that
+    /// counts no more.
     pub usage: Option<Usage>,
     /// The generation of the first opening since the machine lost its power, or the index was lost; 0: neither ever was. Of content that is
     /// older the disk may have the time without the bytes, or the bytes without the time.
     pub distrusts_before: u32,
-    /// The generation of the opening before this one, where index and tree both remember it: who wrote that down then was the last
-    /// who had the volume.
+    /// The generation of the opening before this one, where index and tree both remember it: the server that
+    /// wrote that down then was the last that had the volume.
     pub generation_before: Option<u32>,
 }
 
-/// How a volume's record and the mark on its root stand to each other.
+/// Relation of a volume's record and the mark on its root.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// As they should.
+    /// Mark and index agree.
     Agrees,
     /// The mark is another volume's.
     Another,
@@ -134,14 +135,14 @@ impl VolumeRecord {
         Version { generation: self.counts_from, count: 0 }
     }
 
-    /// Whether the mark says what the index should know.
+    /// Returns whether the mark says what the index should know.
     pub(crate) fn is_behind(&self, mark: &Mark) -> bool {
         mark.generation > self.generation
             || mark.directories_to > self.directories_to
             || mark.files_to > self.files_to
     }
 
-    /// Whether the root bore a later mark than this.
+    /// Returns whether the root bore a later mark than this.
     pub(crate) fn is_ahead_of(&self, mark: &Mark) -> bool {
         mark.generation < self.marked
     }

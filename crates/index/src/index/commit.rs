@@ -1,4 +1,4 @@
-//! What has been told becomes safe: one transaction for all that waits.
+//! Commits make safe what has been told: one transaction for all that waits.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

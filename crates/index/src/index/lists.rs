@@ -7,18 +7,18 @@ use crate::lists::{self, LayerEntry, ListRecord, Lists, NOWHERE, RecordedList};
 use crate::{Error, VolumeId};
 
 impl Index {
-    /// The directory of this path has a list or descriptor of its own, or has none: `None`. Waits for nobody.
+    /// The directory of this path has a list or descriptor of its own, or has none: `None`. Never waits.
     pub fn record_list(&self, volume: VolumeId, path: &[u8], record: Option<ListRecord>) {
         self.record_lists(|lists| lists.put(volume, path, record));
     }
 
-    /// What was recorded at and beneath `from` is at and beneath `to` now, in place of what was there; the disk may not have these names
-    /// yet. Waits for nobody.
+    /// Moves what was recorded at and beneath `from` to `to`, in place of what was there; the disk may not
+    /// have these names yet. Never waits.
     pub fn move_lists(&self, volume: VolumeId, from: &[u8], to: &[u8]) {
         self.record_lists(|lists| lists.rename(volume, from, to));
     }
 
-    /// Two paths, of which neither lies beneath the other, have changed places. Waits for nobody.
+    /// Two paths, of which neither lies beneath the other, have changed places. Never waits.
     pub fn exchange_lists(&self, volume: VolumeId, one: &[u8], other: &[u8]) {
         self.record_lists(|lists| {
             lists.rename(volume, one, NOWHERE);
@@ -101,8 +101,8 @@ impl Index {
         }
     }
 
-    /// What is recorded of the directory of this path: not what an earlier boot of the machine has told that the disk may not have had
-    /// when the power went. May wait for the disk.
+    /// Returns what is recorded of the directory of this path: not what an earlier boot of the machine has
+    /// told that the disk may not have had when the power went. May wait for the disk.
     ///
     /// # Errors
     /// What the storage says.
@@ -129,5 +129,5 @@ impl Index {
     }
 }
 
-/// How often it is tried while others tell more.
+/// Number of times that it is tried while others tell more.
 const SYNCED_ATTEMPTS: u32 = 4;

@@ -22,16 +22,16 @@ use crate::storage::Storage;
 use crate::tables::{self, STATE, VOLUMES};
 use crate::{CleanShutdownMarker, Error, Number, Version, VolumeId, VolumeRecord, clean_shutdown};
 
-/// What the server remembers of its trees. Shared by all lanes; only [`Index::load`], [`Index::find`], [`Index::flush`] and
-/// what says so waits for a disk, and is for threads that may.
+/// Index of a server's trees. Shared by all lanes; only [`Index::load`], [`Index::find`], [`Index::flush`]
+/// and what says so waits for a disk, and is for threads that may.
 pub struct Index {
     shared: Arc<IndexShared>,
 }
 
-/// How an index is opened.
+/// Options of opening an index.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Which boot of the machine this is ([`crate::boot`]).
+    /// Id of this boot of the machine ([`crate::boot`]).
     pub boot: [u8; 16],
     /// Records that may wait to be committed; more than 0.
     pub pending_max: usize,
@@ -42,14 +42,14 @@ pub struct Options {
     pub cache_bytes: usize,
 }
 
-/// How the server before this one stopped.
+/// Way in which the server before this one stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PreviousShutdown {
-    /// There was none: the index is new.
+    /// No server ran before: the index is new.
     First,
     /// In order.
     Clean,
-    /// It was killed or fell, and the machine went on.
+    /// The server was killed or crashed, and the machine went on.
     Crash,
     /// The machine went down with it.
     PowerLoss,
@@ -60,7 +60,7 @@ pub enum PreviousShutdown {
 /// Whether commits go through.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// They do.
+    /// Commits go through.
     Well,
     /// The last did not, nor any since then; it is tried again, and until it goes through nothing is lost but in a crash.
     Failing(String, SystemTime),
@@ -72,11 +72,12 @@ pub(crate) struct IndexShared {
     storage: Box<dyn Storage>,
     options: Options,
     stop: PreviousShutdown,
-    /// It ended in this boot, in order or with all that it knew in its journal, and nothing was set back since: versions count on.
+    /// The last server ended in this boot, in order or with all that it knew in its journal, and nothing was
+    /// set back since: versions count on.
     is_unbroken: bool,
     /// `None` after a failure, until it is opened again.
     database: RwLock<Option<Database>>,
-    /// One commits at a time; who waits for it finds its own committed by it.
+    /// Held by the one committing task; a task that waits finds its own changes committed by it.
     committing: Mutex<()>,
     state: Mutex<IndexState>,
     /// Records of objects that are not committed.
@@ -93,7 +94,7 @@ pub(crate) struct IndexShared {
 #[derive(Default)]
 pub(crate) struct IndexState {
     pub(crate) pending: Pending,
-    /// What a commit under way writes.
+    /// Changes that a commit under way writes.
     underway: Option<Arc<Pending>>,
     /// Numbers of files that were just made, by what they are found by, until the index is told: a handful, so ordered and not hashed.
     begun: BTreeMap<VolumeId, BTreeMap<Box<[u8]>, Number>>,
@@ -109,19 +110,20 @@ pub(crate) struct IndexState {
     committed: u64,
     /// Counts what is told of directories that have lists.
     lists_told: u64,
-    /// Why commits fail, and since when.
+    /// Reason why commits fail, and since when.
     failing: Option<(String, SystemTime)>,
     /// Since when a commit has been under way.
     underway_since: Option<SystemTime>,
     pub(crate) ends: bool,
 }
 
-/// How a run stands.
+/// State of a run.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunState {
-    /// It has ended in order.
+    /// The index has ended in order.
     pub(crate) is_over: bool,
-    /// What its journal has, or what it leaves as it ends; `None` where versions do not count on from there.
+    /// Marker of its journal, or the one that it leaves as it ends; `None` where versions do not count on
+    /// from there.
     pub(crate) marker: Option<CleanShutdownMarker>,
 }
 
@@ -130,7 +132,7 @@ struct OpenVolume {
     ranges: Ranges,
     /// The least version that a change brings.
     first: Version,
-    /// Its mark is on the root.
+    /// The volume's mark is on the root.
     is_marked: bool,
 }
 
@@ -157,7 +159,7 @@ impl Options {
 }
 
 impl PreviousShutdown {
-    /// What hosts were promised was not forgotten, and no record needs doubt.
+    /// Returns whether callbacks of hosts were not forgotten, and no record needs doubt.
     pub fn is_clean(&self) -> bool {
         matches!(self, Self::First | Self::Clean)
     }
@@ -244,22 +246,22 @@ impl Index {
         Ok(Self { shared: Arc::new(shared) })
     }
 
-    /// How the server before this one stopped.
+    /// Returns how the server before this one stopped.
     pub fn previous_shutdown(&self) -> &PreviousShutdown {
         &self.shared.stop
     }
 
-    /// Whether what is not committed lies in memory that outlives this process: if not, versions begin anew after a kill.
+    /// Returns whether what is not committed lies in memory that outlives this process: if not, versions begin anew after a kill.
     pub fn is_journaled(&self) -> bool {
         self.shared.journal.is_some()
     }
 
-    /// Whether versions count on from where that server had come to.
+    /// Returns whether versions count on from where that server had come to.
     pub fn counts_on(&self) -> bool {
         self.shared.is_unbroken
     }
 
-    /// Whether commits go through.
+    /// Returns whether commits go through.
     pub fn health(&self) -> Health {
         let state = self.shared.state();
         let hangs = |since: &SystemTime| since.elapsed().is_ok_and(|elapsed| elapsed >= HANGS_AFTER);
@@ -270,7 +272,7 @@ impl Index {
         }
     }
 
-    /// What waits to be committed.
+    /// Returns what waits to be committed.
     pub fn backlog(&self) -> Backlog {
         self.shared.backlog()
     }
@@ -288,9 +290,9 @@ impl Index {
         self.shared.flush()
     }
 
-    /// Ends in order: all is committed, and so is that this is a clean stop. The caller has synced the volumes' file
-    /// systems before, and [`SETTLES_IN`](crate::SETTLES_IN) has gone by since the last change of his: one by somebody else will
-    /// have a later time.
+    /// Ends in order: all is committed, and so is that this is a clean stop. The caller has synced the
+    /// volumes' file systems before, and [`SETTLES_IN`](crate::SETTLES_IN) has gone by since its last change:
+    /// one by another program will have a later time.
     ///
     /// # Errors
     /// When it could not be written: the stop is then no clean one.
@@ -379,7 +381,7 @@ impl IndexState {
     }
 }
 
-/// What an opened file holds that is kept in memory.
+/// Part of an opened file that is kept in memory.
 struct OpenedFile {
     /// Of its last run, in this boot.
     marker: Option<CleanShutdownMarker>,
@@ -447,5 +449,5 @@ fn open_known(
 
 /// A commit that takes longer is one that its file system does not answer.
 const HANGS_AFTER: Duration = Duration::from_secs(5);
-/// Where AFS sites begin to count. Clients take smaller numbers for volumes of their own.
+/// Number where AFS sites begin to count. Clients take smaller numbers for volumes of their own.
 const FIRST_VOLUME: u32 = 0x2000_0001;

@@ -16,8 +16,9 @@ use crate::{
 };
 
 impl Index {
-    /// What is known of a file as it is used for the first time: its record, where what is `seen` bears it out, with the
-    /// next version where it does not. A file that was not known gets a number. May wait for the disk.
+    /// Returns what is known of a file as it is used for the first time: its record, where what is `seen`
+    /// bears it out, with the next version where it does not. A file that was not known gets a number. May
+    /// wait for the disk.
     ///
     /// # Errors
     /// [`Error::Full`] when too much is not committed, or the numbers at hand are used up: call [`Index::flush`] and
@@ -28,7 +29,7 @@ impl Index {
         self.load_from(volume, of, |told| Some(told.unwrap_or(read))).expect("it was read")
     }
 
-    /// As [`Index::load`] where the disk need not be asked; `None` where it must be.
+    /// Loads a record where the disk need not be asked ([`Index::load`]); `None` where it must be.
     ///
     /// # Errors
     /// As [`Index::load`].
@@ -50,7 +51,7 @@ impl Index {
         let shared = self.shared();
         let mut state = shared.state();
         if let Some(number) = state.begun_as(volume, of.identity) {
-            // Who has made it tells the index of it.
+            // Its maker tells the index of it.
             let version = state.open_one(volume).map(|open| open.first);
             let object = version.map(|version| ObjectRecord { number, version, seen: of.seen, place });
             return Some(object.map(|object| Loaded { object, is_new: false }));
@@ -61,9 +62,9 @@ impl Index {
         Some(loaded)
     }
 
-    /// A number that nothing ever had, for a file that was just made. It is the file's from now on, whoever finds that: until it is
-    /// [recorded](Index::record) or [given up](Index::give_up). `None` where somebody has found it before: [`Index::load`] says which
-    /// number it got. Waits for nobody.
+    /// A number that nothing ever had, for a file that was just made. It is the file's from now on, whichever
+    /// lane finds the file: until it is [recorded](Index::record) or [given up](Index::give_up). `None` where
+    /// another lane has found it before: [`Index::load`] says which number it got. Never waits.
     ///
     /// # Errors
     /// [`Error::Full`] when the numbers at hand are used up: [`Index::next_mark`], then again.
@@ -77,20 +78,21 @@ impl Index {
         Ok(Some(number))
     }
 
-    /// One record more is to come: of a file that is about to change. Before the first change of each, who changes files
-    /// looks whether the index [is full](Index::is_full). What is told by the slot outlives a kill.
+    /// One record more is to come: of a file that is about to change. Before the first change of each, the
+    /// changing lane looks whether the index [is full](Index::is_full). What is told by the slot outlives a
+    /// kill.
     pub fn reserve(&self, volume: VolumeId, of: Changing<'_>) -> Slot {
         self.shared().reserved.fetch_add(1, Ordering::Relaxed);
         self.journal().map_or(Slot::NONE, |journal| journal.take(volume, of, None))
     }
 
-    /// What was reserved is not needed.
+    /// Gives back a reserved slot that is not needed.
     pub fn give_back(&self, slot: Slot) {
         self.shared().reserved.fetch_sub(1, Ordering::Relaxed);
         self.journal().into_iter().for_each(|journal| journal.free(slot));
     }
 
-    /// What was [begun](Index::begin) is gone, and what was reserved for it is not needed.
+    /// Gives up a file that was [begun](Index::begin) and is gone, with what was reserved for it.
     pub fn give_up(&self, volume: VolumeId, identity: &[u8], slot: Slot) {
         self.shared().state().end(volume, identity);
         self.give_back(slot);
@@ -115,18 +117,18 @@ impl Index {
         }
     }
 
-    /// The file has its version with this change time; `None` where somebody else has changed it.
+    /// The file has its version with this change time; `None` where another program has changed it.
     pub fn seen(&self, slot: Slot, changed: Option<Timestamp>) {
         self.journal().into_iter().for_each(|journal| journal.seen(slot, changed));
     }
 
-    /// Where it lies by now.
+    /// Notes where it lies by now.
     pub fn placed(&self, slot: Slot, place: Option<PlaceRef<'_>>) {
         self.journal().into_iter().for_each(|journal| journal.placed(slot, place));
     }
 
-    /// The server lives at this time: a change by somebody else after its end has a later one. To be told every
-    /// [`BEAT`](crate::BEAT) or so while files change, as the [`Committer`](crate::Committer) does.
+    /// The server lives at this time: a change by another program after its end has a later one. To be told
+    /// every [`BEAT`](crate::BEAT) or so while files change, as the [`Committer`](crate::Committer) does.
     pub fn beat(&self, now: SystemTime) {
         if let Some(journal) = self.journal() {
             journal.beat(now);
@@ -137,16 +139,17 @@ impl Index {
         self.shared().journal.as_deref()
     }
 
-    /// Whether as much as may waits to be committed, or is to come: flush before more is changed. One atomic read.
+    /// Returns whether as much as may waits to be committed, or is to come: flush before more is changed. One
+    /// atomic read.
     pub fn is_full(&self) -> bool {
         let shared = self.shared();
         let waiting = shared.waiting.load(Ordering::Relaxed);
         waiting + shared.reserved.load(Ordering::Relaxed) >= shared.options.pending_max
     }
 
-    /// A file has this number, version and place from now on: what was [reserved](Index::reserve). Waits for nobody. `settled`
-    /// says that what was seen of it was [settled](FileStamp::is_settled) when it was. Of a file whose place is not known now (its
-    /// parent is 0) the one stays that was recorded before.
+    /// A file has this number, version and place from now on: what was [reserved](Index::reserve). Never
+    /// waits. `settled` says that what was seen of it was [settled](FileStamp::is_settled) when it was. Of a
+    /// file whose place is not known now (its parent is 0) the one stays that was recorded before.
     ///
     /// # Errors
     /// [`Error::NoVolume`], [`Error::TooLong`]; nothing is reserved any more then either.
@@ -187,7 +190,7 @@ impl Index {
         self.shared().count(&state);
     }
 
-    /// What has this number, and the words it is found by. May wait for the disk.
+    /// Returns what has this number, and the words it is found by. May wait for the disk.
     ///
     /// # Errors
     /// What the storage says.
@@ -196,7 +199,7 @@ impl Index {
         Ok(known.filter(|known| known.object.number == number))
     }
 
-    /// As [`Index::find`], of whatever has this vnode now: what [`Place::parent`] names.
+    /// Finds what has this vnode now ([`Index::find`]): what [`Place::parent`] names.
     ///
     /// # Errors
     /// What the storage says.
@@ -247,7 +250,7 @@ impl Index {
         Ok(self.entry(volume, identity)?.map(|entry| entry.object))
     }
 
-    /// What is kept of a file: what was told last, else what is committed.
+    /// Returns what is kept of a file: what was told last, else what is committed.
     pub(crate) fn entry(&self, volume: VolumeId, identity: &[u8]) -> Result<Option<ObjectEntry>, Error> {
         let told = self.shared().state().pending_change(volume, identity);
         match told {
@@ -330,7 +333,8 @@ impl IndexState {
             _ if is_full && !self.pending.knows(volume, identity) => return Err(Error::Full),
             Some(entry) => {
                 let version = entry.object.version.next().max(first);
-                // Who looked may have been overtaken by a rename: it is told when the file has been found there for certain.
+                // The look may have been overtaken by a rename: it is told when the file has been found there
+                // for certain.
                 let recorded = entry.object.place;
                 let is_placed = recorded.parent != 0 && !recorded.name.is_empty();
                 let place = if of.place.is_none() || is_placed { recorded } else { place };
@@ -383,7 +387,7 @@ impl IndexState {
         Ok(ListedAs { number, is_elsewhere: false })
     }
 
-    /// As it was told: where it lies, or that this is not known.
+    /// Records an object as it was told: where it lies, or that this is not known.
     fn record_object(
         &mut self,
         volume: VolumeId,
@@ -456,14 +460,14 @@ impl IndexState {
         self.tell();
     }
 
-    /// What was told by these counts no more.
+    /// Frees slots whose records count no more.
     pub(super) fn free(&self, slots: impl IntoIterator<Item = Slot>) {
         if let Some(journal) = &self.journal {
             slots.into_iter().for_each(|slot| journal.free(slot));
         }
     }
 
-    /// What the journal of a server that was killed tells counts, but where more is committed by now.
+    /// Takes over the journal of a killed server, except where more is committed by now.
     pub(super) fn take_over(&mut self, database: &Database, files: RecoveredFiles) -> Result<(), Error> {
         let read = database.begin_read()?;
         let objects = read.open_table(OBJECTS)?;
@@ -509,7 +513,7 @@ impl IndexShared {
         Ok(self.read_entries(volume, std::iter::once(identity))?.pop().flatten())
     }
 
-    /// One for each identity, in their order.
+    /// Reads the entry of each identity, in their order.
     fn read_entries<'a>(
         &self,
         volume: VolumeId,

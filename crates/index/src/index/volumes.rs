@@ -17,7 +17,7 @@ impl Index {
         self.shared().state().named(name).map(|(volume, record)| (volume, record.clone()))
     }
 
-    /// What is known of a volume.
+    /// Returns what is known of a volume.
     pub fn volume_of(&self, volume: VolumeId) -> Option<VolumeRecord> {
         self.shared().state().volumes.get(&volume).cloned()
     }
@@ -117,13 +117,14 @@ impl Index {
         }
     }
 
-    /// Whether access lists or descriptors have lain in a volume of this name, or in one at this path.
+    /// Returns whether access lists or descriptors have lain in a volume of this name, or in one at this
+    /// path.
     pub fn had_rights(&self, name: &str, path: &str) -> bool {
         let state = self.shared().state();
         state.volumes.values().any(|record| record.has_rights && (record.name == name || record.path == path))
     }
 
-    /// Whether it is time for [`Index::next_mark`]. Waits for nobody.
+    /// Returns whether it is time for [`Index::next_mark`]. Never waits.
     pub fn wants_mark(&self, volume: VolumeId) -> bool {
         self.shared().state().open.get(&volume).is_some_and(|open| open.ranges.is_low())
     }
@@ -176,7 +177,7 @@ impl Index {
         Ok(volume)
     }
 
-    /// What the volume may hold from now on.
+    /// Sets what the volume may hold.
     ///
     /// # Errors
     /// [`Error::NoVolume`].
@@ -184,8 +185,9 @@ impl Index {
         self.change_volume(volume, |record| record.quota = quota)
     }
 
-    /// What the volume holds, as its owner has counted; `is_settled` as it is let go of, when nobody changes it any more: who
-    /// opens it next is told it then ([`OpenedVolume::usage`]), if all that was told is committed.
+    /// Records what the volume holds, as its owner has counted; `is_settled` as it is let go of, when no lane
+    /// changes it any more: the next opening is told it then ([`OpenedVolume::usage`]), if all that was told
+    /// is committed.
     ///
     /// # Errors
     /// [`Error::NoVolume`].
@@ -198,7 +200,7 @@ impl Index {
         self.change_volume(volume, |record| (record.usage, record.usage_is_settled) = (usage, is_settled))
     }
 
-    /// What the mark on the root of a volume that is not open tells of both.
+    /// Returns what the mark on the root of a volume that is not open tells of both.
     ///
     /// # Errors
     /// [`Error::NoVolume`].
@@ -255,7 +257,7 @@ impl IndexState {
         self.tell();
     }
 
-    /// Which volume this tree is, and whether its mark knows more than the index.
+    /// Returns which volume this tree is, and whether its mark knows more than the index.
     fn settle(
         &mut self,
         tree: &Tree<'_>,
@@ -267,7 +269,7 @@ impl IndexState {
         let named = self.named(name).map(|(volume, record)| (volume, record.clone()));
         let Some(mark) = mark else {
             return match named {
-                // It was made, and whoever did was gone before the root bore its mark.
+                // It was made, and its maker was gone before the root bore its mark.
                 Some((volume, record)) if record.marked == 0 && record.path == path => {
                     Ok((volume, record, false))
                 }

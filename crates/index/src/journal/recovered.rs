@@ -35,8 +35,9 @@ impl RecoveredJournal {
         Self(words)
     }
 
-    /// What is to be taken over into the index that has come to `commits` with this note. `None` where it is another's, where index or
-    /// tree may have been set back since, and where it is not all: there was no room, or its bytes are not as they were written.
+    /// Returns what is to be taken over into the index that has come to `commits` with this note. `None`
+    /// where it is another's, where index or tree may have been set back since, and where it is not all:
+    /// there was no room, or its bytes are not as they were written.
     pub(crate) fn read(&self, marker: &CleanShutdownMarker, commits: u64) -> Option<RecoveredFiles> {
         let words = &*self.0;
         let header = words.get(..HEADER_LEN)?;
@@ -65,12 +66,12 @@ impl RecoveredJournal {
 }
 
 impl RecoveredFile {
-    /// Whether the file was removed.
+    /// Returns whether the file was removed.
     pub(crate) fn is_gone(&self) -> bool {
         self.version == Version::from(GONE)
     }
 
-    /// As it is kept from now on, of an index whose volume was opened last in this generation.
+    /// Makes the entry of an index whose volume was opened last in this generation.
     pub(crate) fn into_entry(self, identity: Box<[u8]>, generation: u32) -> ObjectEntry {
         let keeps_place = self.place.is_none();
         let place = self.place.unwrap_or_default();
@@ -102,7 +103,7 @@ fn read_slot(slot: &[u64], settled_at: i64) -> Option<(RecoveredKey, RecoveredFi
     Some(((VolumeId(volume), identity.into()), file))
 }
 
-/// Where it was; a place that was just being written is not known.
+/// Returns where it was; a place that was just being written is not known.
 fn place_of(slot: &[u64], name_at: usize) -> Option<Place> {
     let (parent, len) = parts(slot[PARENT]);
     let len = usize::try_from(len).ok().filter(|len| *len <= (SLOT_LEN - name_at) * 8)?;

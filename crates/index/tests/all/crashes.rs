@@ -43,28 +43,28 @@ struct History {
     files: BTreeMap<u32, File>,
     made: u32,
     contents: u64,
-    /// For ever: who had a number, and what had a version.
+    /// For ever: files by number, and contents by version.
     numbers: HashMap<Number, u32>,
     versions: HashMap<(Number, Version), u64>,
     /// The server's last sign of life.
     beat: SystemTime,
-    /// It was killed, and the next one may count on.
+    /// The server was killed, and the next one may count on.
     was_killed: bool,
 }
 
 /// A file as the file system has it, and what the index was told.
 #[derive(Clone)]
 struct File {
-    /// Its states so far, the last one now: content, and what is seen of it.
+    /// The file's states so far, the last one now: content, and what is seen of it.
     states: Vec<(u64, FileStamp)>,
-    /// What a flush made safe: the index may not go back behind it.
+    /// State that a flush made safe: the index may not go back behind it.
     safe: Option<(Number, Version)>,
     told: Option<(Number, Version)>,
-    /// It is in use and has changed: the index is to be told yet.
+    /// The file is in use and has changed: the index is to be told yet.
     held: Option<(Slot, ObjectRecord)>,
     /// This life of the server has told of it.
     is_said: bool,
-    /// Its version must be the one that was told, if it looks as it did then.
+    /// The file's version must be the one that was told, if it looks as it did then.
     stays: bool,
 }
 
@@ -119,7 +119,7 @@ impl History {
         }
     }
 
-    /// After a kill: what was told of files that nobody has changed since counts on.
+    /// After a kill: what was told of files that were not changed since counts on.
     fn look_at_what_stays(
         &mut self,
         index: &Index,
@@ -206,7 +206,7 @@ impl History {
         }
     }
 
-    /// What is to be changed is in use, and its version about to rise.
+    /// Begins a change: the file is in use, and its version about to rise.
     fn begin_change(&mut self, index: &Index, volume: VolumeId, file: u32) -> Option<(Slot, ObjectRecord)> {
         let held = self.files.get_mut(&file).unwrap().held.take();
         let (slot, mut object) = match held {
@@ -229,7 +229,7 @@ impl History {
         Some((slot, object))
     }
 
-    /// It is used no more.
+    /// Lets go of a file that is used no more.
     fn let_go(&mut self, index: &Index, volume: VolumeId, file: u32) {
         let Some((slot, object)) = self.files.get_mut(&file).unwrap().held.take() else { return };
         let settled = object.seen.is_settled(self.now);
@@ -255,7 +255,7 @@ impl History {
             match index.load(volume, first_use(&identity(file), seen, self.now)) {
                 Ok(loaded) => break loaded,
                 Err(Error::Full) => {
-                    // A disk that fails now works again for who waits.
+                    // A disk that fails now works again for waiters.
                     self.disk.set_failing(false);
                     self.flush(index);
                 }
@@ -345,7 +345,7 @@ impl History {
             }
             _ => {
                 drop(index);
-                // Somebody writes into the file what does not belong there.
+                // Another program writes into the file what does not belong there.
                 let foreign: Vec<u8> =
                     (0..self.rng.random_range(1..5_000)).map(|_| self.rng.random()).collect();
                 self.disk.set_back(&foreign);
@@ -368,7 +368,7 @@ impl History {
             && let Some(file) = self.any()
             && self.begin_change(&index, volume, file).is_some()
         {
-            // Done or not, and told to nobody.
+            // Done or not, and not reported.
             if self.rng.random() {
                 let state = self.new_state();
                 self.files.get_mut(&file).unwrap().states.push(state);

@@ -1,4 +1,4 @@
-//! What a journal in memory makes of a kill.
+//! Journals in memory over a kill.
 
 use super::*;
 
@@ -110,7 +110,7 @@ fn what_was_removed_before_a_kill_is_forgotten_after_it() {
         |n: usize| index.reserve(home, Changing { number: numbers[n], identity: names[n], ..changing() });
     index.forget(home, names[0], numbers[0], Some(reserve(0)));
     index.forget(home, names[1], numbers[1], None);
-    // Its last name is gone, and somebody has it open.
+    // Its last name is gone, and it is still open.
     index.going(reserve(2));
     let after = open(&memory.parted());
     let known = names.map(|name| after.look_up(home, name).unwrap().map(|kept| kept.number));

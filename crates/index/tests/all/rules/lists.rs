@@ -175,7 +175,7 @@ fn apart(one: &str, other: &str) -> bool {
     !within(one, other) && !within(other, one)
 }
 
-/// What the model has at and beneath a path, by what stands behind that.
+/// Returns what the model has at and beneath a path, by what stands behind that.
 fn taken(model: &mut BTreeMap<String, ListRecord>, top: &str) -> Vec<(String, ListRecord)> {
     let within: Vec<_> =
         model.keys().filter(|path| *path == top || path.starts_with(&format!("{top}/"))).cloned().collect();

@@ -297,10 +297,10 @@ fn a_file_that_was_just_made_has_one_number_whoever_asks_first() {
     index.record(home, b"made", kept, true, slot).unwrap();
     index.flush().unwrap();
     assert_eq!(load(b"made").object.number, number);
-    // Found before he who made it asks, it has the number of whoever found it.
+    // Found before its maker asks, it has the number of the finder.
     let found = load(b"found").object.number;
     assert_eq!((begin(b"found"), listed(b"found")), (None, found));
-    // What is gone before anybody was told leaves nothing.
+    // What is gone before any client was told leaves nothing.
     let gone = begin(b"gone").unwrap();
     let slot = index.reserve(home, Changing { number: gone, identity: b"gone", ..changing() });
     index.give_up(home, b"gone", slot);
@@ -468,7 +468,7 @@ fn a_place_that_is_not_known_now_leaves_the_one_that_was_recorded() {
     record(&object, &there);
     index.flush().unwrap();
     assert_eq!(place(), there);
-    // Who mends the index may forget one; of a file that is gone nothing stays.
+    // A repair of the index may forget one; of a file that is gone nothing stays.
     index.set_place(home, b"file", Place::default()).unwrap();
     record(&object, &Place::default());
     index.flush().unwrap();
@@ -542,7 +542,7 @@ fn of_format(format: u32) -> Vec<u8> {
     memory.image()
 }
 
-/// Those of one in a file of this format of redb's: the first byte of both its slots for commits.
+/// Returns the bytes of an index in this format of redb's: the first byte of both its slots for commits.
 fn of_redb_format(format: u8) -> Vec<u8> {
     let mut bytes = of_format(2);
     for slot in [64, 192] {
@@ -607,7 +607,7 @@ fn place_of(place: PlaceRef<'_>) -> Place {
     Place { parent: place.parent, name: place.name.to_vec() }
 }
 
-/// A file of which nobody asks what is told after a kill.
+/// Returns a file whose state after a kill does not matter.
 fn changing() -> Changing<'static> {
     Changing { identity: b"any", number: Number::ROOT, version: Version::from(0), place: None }
 }
