@@ -1,17 +1,18 @@
-//! What a process has a bounded number of, such as descriptors: books of who holds how many ([`::budget`]), which lanes share.
+//! Resources of which a process has a bounded number, such as descriptors: accounts of how many each client
+//! holds ([`::budget`]), which lanes share.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::budget::{Books, Consumer, Shares, Short};
 
-/// So many of something, and who holds how many of them.
+/// A bounded number of resources, and how many of them each client holds.
 #[derive(Debug)]
 pub struct Budget {
     books: Mutex<Books>,
     counters: Arc<BudgetCounters>,
 }
 
-/// What a client holds of a [`Budget`], until this is dropped.
+/// Part of a [`Budget`] that a client holds until this is dropped.
 #[derive(Debug)]
 pub struct Share {
     budget: Arc<Budget>,
@@ -37,13 +38,13 @@ impl Budget {
         Arc::new(budget)
     }
 
-    /// From now on there are this many. Who holds more keeps them.
+    /// From now on there are this many. A client that holds more keeps them.
     pub fn set_limit(&self, limit: usize) {
         self.books().set_limit(limit);
         self.counters.limit.set(limit as u64);
     }
 
-    /// What it counts.
+    /// Returns what it counts.
     pub fn counters(&self) -> &Arc<BudgetCounters> {
         &self.counters
     }
@@ -61,7 +62,7 @@ impl Budget {
         Ok(self.given(&books, consumer, count))
     }
 
-    /// The same whatever the client holds, for what is held already or what gives way by itself.
+    /// Charges the client whatever it holds, for what is held already or what gives way by itself.
     pub fn charge(self: &Arc<Self>, consumer: impl Into<Consumer>, count: usize) -> Share {
         let (consumer, mut books) = (consumer.into(), self.books());
         books.charge(consumer, count);

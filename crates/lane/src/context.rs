@@ -13,11 +13,11 @@ use crate::mesh::{Member, Mesh};
 use crate::on_thread::{self, Current};
 use crate::timers::Timers;
 
-/// Which lane of the process, from 0.
+/// Number of a lane of the process, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LaneId(pub u16);
 
-/// Which silo of the process, from 0.
+/// Number of a silo of the process, from 0.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SiloId(pub u16);
 
@@ -43,7 +43,7 @@ pub struct Lane {
 }
 
 impl Lane {
-    /// Which lane this is.
+    /// Returns which lane this is.
     pub fn id(&self) -> LaneId {
         self.id
     }
@@ -53,17 +53,17 @@ impl Lane {
         self.silo
     }
 
-    /// Its send and read buffers.
+    /// Returns the lane's send and read buffers.
     pub fn buffers(&self) -> &BufferPool {
         &self.buffers
     }
 
-    /// Its counters; other threads read them.
+    /// Returns the lane's counters; other threads read them.
     pub fn counters(&self) -> &Arc<LaneCounters> {
         &self.counters
     }
 
-    /// Where its memory lies; other threads ask.
+    /// Returns where its memory lies; other threads ask.
     pub fn memory(&self) -> &Arc<LaneMemory> {
         &self.memory
     }
@@ -73,7 +73,7 @@ impl Lane {
         &self.mesh
     }
 
-    /// Tells who watches the lane's memory, if anybody does, what part of a file was just served.
+    /// Tells the observer of the lane's memory, if there is one, what part of a file was just served.
     pub(crate) fn note_served(&self, file: Fd, offset: u64, len: usize) {
         self.memory.note_served(offset, len, || self.backend.lend_file(file));
     }
@@ -101,7 +101,7 @@ pub(crate) fn try_with<R>(f: impl FnOnce(&Rc<Lane>) -> R) -> Option<R> {
     Current::try_with(&CURRENT, f)
 }
 
-/// Whether this thread is a lane that has not ended: destructors may run later.
+/// Returns whether this thread is a lane that has not ended: destructors may run later.
 pub fn on_lane() -> bool {
     try_with(|_| ()).is_some()
 }

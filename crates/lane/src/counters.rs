@@ -34,7 +34,7 @@ impl Counter {
     }
 }
 
-/// How a counter is to be read.
+/// Kind of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterKind {
     /// Only grows.
@@ -48,9 +48,9 @@ pub enum CounterKind {
 pub struct Reading {
     /// Name in snake case, without prefix: `bytes_in`.
     pub name: &'static str,
-    /// What it counts, one line.
+    /// Description of what it counts, in one line.
     pub help: &'static str,
-    /// How to read it.
+    /// Kind of the counter.
     pub kind: CounterKind,
     /// A label that splits a family, as `("reason", "bad_request")`.
     pub label: Option<(&'static str, &'static str)>,

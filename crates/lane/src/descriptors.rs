@@ -5,7 +5,8 @@ use std::sync::{Arc, OnceLock};
 
 use crate::budget::Budget;
 
-/// The process's descriptors for its clients: without bound until who starts the process says how many there are.
+/// The process's descriptors for its clients: without bound until the starter of the process says how many
+/// there are.
 pub fn budget() -> &'static Arc<Budget> {
     static BUDGET: OnceLock<Arc<Budget>> = OnceLock::new();
     BUDGET.get_or_init(|| Budget::new(usize::MAX / 8))

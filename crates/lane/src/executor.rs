@@ -32,7 +32,7 @@ type Runnable = async_task::Runnable<Account>;
 /// The tasks of one lane.
 pub(crate) struct Executor {
     local: Rc<RefCell<VecDeque<Runnable>>>,
-    /// Those who gave way.
+    /// Tasks that gave way.
     patient: RefCell<VecDeque<Runnable>>,
     /// The task that runs gives way.
     gives_way: Cell<bool>,
@@ -42,7 +42,7 @@ pub(crate) struct Executor {
     panics: Cell<u64>,
 }
 
-/// What wakers on other threads reach.
+/// State that wakers on other threads reach.
 struct ExecutorShared {
     remote: SegQueue<Runnable>,
     unparker: OnceLock<Arc<dyn Unpark>>,
@@ -71,7 +71,7 @@ impl Executor {
         self.contains_panics.get()
     }
 
-    /// A task has met a panic that somebody else caught.
+    /// Notes that a task met a panic that was caught elsewhere.
     pub(crate) fn note_panic(&self) {
         self.panics.set(self.panics.get() + 1);
     }
@@ -110,9 +110,9 @@ impl Executor {
     }
 
     /// Runs tasks that are ready now, at most `budget` of them; those they wake run in the same round while
-    /// the budget lasts. Then those who gave way before have their time. Returns how many ran.
+    /// the budget lasts. Then those that gave way before have their time. Returns how many ran.
     pub(crate) fn run(&self, budget: usize, clock: impl Fn() -> Instant) -> usize {
-        // First, and each round: those that other threads woke must not wait until nobody here is ready.
+        // First, and each round: those that other threads woke must not wait until no task here is ready.
         while let Some(runnable) = self.shared.remote.pop() {
             self.local.borrow_mut().push_back(runnable);
         }
@@ -125,7 +125,7 @@ impl Executor {
         ran + self.run_patient(clock)
     }
 
-    /// One of those who gave way, and more while their time lasts.
+    /// Runs a task that gave way, and more while their time lasts.
     fn run_patient(&self, clock: impl Fn() -> Instant) -> usize {
         let waiting = self.patient.borrow().len();
         if waiting == 0 {
@@ -156,7 +156,7 @@ impl Executor {
         }
     }
 
-    /// Whether a task is ready to run.
+    /// Returns whether a task is ready to run.
     pub(crate) fn is_ready(&self) -> bool {
         !self.local.borrow().is_empty() || !self.patient.borrow().is_empty() || !self.shared.remote.is_empty()
     }
@@ -166,7 +166,7 @@ impl Executor {
         self.active.borrow().len()
     }
 
-    /// Where some of the living tasks lie, a bounded number spread over all.
+    /// Returns addresses of some of the living tasks, a bounded number spread over all.
     pub(crate) fn addresses(&self) -> impl Iterator<Item = usize> {
         let active = self.active.borrow();
         let slots = active.capacity();
@@ -210,7 +210,7 @@ impl Executor {
     }
 }
 
-/// Starts a task on the current lane, on the account of who starts it.
+/// Starts a task on the current lane, on the account of its starter.
 ///
 /// # Panics
 /// Off lanes.
@@ -218,8 +218,8 @@ pub fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> Task<T> {
     current().spawn(account::current(), Box::pin(future))
 }
 
-/// As [`spawn`], on this client's account: helper threads take turns between clients, whatever they do for their tasks
-/// ([`offload`](crate::offload), and the operations on files that need a thread).
+/// Spawns a task on this client's account ([`spawn`]): helper threads take turns between clients, whatever
+/// they do for their tasks ([`offload`](crate::offload), and the operations on files that need a thread).
 ///
 /// # Panics
 /// Off lanes.
@@ -232,8 +232,8 @@ pub async fn yield_now() {
     step_back(|| ()).await
 }
 
-/// As [`yield_now`], for long work between its steps: everything else that is ready goes first, and what comes in while
-/// others give way too.
+/// Yields between the steps of long work ([`yield_now`]): everything else that is ready goes first, and what
+/// comes in while others give way too.
 pub async fn yield_if_due() {
     step_back(|| current().gives_way.set(true)).await
 }
@@ -272,7 +272,8 @@ thread_local! {
     static CURRENT: Current<Rc<Executor>> = const { Current::nobody() };
 }
 
-/// What those who give way have together in a round, from when the first of them begins its step. Steps are not cut.
+/// Time that tasks that give way have together in a round, from when the first of them begins its step. Steps
+/// are not cut.
 const PATIENT_TIME: Duration = Duration::from_micros(500);
 /// Tasks looked at in one walk.
 const ADDRESSES_MAX: usize = 64;

@@ -1,4 +1,4 @@
-//! Which lanes a server runs: how many, on which CPUs, grouped into silos, and which NICs each silo serves.
+//! Layout of a server's lanes: how many, on which CPUs, grouped into silos, and which NICs each silo serves.
 //!
 //! A silo is one NUMA node's share. CPUs of a node without memory work for the nearest node that has some; a NIC
 //! on a node without lanes is served by the nearest silo; a NIC of unknown node belongs to no silo, and the
@@ -54,14 +54,14 @@ pub struct NicRef {
     pub ifindex: u32,
     /// Interface name.
     pub name: String,
-    /// What stands behind it.
+    /// Kind of the NIC.
     pub kind: NicKind,
 }
 
-/// What the operator asked for. The default gives every usable CPU a lane and every node a silo.
+/// Layout that the operator asked for. The default gives every usable CPU a lane and every node a silo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wishes {
-    /// How many lanes, or which.
+    /// Number of lanes, or which.
     pub lanes: LaneCount,
     /// One silo for each node; false puts all lanes into one silo (`--no-silo`), for comparison.
     pub silos: bool,
@@ -71,17 +71,17 @@ pub struct Wishes {
     pub helper_threads: Option<usize>,
 }
 
-/// How many lanes, or which.
+/// Number of lanes, or which.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LaneCount {
-    /// One for each usable CPU.
+    /// One lane for each usable CPU.
     #[default]
     All,
     /// This many in each silo.
     PerSilo(usize),
     /// This many in all, dealt out in turn, first to the silo with the fastest NICs.
     Total(usize),
-    /// One on each of these CPUs.
+    /// One lane on each of these CPUs.
     Cpus(CpuSet),
 }
 
@@ -103,7 +103,7 @@ pub enum LayoutError {
         silo: String,
         /// CPUs a lane could be pinned to there.
         usable: usize,
-        /// Those.
+        /// The CPUs that were asked for.
         cpus: CpuSet,
         /// Whether sharing cores would give more.
         by_cores: bool,
@@ -115,7 +115,7 @@ pub enum LayoutError {
         wanted: usize,
         /// CPUs a lane could be pinned to.
         usable: usize,
-        /// Those.
+        /// The CPUs that were asked for.
         cpus: CpuSet,
         /// Whether sharing cores would give more.
         by_cores: bool,

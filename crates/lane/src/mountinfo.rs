@@ -1,4 +1,4 @@
-//! What is mounted where, as `/proc/self/mountinfo` tells it (proc(5)).
+//! Mounts, as `/proc/self/mountinfo` tells it (proc(5)).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;

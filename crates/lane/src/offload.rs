@@ -1,8 +1,8 @@
 //! Work that blocks, done by the helper threads of the lane's silo: what io_uring has no operation for, or a library does
 //! with system calls of its own.
 //!
-//! The helpers' queue is bounded and shared by client: each has its turn, none keeps every thread, and when there is no
-//! room who has most waiting gives way ([`OffloadError::Refused`]).
+//! The helpers' queue is bounded and shared by client: each has its turn, none keeps every thread, and when
+//! there is no room the client with most waiting gives way ([`OffloadError::Refused`]).
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -61,10 +61,10 @@ pub struct Offload<T> {
 /// Offloaded work has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OffloadError {
-    /// It was not begun: the queue is full and its client has most in it, or the helpers have ended.
+    /// The job was not begun: the queue is full and its client has most in it, or the helpers have ended.
     #[error("the silo's helpers have too much to do")]
     Refused,
-    /// It panicked: a defect.
+    /// The job panicked: a defect.
     #[error("the helper's work panicked")]
     Panicked,
 }
@@ -78,7 +78,7 @@ struct OffloadSlot<T> {
 enum OffloadState<T> {
     Waits(Option<Waker>),
     Over(Result<T, OffloadError>),
-    /// Nobody wants the result, or it was taken.
+    /// The result is not wanted, or was taken.
     Left,
 }
 

@@ -1,9 +1,10 @@
-//! What is current on a thread, until somebody else is: simulated lanes share a thread and enter in turns.
+//! The current value of a thread, until another is entered: simulated lanes share a thread and enter in
+//! turns.
 
 use std::cell::RefCell;
 use std::thread::LocalKey;
 
-/// The value of a `thread_local!`; none where nobody has entered.
+/// The value of a `thread_local!`; none where no lane has entered.
 pub(crate) struct Current<T>(RefCell<Option<T>>);
 
 impl<T: Clone + 'static> Current<T> {
@@ -11,7 +12,7 @@ impl<T: Clone + 'static> Current<T> {
         Self(RefCell::new(None))
     }
 
-    /// Runs `f` with who is current; `None` where nobody is, and during thread teardown.
+    /// Runs `f` with the current value; `None` where there is none, and during thread teardown.
     #[inline]
     pub(crate) fn try_with<R>(key: &'static LocalKey<Self>, f: impl FnOnce(&T) -> R) -> Option<R> {
         key.try_with(|current| current.0.borrow().as_ref().map(f)).ok().flatten()
@@ -24,7 +25,7 @@ impl<T: Clone + 'static> Current<T> {
     }
 }
 
-/// Restores who was current before.
+/// Restores what was current before.
 pub(crate) struct CurrentGuard<T: Clone + 'static> {
     key: &'static LocalKey<Current<T>>,
     before: Option<T>,
@@ -33,7 +34,7 @@ pub(crate) struct CurrentGuard<T: Clone + 'static> {
 impl<T: Clone + 'static> Drop for CurrentGuard<T> {
     fn drop(&mut self) {
         let before = self.before.take();
-        // What leaves is dropped when nothing is borrowed: its end may ask who is current.
+        // What leaves is dropped when nothing is borrowed: its destructor may ask for the current value.
         let left = self.key.with(|current| std::mem::replace(&mut *current.0.borrow_mut(), before));
         drop(left);
     }

@@ -1,5 +1,5 @@
-//! What a server may do that other programs may not: what it needs of that, and for what. The rest is given up at a start, so that
-//! the kernel's rules for everybody hold for what clients have the server do.
+//! Privileges of a server: what it needs of that, and for what. The rest is given up at a start, so that the
+//! kernel's common rules hold for what clients have the server do.
 
 use std::io;
 
@@ -10,9 +10,9 @@ use rustix::thread::{
 /// A capability that a server keeps where it has it, and what for.
 #[derive(Clone, Copy, Debug)]
 pub struct KeptCapability {
-    /// Which.
+    /// The capability.
     pub capability: CapabilitySet,
-    /// What it is for.
+    /// Purpose of the capability.
     pub purpose: &'static str,
 }
 
@@ -66,17 +66,17 @@ pub fn give_up_the_rest() -> io::Result<CapabilitySet> {
     Ok(given_up)
 }
 
-/// What a server that has these gives up at its start.
+/// Returns what a server that has these gives up at its start.
 pub fn given_up_of(has: CapabilitySet) -> CapabilitySet {
     has.difference(all_kept())
 }
 
-/// What of these a server keeps.
+/// Returns what of these a server keeps.
 pub fn kept_of(has: CapabilitySet) -> CapabilitySet {
     has.intersection(all_kept())
 }
 
-/// As capabilities(7) calls them, in the order of their numbers.
+/// Returns the capabilities' names as in capabilities(7), in the order of their numbers.
 pub fn names(of: CapabilitySet) -> String {
     let names: Vec<_> = of.iter_names().map(|(name, _)| name).collect();
     names.join(", ")

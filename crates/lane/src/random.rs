@@ -5,7 +5,8 @@ use std::io;
 use crate::backend::kernel_random;
 use crate::context;
 
-/// Fills `bytes` with what nobody can foretell: from the kernel; on a simulated lane from the seed of its world, so that a history repeats.
+/// Fills `bytes` with unpredictable random bytes: from the kernel; on a simulated lane from the seed of its
+/// world, so that a history repeats.
 ///
 /// # Errors
 /// What getrandom(2) says; nothing, once the kernel has started.
@@ -13,10 +14,10 @@ pub fn fill(bytes: &mut [u8]) -> io::Result<()> {
     if context::on_lane() { context::with(|lane| lane.backend().random(bytes)) } else { kernel_random(bytes) }
 }
 
-/// As many random bytes as the array is long.
+/// Returns an array of random bytes.
 ///
 /// # Panics
-/// Where the kernel has no randomness, which it has for everybody once it has started.
+/// Where the kernel has no randomness, which it has for every process once it has started.
 pub fn array<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     fill(&mut bytes).expect("the kernel has random bytes");

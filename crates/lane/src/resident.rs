@@ -1,4 +1,4 @@
-//! What a sender may take for being in memory of a file, for a moment.
+//! Part of a file that a sender may take for being in memory, for a moment.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::time::now;
 /// missing, and with it the lane: it is called for such parts alone.
 #[derive(Debug)]
 pub struct Resident {
-    /// How far the sender will want to go.
+    /// Offset up to which the sender will want to go.
     wanted_end: u64,
     seen_end: u64,
     seen_at: Option<Instant>,
@@ -23,8 +23,8 @@ impl Resident {
         Self { wanted_end, seen_end: 0, seen_at: None }
     }
 
-    /// How many bytes from `offset` on, at most `len`, can be sent without a wait for the disk; waits for some where
-    /// there are none. What one look saw is believed until it is sent, unless that takes long.
+    /// Returns how many bytes from `offset` on, at most `len`, can be sent without a wait for the disk; waits
+    /// for some where there are none. What one look saw is believed until it is sent, unless that takes long.
     ///
     /// # Errors
     /// The disk's.
@@ -44,9 +44,9 @@ impl Resident {
     }
 }
 
-/// What one look asks about: a few steps of a sender.
+/// Bytes that one look asks about: a few steps of a sender.
 const LOOK_BYTES: usize = 4 << 20;
-/// What is read from the disk at a time.
+/// Bytes that are read from the disk at a time.
 const WARM_BYTES: usize = 1 << 20;
 /// A stalled client may come back after its pages are gone.
 const BELIEVED: Duration = Duration::from_millis(500);

@@ -31,39 +31,39 @@ pub struct Runtime {
     mesh: Mesh,
 }
 
-/// What the rest of the process may know of a running lane.
+/// Description of a running lane for the rest of the process.
 #[derive(Clone, Debug)]
 pub struct LaneInfo {
-    /// Which lane.
+    /// Id of the lane.
     pub id: LaneId,
-    /// Its silo.
+    /// The lane's silo.
     pub silo: SiloId,
-    /// Its CPU.
+    /// The lane's CPU.
     pub cpu: u32,
-    /// It runs there alone; else a seccomp filter forbids to pin threads.
+    /// The lane is pinned to the CPU; else a seccomp filter forbids to pin threads.
     pub is_pinned: bool,
     /// Node of that CPU's memory; `None` on a machine without NUMA.
     pub node: Option<u32>,
     /// Kernel thread id, for `/proc/self/task`.
     pub thread: i32,
-    /// Its counters.
+    /// The lane's counters.
     pub counters: Arc<LaneCounters>,
-    /// Where its memory lies.
+    /// Record of the lane's memory.
     pub memory: Arc<LaneMemory>,
 }
 
 /// A lane did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Its ring or receive buffers.
+    /// The lane's ring or receive buffers could not be made.
     #[error(transparent)]
     Ring(#[from] RingError),
-    /// Its thread, its CPU or its memory.
+    /// The lane's thread, CPU or memory could not be had.
     #[error("lane {lane} cannot {what}: {source}")]
     Lane {
-        /// Which lane.
+        /// Number of the lane.
         lane: usize,
-        /// What failed.
+        /// Step that failed.
         what: &'static str,
         /// The kernel's answer.
         source: std::io::Error,
@@ -150,7 +150,7 @@ pub fn run_here<T: 'static>(
     Ok(run(&lane, main))
 }
 
-/// What a lane shares with others.
+/// State that a lane shares with others.
 struct Beside {
     helpers: HelperPool,
     mesh: Mesh,

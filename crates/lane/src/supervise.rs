@@ -12,12 +12,12 @@ use crate::context::{self, Lane};
 use crate::executor::{self, Task};
 use crate::time;
 
-/// How an essential task came to its end.
+/// End of an essential task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
     /// Nothing is left for it to do.
     Done,
-    /// It cannot go on, and has to.
+    /// The task ended though the lane depends on it.
     Unexpectedly,
 }
 
@@ -108,7 +108,7 @@ impl Lane {
         self.failure.set(Some(what));
     }
 
-    /// Which task ended the lane, once. All its tasks are gone then.
+    /// Returns which task ended the lane, once. All its tasks are gone then.
     pub(crate) fn take_failure(self: &Rc<Self>) -> Option<&'static str> {
         let what = self.failure.take()?;
         self.counters.failed.increment();

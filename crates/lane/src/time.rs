@@ -17,8 +17,8 @@ pub fn clock() -> Instant {
     context::with(|lane| lane.backend().clock())
 }
 
-/// How long the thread of the current lane has run so far, in user code and in the kernel; `None` on simulated lanes. One
-/// system call.
+/// Returns how long the thread of the current lane has run so far, in user code and in the kernel; `None` on
+/// simulated lanes. One system call.
 pub fn busy() -> Option<Duration> {
     context::with(|lane| lane.backend().busy())
 }
@@ -77,7 +77,7 @@ pub struct Sleep {
 }
 
 impl Sleep {
-    /// When it fires.
+    /// Returns when it fires.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }

@@ -1,4 +1,4 @@
-//! Which tasks of a lane wait for which moment.
+//! Timers of a lane's tasks.
 
 use std::collections::BTreeMap;
 use std::task::Waker;
@@ -12,7 +12,7 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// When the next timer fires.
+    /// Returns when the next timer fires.
     #[inline]
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.pending.first_key_value().map(|(&(deadline, _), _)| deadline)

@@ -40,5 +40,5 @@ fn lane_that_may_lock_too_little_goes_on_without_registered_buffers() {
     .unwrap();
 }
 
-/// What users have by default: enough for the ring itself.
+/// Limit that users have by default: enough for the ring itself.
 const LOCKED: u64 = 8 << 20;

@@ -20,7 +20,7 @@ impl Descriptor {
         Self { fd, stays_on_its_lane: PhantomData }
     }
 
-    /// Its name.
+    /// The token that names the descriptor in operations.
     pub fn fd(&self) -> Fd {
         self.fd
     }

@@ -1,14 +1,14 @@
-//! What is said of files and names, whatever a lane runs on.
+//! Types of files and names, for every backend.
 
 use std::ffi::CStr;
 use std::time::{Duration, SystemTime};
 
 use super::Watch;
 
-/// How a name is opened: always beneath the directory given, without magic links.
+/// Options of opening a name: always beneath the directory given, without magic links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenHow {
-    /// What the name must be.
+    /// Kind that the name must have.
     pub kind: OpenKind,
     /// Whether symbolic links that stay beneath the directory are followed.
     pub symlinks: bool,
@@ -16,7 +16,7 @@ pub struct OpenHow {
     pub write: bool,
 }
 
-/// What an opened name must be.
+/// Kind that an opened name must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenKind {
     /// A file or a directory; the caller looks at [`Stat::kind`]. Devices, sockets and pipes are refused
@@ -92,7 +92,7 @@ pub struct DirEntry {
 /// A part of a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DirPart {
-    /// Its entries: without `.` and `..`, in the file system's order.
+    /// The entries of the part: without `.` and `..`, in the file system's order.
     pub entries: Vec<DirEntry>,
     /// The position behind it, which the file system alone understands; `None` at the end, where there are no entries.
     pub next: Option<u64>,
@@ -123,12 +123,12 @@ impl NamesPart {
     }
 }
 
-/// What a name of a directory is.
+/// Attributes of a directory's entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameStat {
     /// Attributes of what it names, of the link itself for a symbolic link.
     pub stat: Stat,
-    /// What statx(2) alone tells of it.
+    /// Attributes of the file that only statx(2) returns.
     pub statx_extra: StatxExtra,
     /// The extended attribute that was asked for; `None` where it has none.
     pub xattr: Option<Vec<u8>>,
@@ -143,15 +143,16 @@ pub enum WatchEvent {
         watch: Watch,
         /// The entry's name.
         name: Vec<u8>,
-        /// What became of it.
+        /// Change of the entry.
         what: EntryChange,
-        /// What it names, or named, is a directory.
+        /// Set if the entry names, or named, a directory.
         is_directory: bool,
     },
-    /// The directory itself has other attributes: mode, owner, times or extended ones. A watched file has other ones, or other content,
-    /// or was closed by who could write it, or has one name more or less.
+    /// The directory itself has other attributes: mode, owner, times or extended ones. A watched file has
+    /// other ones, or other content, or was closed by a descriptor that could write it, or has one name more
+    /// or less.
     Itself(Watch),
-    /// It was removed, moved or unmounted itself; the watch is gone.
+    /// The watched directory was removed, moved or unmounted itself; the watch is gone.
     Gone(Watch),
     /// Something was mounted beneath a watched directory, or is no more: a name may lead elsewhere, and no watch tells of it. Not
     /// simulated.
@@ -160,33 +161,33 @@ pub enum WatchEvent {
     Overflow,
 }
 
-/// What became of an entry of a watched directory (inotify(7)).
+/// Change of an entry of a watched directory (inotify(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EntryChange {
-    /// It is new: made or linked here.
+    /// The name is new: made or linked here.
     Added,
-    /// It is no more: removed.
+    /// The name is gone: removed.
     Removed,
-    /// It is no more: moved away. Within one directory the name that it has now is told next.
+    /// The name is gone: moved away. Within one directory the name that it has now is told next.
     MovedAway,
-    /// It is new: moved here, in place of another perhaps.
+    /// The name is new: moved here, in place of another perhaps.
     MovedHere,
-    /// What it names was written to, closed after that, or has other attributes.
+    /// The entry's file was written to, closed after that, or has other attributes.
     Modified,
 }
 
-/// What becomes of the name that something is renamed to (renameat2(2)).
+/// Treatment of an existing target of a rename (renameat2(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RenameHow {
-    /// What has it already loses it, in the same step.
+    /// A file with the target name loses it, in the same step.
     Replace,
     /// `EEXIST` when something has it.
     NoReplace,
-    /// What has it gets the other name, in the same step; `ENOENT` when nothing has it.
+    /// A file with the target name gets the other name, in the same step; `ENOENT` when nothing has it.
     Exchange,
 }
 
-/// What fallocate(2) does with a range.
+/// Operation of fallocate(2) on a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocate {
     /// Takes room for it, and lets the file reach to its end.
@@ -199,7 +200,7 @@ pub enum Allocate {
     Zero,
 }
 
-/// What of a file's attributes is set, in this order; the rest stays as it is.
+/// Changes of a file's attributes, made in this order; the rest stays as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttributeChange {
     /// Owner. A change of it, or of the group, takes the set-user-id and set-group-id bits away.
@@ -217,39 +218,39 @@ pub struct AttributeChange {
 /// Whether an extended attribute must be there when it is set (setxattr(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XattrHow {
-    /// It may be, or not.
+    /// The attribute may exist already, or not.
     Any,
-    /// It must not: `EEXIST`.
+    /// The attribute must not exist: `EEXIST`.
     Create,
-    /// It must: `ENODATA`.
+    /// The attribute must exist: `ENODATA`.
     Replace,
 }
 
-/// What a time of a file is set to (utimensat(2)).
+/// Value that a time of a file is set to (utimensat(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
     /// The file system's time now.
     Now,
     /// This time.
     At(Timestamp),
-    /// As it is.
+    /// Leaves the value as it is.
     Keep,
 }
 
-/// What a kernel calls a file whatever its names are (name_to_handle_at(2)): the same for as long as the file lives,
-/// and never another's after that.
+/// A kernel's handle of a file, independent of its names (name_to_handle_at(2)): the same for as long as the
+/// file lives, and never another's after that.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileHandle {
     /// The file system's kind of handle.
     pub kind: i32,
-    /// What it says, at most 128 bytes.
+    /// Bytes of the handle, at most 128.
     pub bytes: Box<[u8]>,
 }
 
 /// Attributes of a file that statx(2) alone gives: its birth time, and whether it is compressed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatxExtra {
-    /// When it was made, where the file system keeps that.
+    /// Time of the file's creation, where the file system keeps that.
     pub born: Option<Timestamp>,
     /// The file system compresses what is written to it; of a directory, to what is made in it.
     pub is_compressed: bool,
@@ -270,16 +271,17 @@ pub struct SystemStat {
     pub files_free: u64,
     /// Bytes of the longest name.
     pub name_max: u64,
-    /// It compresses the files of which that is [asked](crate::fs::File::set_compressed): btrfs. Others take the flag, and no notice of it (ext4).
+    /// The file system compresses the files of which that is [asked](crate::fs::File::set_compressed): btrfs.
+    /// Others take the flag, and no notice of it (ext4).
     pub compresses: bool,
 }
 
 /// A lock on a range of a file (fcntl(2), F_OFD_SETLK).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockKind {
-    /// Others may share it.
+    /// A read lock: other owners may hold one of the same bytes.
     Shared,
-    /// Nobody else may have one.
+    /// A write lock: no other owner may hold a lock of the same bytes.
     Exclusive,
 }
 
@@ -288,23 +290,23 @@ pub enum LockKind {
 pub struct HeldLock {
     /// Shared or not.
     pub kind: LockKind,
-    /// Its first byte.
+    /// Offset of the first byte of the range.
     pub offset: u64,
-    /// How many; 0 to the end, however far that moves.
+    /// Number of bytes; 0 to the end, however far that moves.
     pub len: u64,
 }
 
-/// What is looked for in a file with holes (lseek(2)).
+/// Target of a search in a file with holes (lseek(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeekTo {
-    /// Where bytes are that were written.
+    /// The next written bytes.
     Data,
-    /// Where there are none; the end of the file is one.
+    /// The next hole; the end of the file is one.
     Hole,
 }
 
 impl Timestamp {
-    /// As a time of day; times before 1970 become 1970.
+    /// Converts to a time of day; times before 1970 become 1970.
     pub fn to_system_time(self) -> SystemTime {
         SystemTime::UNIX_EPOCH
             + u64::try_from(self.secs).map_or(Duration::ZERO, |s| Duration::new(s, self.nanos))

@@ -1,5 +1,5 @@
-//! What an operation that is given up holds until the kernel has answered it, besides the memory that the kernel touches: a permit,
-//! say, under which nobody else may change the file before.
+//! Values that an abandoned operation holds until the kernel has answered it, besides the memory that the
+//! kernel touches: a permit, say, under which no other operation may change the file before.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -27,7 +27,7 @@ pub async fn with_keepalive<T>(held: Rc<dyn Any>, work: impl Future<Output = T>)
     result
 }
 
-/// What operations hold that are given up now.
+/// Returns what operations hold that are given up now.
 pub(crate) fn current() -> Option<KeepAlive> {
     Current::try_with(&HELD, Rc::clone)
 }

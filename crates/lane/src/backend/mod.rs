@@ -54,7 +54,7 @@ pub(crate) use self::current::{enter, try_with};
 pub(crate) use self::keep_alive::KeepAlive;
 pub(crate) use self::operation::OpFuture;
 
-/// Fills `bytes` with what nobody can foretell (getrandom(2)).
+/// Fills `bytes` with unpredictable random bytes (getrandom(2)).
 pub(crate) fn kernel_random(bytes: &mut [u8]) -> io::Result<()> {
     getrandom::fill(bytes).map_err(io::Error::from)
 }
@@ -68,7 +68,8 @@ pub struct Fd(pub i32);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct OpId(pub u64);
 
-/// What a lane runs on. One instance belongs to one lane and is never shared.
+/// The seam between a lane and the kernel, or a simulated world. One instance belongs to one lane and is
+/// never shared.
 pub(crate) trait Backend {
     /// Monotonic time, read once per turn and cached: cheap to ask for every request.
     fn now(&self) -> Instant;
@@ -76,7 +77,8 @@ pub(crate) trait Backend {
     /// Monotonic time, read now: for what is measured within a long turn.
     fn clock(&self) -> Instant;
 
-    /// How long the lane's thread has run so far; `None` for simulated lanes, which have none. One system call.
+    /// Returns how long the lane's thread has run so far; `None` for simulated lanes, which have none. One
+    /// system call.
     fn busy(&self) -> Option<Duration> {
         None
     }
@@ -84,15 +86,15 @@ pub(crate) trait Backend {
     /// Time of day, for dates in protocols and logs.
     fn wall_clock(&self) -> SystemTime;
 
-    /// Fills `bytes` with what nobody can foretell.
+    /// Fills `bytes` with unpredictable random bytes.
     fn random(&self, bytes: &mut [u8]) -> io::Result<()>;
 
     /// Reads from the page cache into one room after another, if all of it can be had without waiting: `Ok(None)` means "submit
     /// it instead". Less than there is room for: the file ends there, or what follows would have to be waited for.
     fn try_read_at(&self, file: Fd, offset: u64, into: &mut [IoSliceMut<'_>]) -> io::Result<Option<usize>>;
 
-    /// How many bytes from `offset` on, at most `len`, the page cache has, as far as can be told without waiting; 0 when
-    /// the first is missing. What lies beyond the end of the file counts as had.
+    /// Returns how many bytes from `offset` on, at most `len`, the page cache has, as far as can be told
+    /// without waiting; 0 when the first is missing. What lies beyond the end of the file counts as had.
     fn resident(&self, file: Fd, offset: u64, len: usize) -> io::Result<usize>;
 
     /// Opens from the name cache; `Ok(None)` means "submit it instead".
@@ -101,8 +103,8 @@ pub(crate) trait Backend {
     /// Attributes of an open file, as the kernel has them in memory.
     fn stat(&self, file: Fd) -> io::Result<Stat>;
 
-    /// One more descriptor of a file, for a thread beside the lane that looks where its pages lie. Refused for
-    /// files that are all memory, where looking could make pages, and by simulated backends.
+    /// Duplicates the descriptor of a file, for a thread beside the lane that looks where its pages lie.
+    /// Refused for files that are all memory, where looking could make pages, and by simulated backends.
     fn lend_file(&self, file: Fd) -> io::Result<OwnedFd>;
 
     /// Opens the directory a volume exports. Blocks: for start-up and configuration only.
@@ -153,7 +155,8 @@ pub(crate) trait Backend {
     /// `EBUSY` while one is that was given up. The file stays here then.
     fn release_file(&self, file: Fd) -> io::Result<Released>;
 
-    /// What the kernel noted of the last packet of a connection with `peer`; `None` when it does not say.
+    /// Returns what the kernel noted of the last packet of a connection with `peer`; `None` when it does not
+    /// say.
     fn incoming(&self, stream: Fd, peer: SocketAddr, what: Incoming) -> Option<u32>;
 
     /// A bound UDP socket with receive coalescing (GRO) and local-address reporting on, whose datagrams may be
@@ -173,7 +176,7 @@ pub(crate) trait Backend {
     /// [`crate::socket::ktls::set_transmit_key`] for `crypto_info` and for what must be sent before.
     fn set_ktls_key(&self, stream: Fd, crypto_info: &[u8]) -> Result<(), KtlsRefusal>;
 
-    /// Whether the kernel takes more than one key for a TLS stream.
+    /// Returns whether the kernel takes more than one key for a TLS stream.
     fn can_change_ktls_key(&self) -> bool;
 
     /// Sends `bytes` with control messages, laid out as [`crate::socket::control`] writes them; `Ok(None)` when
@@ -184,7 +187,7 @@ pub(crate) trait Backend {
     /// of the records, which are a few more.
     fn unacknowledged(&self, stream: Fd) -> io::Result<u64>;
 
-    /// How long a stream waits for an acknowledgment before it sends again (TCP_INFO).
+    /// Returns how long a stream waits for an acknowledgment before it sends again (TCP_INFO).
     fn retransmission_timeout(&self, stream: Fd) -> io::Result<Duration>;
 
     /// Ends one or both directions of a stream.
@@ -204,7 +207,7 @@ pub(crate) trait Backend {
     /// there are none left and it rests, [`RecvPaused::Resting`]. Then a task may receive into memory of its own.
     fn poll_quiet(&self, stream: Fd, cx: &mut Context<'_>) -> Poll<io::Result<RecvPaused>>;
 
-    /// Puts bytes back that were taken from a stream and nobody wants yet.
+    /// Puts bytes back that were taken from a stream and are not wanted yet.
     fn put_back(&self, stream: Fd, bytes: RecvBuf);
 
     /// Appends every datagram that has arrived, at most `max` of them, to `out`. At least one when ready.
@@ -234,7 +237,8 @@ pub(crate) trait Backend {
     /// An empty pipe; `None` when the lane has lent all it may.
     fn pipe(&self) -> io::Result<Option<Pipe>>;
 
-    /// Makes what an operation opened somebody's; a file that it made in the directory `made_in` lies on its file system.
+    /// Registers what an operation opened as a descriptor with an owner; a file that it made in the directory
+    /// `made_in` lies on its file system.
     fn own(&self, opened: Opened, made_in: Option<Fd>) -> Descriptor;
 
     /// Begins to watch a file for changes of itself, a directory for those of its entries as well.
@@ -261,10 +265,10 @@ pub(crate) trait Backend {
     /// Queues blocking work for the silo's helpers; gives it back when there is no room for this client's.
     fn offload(&self, client: Option<Client>, job: Job) -> Result<(), Job>;
 
-    /// What the lane counts.
+    /// Returns what the lane counts.
     fn counters(&self) -> &LaneCounters;
 
-    /// What carries word from this lane to others, where that takes time: simulated backends only.
+    /// Returns what carries word from this lane to others, where that takes time: simulated backends only.
     fn slow_bells(&self) -> Option<&dyn DelayedDoorbells> {
         None
     }
@@ -282,7 +286,7 @@ pub trait Unpark: Send + Sync {
     fn unpark(&self) -> bool;
 }
 
-/// How long a turn may wait in the kernel.
+/// Time for which a turn may wait in the kernel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Park {
     /// Tasks are ready: only collect what has completed.
@@ -297,7 +301,7 @@ pub(crate) struct StreamToken(pub(crate) u64);
 
 /// The outcome of pausing the receives of a stream.
 pub(crate) enum RecvPaused {
-    /// It has brought these first.
+    /// The stream has brought these bytes first.
     Bytes(RecvBuf),
     /// Nothing receives from it.
     Resting(StreamToken),
@@ -307,7 +311,7 @@ pub(crate) enum RecvPaused {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Watch(pub i32);
 
-/// What an adopted descriptor is.
+/// Kind of an adopted descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SocketKind {
     /// A listening TCP socket.
@@ -340,7 +344,7 @@ pub enum Incoming {
 /// Reports of unreachable destinations that a socket keeps for its task; later ones are dropped and counted.
 pub(crate) const UNREACHABLE_MAX: usize = 64;
 
-/// How a listener is made.
+/// Options of a listener.
 #[derive(Clone, Debug)]
 pub struct ListenOptions {
     /// Connections the kernel keeps waiting for `accept`.
@@ -349,7 +353,7 @@ pub struct ListenOptions {
     pub reuse_port: bool,
 }
 
-/// How a UDP socket is made.
+/// Options of a UDP socket.
 #[derive(Clone, Debug)]
 pub struct UdpOptions {
     /// Share the address with other sockets (SO_REUSEPORT).
@@ -414,7 +418,8 @@ pub struct Datagram {
     pub local: Option<IpAddr>,
     /// Interface it came in on, 0 if unknown.
     pub ifindex: u32,
-    /// Its traffic class, if the socket was told to say ([`UdpOptions::traffic_class`]); 0 otherwise.
+    /// Traffic class of the datagrams, if the socket was told to say ([`UdpOptions::traffic_class`]); 0
+    /// otherwise.
     pub class: u8,
     /// Bytes of each datagram but the last; equals the length when there is one.
     pub segment: u16,

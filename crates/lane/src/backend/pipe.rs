@@ -1,5 +1,5 @@
-//! Pipes of a lane, for pages on their way from files to streams. They are made as they are wanted, few at most, and
-//! kept; one that holds bytes nobody took is never used again.
+//! Pipes of a lane, for pages on their way from files to streams. They are made as they are wanted, few at
+//! most, and kept; one that holds bytes that were not taken is never used again.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ pub(super) struct Pipes {
     counters: Arc<LaneCounters>,
 }
 
-/// A pipe that somebody uses. Dropped empty, it goes back to its lane; dropped with bytes in it, it is closed.
+/// A pipe in use. Dropped empty, it goes back to its lane; dropped with bytes in it, it is closed.
 pub(crate) struct Pipe {
     pub(super) ends: Ends,
     capacity: usize,
@@ -27,7 +27,7 @@ pub(crate) struct Pipe {
     home: Rc<Pipes>,
 }
 
-/// What it is made of.
+/// Descriptors of the pipe.
 pub(crate) enum Ends {
     Kernel {
         read: OwnedFd,
@@ -106,5 +106,5 @@ pub(super) fn simulated() -> io::Result<(Ends, usize)> {
 /// Lent at a time; each is two descriptors and up to 256 KiB of page references.
 pub(super) const PIPES_MAX: usize = 16;
 const PIPE_BYTES: usize = 256 << 10;
-/// What a pipe takes when nobody asks (pipe(7)).
+/// Capacity of a pipe by default (pipe(7)).
 const PIPE_BYTES_MIN: usize = 64 << 10;

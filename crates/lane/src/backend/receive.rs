@@ -1,21 +1,22 @@
-//! How the streams of one lane share what it receives into, on io_uring and in simulated worlds alike.
+//! Sharing of a lane's receive buffers among its streams, on io_uring and in simulated worlds alike.
 //!
-//! The kernel fills buffers of one ring. A stream whose task waits is lent the buffer as it is. What arrives for one
-//! that nobody listens to is kept too, but never at the others' cost:
+//! The kernel fills buffers of one ring. A stream whose task waits is lent the buffer as it is. What arrives
+//! for a stream without a waiting task is kept too, but never at the others' cost:
 //!
 //! - little of it is copied behind what the stream holds already, so that single bytes share one piece of memory;
-//! - once half of the ring is lent nothing more is: what arrives is copied out. So after every turn half of the ring
-//!   is with the kernel again. Of what is left untaken, those who hold most have theirs copied out first;
-//! - the copies of all streams have one budget. Half of it used, it is tight: all receives are disarmed, and until
-//!   less than a quarter is used each begins again only while its task waits, and for one buffer. So what comes then
-//!   is taken, and nobody waits longer.
+//! - once half of the ring is lent nothing more is: what arrives is copied out. So after every turn half of
+//!   the ring is with the kernel again. Of what is left untaken, those that hold most have theirs copied out
+//!   first;
+//! - the copies of all streams have one budget. Half of it used, it is tight: all receives are disarmed, and
+//!   until less than a quarter is used each begins again only while its task waits, and for one buffer. So
+//!   what comes then is taken, and no task waits longer.
 
 use std::cell::Cell;
 use std::collections::VecDeque;
 
 use crate::buffer::RecvBuf;
 
-/// The books of one lane on bytes it received and nobody took.
+/// Accounts for the bytes that one lane received and no task has taken.
 #[derive(Debug)]
 pub(crate) struct ReceiveShares {
     ring_buffers: usize,
@@ -28,7 +29,7 @@ pub(crate) struct ReceiveShares {
     tight: Cell<bool>,
 }
 
-/// What one stream was handed and nobody took.
+/// Bytes that one stream was handed and no task has taken.
 #[derive(Debug, Default)]
 pub(crate) struct Untaken {
     queue: VecDeque<RecvBuf>,
@@ -36,7 +37,7 @@ pub(crate) struct Untaken {
     copied_bytes: usize,
 }
 
-/// What became of an arrival.
+/// Outcome of an arrival.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// The stream has the ring's buffer.
@@ -114,21 +115,21 @@ impl ReceiveShares {
         while self.take(untaken).is_some() {}
     }
 
-    /// Whether so much lies untaken that the stream's receive should pause.
+    /// Returns whether so much lies untaken that the stream's receive should pause.
     pub(crate) fn is_crowded(&self, untaken: &Untaken, attended: bool) -> bool {
         let share = STREAM_BUFFERS_MAX * self.buffer_bytes;
         let held = untaken.copied_bytes + untaken.lent * self.buffer_bytes;
         held >= share || (!attended && held > 0 && self.is_tight())
     }
 
-    /// Whether it is time to have streams give buffers of the ring back. To be asked once tasks have run and taken
-    /// what they were woken for: what is untaken then stays so for a while.
+    /// Returns whether it is time to have streams give buffers of the ring back. To be asked once tasks have
+    /// run and taken what they were woken for: what is untaken then stays so for a while.
     pub(crate) fn must_reclaim(&self, lent: usize) -> bool {
         lent * 4 > self.ring_buffers && self.lent.get() > self.ring_buffers / 8
     }
 
-    /// Copies out what those who hold most have of the ring, until an eighth of it is left with streams that hold
-    /// little. Says how many buffers went back.
+    /// Copies out what those that hold most have of the ring, until an eighth of it is left with streams that
+    /// hold little. Says how many buffers went back.
     pub(crate) fn reclaim<'a>(&self, streams: impl Iterator<Item = &'a mut Untaken>) -> usize {
         let mut holders: Vec<_> = streams.filter(|untaken| untaken.lent > 0).collect();
         holders.sort_by_key(|untaken| std::cmp::Reverse(untaken.lent));
@@ -144,19 +145,19 @@ impl ReceiveShares {
         before - self.lent.get()
     }
 
-    /// Whether the budget has just become tight, so that every receive must be disarmed once.
+    /// Returns whether the budget has just become tight, so that every receive must be disarmed once.
     pub(crate) fn must_disarm(&self) -> bool {
         let became_tight = !self.is_tight() && self.copied_bytes.get() >= self.budget_bytes() / 2;
         self.tight.set(self.is_tight() || became_tight);
         became_tight
     }
 
-    /// Whether a receive is for one buffer only, for a task that waits: more would be left untaken.
+    /// Returns whether a receive is for one buffer only, for a task that waits: more would be left untaken.
     pub(crate) fn is_tight(&self) -> bool {
         self.tight.get()
     }
 
-    /// Memory of copies that nobody took.
+    /// Returns the memory of copies that no task has taken, in bytes.
     pub(crate) fn copied_bytes(&self) -> usize {
         self.copied_bytes.get()
     }
@@ -205,8 +206,9 @@ impl Untaken {
     }
 }
 
-/// Datagram buffers lent at most, of a ring of so many; what arrives beyond is copied out, so that a datagram in
-/// somebody's hands is never missed by another. The sockets of a lane share as many for what lies untaken.
+/// Datagram buffers lent at most, of a ring of so many; what arrives beyond is copied out, so that a datagram
+/// that a task holds is never missed by another task. The sockets of a lane share as many for what lies
+/// untaken.
 pub(crate) fn datagrams_lent_max(ring_buffers: usize) -> usize {
     ring_buffers / 4 * 3
 }
@@ -221,7 +223,7 @@ pub(crate) fn datagrams_lent_max(ring_buffers: usize) -> usize {
 //@ attack: http-drips-10000
 /// Buffers' worth of bytes that one stream may leave untaken; its receive pauses then.
 pub(crate) const STREAM_BUFFERS_MAX: usize = 8;
-/// What fills at most this part of a buffer is little.
+/// Part of a buffer up to which an arrival counts as little.
 const LITTLE_SHARE: usize = 8;
 //@ limit: copies of what was received and not taken
 //@ section: Lanes
@@ -282,7 +284,7 @@ mod tests {
             assert_eq!(kept, if n < 7 { Kept::Lent } else { Kept::Copied });
             assert!(ring.lent.get() <= 8);
         }
-        // One in somebody's hands makes it more than half.
+        // One that a task holds makes it more than half.
         let _in_work = RecvBuf::lent(vec![0], &ring.lent);
         assert!(ring.shares.must_reclaim(ring.lent.get()));
         assert_eq!(ring.shares.reclaim([&mut modest, &mut greedy].into_iter()), 7);

@@ -1,4 +1,5 @@
-//! What is on no lane: a stream that one has given away and no other has adopted yet, a file whose locks are kept.
+//! Objects that are on no lane: a stream that one has given away and no other has adopted yet, a file whose
+//! locks are kept.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex};
@@ -29,7 +30,7 @@ pub(super) struct Numbered {
 pub(super) struct Dropped(Arc<Mutex<Vec<Fd>>>);
 
 impl Released {
-    /// What any lane of the process may call it, as long as this lives.
+    /// Returns what any lane of the process may call it, as long as this lives.
     pub(crate) fn fd(&self) -> Fd {
         match &self.0 {
             ReleasedKind::Kernel(owned) => Fd(owned.as_raw_fd()),

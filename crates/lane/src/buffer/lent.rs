@@ -1,5 +1,5 @@
-//! Memory that somebody else lends for an operation of the ring: packet buffers of a transport, so that a file is read
-//! straight into packets and written straight from them.
+//! Memory that a lender outside the lane lends for an operation of the ring: packet buffers of a transport,
+//! so that a file is read straight into packets and written straight from them.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -24,8 +24,8 @@ pub(super) struct Lent {
 }
 
 impl Buf {
-    /// A buffer of lent memory: `part` of `bytes`, of which the first `len` are written. Dropped, it goes back to its
-    /// lender, who knows it by `key`.
+    /// A buffer of lent memory: `part` of `bytes`, of which the first `len` are written. Dropped, it goes
+    /// back to its lender, which knows it by `key`.
     ///
     /// # Panics
     /// When the part is not within the bytes, or shorter than what is written.
@@ -54,7 +54,7 @@ impl Lent {
     }
 
     pub(super) fn bytes_mut(&mut self) -> &mut [u8] {
-        // SAFETY: as above; `&mut self` keeps everybody else out.
+        // SAFETY: as above; `&mut self` excludes every other access.
         let memory = unsafe { self.memory.as_mut() };
         &mut memory[self.part.clone()]
     }

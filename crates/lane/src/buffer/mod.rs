@@ -1,7 +1,7 @@
 //! Memory of a lane: pooled send and read buffers ([`Buf`]), and received bytes ([`RecvBuf`]).
 //!
 //! A [`BufferPool`] is one mapping made and sized at start, on the lane's own thread so that first touch
-//! places it on the lane's node; huge pages are asked for. It never grows: who finds it empty waits.
+//! places it on the lane's node; huge pages are asked for. It never grows: a task that finds it empty waits.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -31,7 +31,7 @@ pub enum BufClass {
     Large,
 }
 
-/// How many buffers of each class a lane has.
+/// Number of buffers of each class a lane has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferCounts {
     /// Buffers of [`BufClass::Small`].
@@ -53,7 +53,7 @@ pub struct Buf {
     len: usize,
 }
 
-/// Whose memory a buffer is.
+/// Owner of a buffer's memory.
 enum Memory {
     Pooled {
         pool: Rc<PoolInner>,
@@ -65,7 +65,7 @@ enum Memory {
     Received(RecvBuf),
 }
 
-/// What a pool holds and has lent.
+/// Buffers that a pool holds and has lent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolUsage {
     /// Buffers made at start.
@@ -140,7 +140,7 @@ impl BufferPool {
         PoolUsage { allocated: shelf.count, free, in_use: shelf.count - free }
     }
 
-    /// How often a task had to wait for a buffer of this class.
+    /// Returns how often a task had to wait for a buffer of this class.
     pub fn waits(&self, class: BufClass) -> u64 {
         self.inner.shelf(class).state.borrow().waits
     }

@@ -12,13 +12,13 @@ use crate::backend::OpFuture;
 use crate::backend::operation as op;
 
 impl File {
-    /// When the file was made, where the file system keeps that (statx(2), `STATX_BTIME`): of two files that had one inode
-    /// number after another it tells which.
+    /// Returns the time of the file's creation, where the file system keeps that (statx(2), `STATX_BTIME`):
+    /// of two files that had one inode number after another it tells which.
     pub async fn born(&self) -> io::Result<Option<Timestamp>> {
         Ok(self.statx_extra().await?.born)
     }
 
-    /// What statx(2) alone tells of it.
+    /// Returns what statx(2) alone tells of it.
     ///
     /// # Errors
     /// `EIO`, and `EAGAIN` when the silo's helpers are overloaded.
@@ -30,9 +30,10 @@ impl File {
     /// directory begins as the directory is (ioctl_iflags(2), `FS_COMPR_FL`).
     ///
     /// # Errors
-    /// `ENOTTY`, `EOPNOTSUPP` where the file system knows no such flag; `EINVAL` of a file that is written in place (btrfs: `FS_NOCOW_FL`);
-    /// `EPERM` for who neither owns it nor may act for the owner (CAP_FOWNER); `ETXTBSY` of swap; `EROFS`, `ENOSPC`, `EIO`; `EAGAIN`
-    /// when the silo's helpers are overloaded.
+    /// `ENOTTY`, `EOPNOTSUPP` where the file system knows no such flag; `EINVAL` of a file that is written in
+    /// place (btrfs: `FS_NOCOW_FL`); `EPERM` for a process that neither owns it nor may act for the owner
+    /// (CAP_FOWNER); `ETXTBSY` of swap; `EROFS`, `ENOSPC`, `EIO`; `EAGAIN` when the silo's helpers are
+    /// overloaded.
     pub async fn set_compressed(&self, on: bool) -> io::Result<()> {
         OpFuture::submit(op::Compress { file: self.fd(), on }).await
     }
@@ -84,7 +85,8 @@ impl File {
 }
 
 impl Dir {
-    /// As [`File::set_attributes`] of what has the name, a symbolic link itself: for what cannot be opened.
+    /// Sets the attributes of what has the name, a symbolic link itself ([`File::set_attributes`]): for what
+    /// cannot be opened.
     ///
     /// # Errors
     /// `EOPNOTSUPP` for a mode, as links have none; `ENOENT`; `EINVAL` for what is no name; else as there.

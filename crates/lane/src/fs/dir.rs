@@ -42,8 +42,9 @@ impl Dir {
         context::with(|lane| lane.backend().set_xattr_at_start(self.fd(), name, value))
     }
 
-    /// Locks the directory and all beneath it for this process, among all that lock trees so; `None` where its file system locks no
-    /// directories, and nobody is kept out. Blocks: for start-up and configuration.
+    /// Locks the directory and all beneath it for this process, among all that lock trees so; `None` where
+    /// its file system locks no directories, and no process is kept out. Blocks: for start-up and
+    /// configuration.
     ///
     /// # Errors
     /// `EWOULDBLOCK` with a [`TreeInUse`](super::TreeInUse) where another has it, a directory above it, or one beneath.
@@ -79,13 +80,14 @@ impl Dir {
         Ok(File { fd: context::with(|lane| lane.backend().own(opened, None)) })
     }
 
-    /// Its own attributes as the kernel has them now.
+    /// Returns the directory's own attributes as the kernel has them now.
     pub fn stat(&self) -> io::Result<Stat> {
         context::with(|lane| lane.backend().stat(self.fd()))
     }
 
-    /// Opens the directory above, which may lie outside of what is exported: for who has opened a directory by its handle and
-    /// looks where it lies. Above the root of a file system lies what it is mounted on, and above that of all the root itself.
+    /// Opens the directory above, which may lie outside of what is exported: for a caller that has opened a
+    /// directory by its handle and looks where it lies. Above the root of a file system lies what it is
+    /// mounted on, and above that of all the root itself.
     ///
     /// # Errors
     /// A directory that was removed has the one that it was in, or `ENOENT`; `EACCES`, `EIO` as the kernel says.
@@ -99,7 +101,7 @@ impl Dir {
         OpFuture::submit(op::StatAt { dir: self.fd(), path: path.clone() }).await
     }
 
-    /// Where the symbolic link `path` beneath this directory points. Links before it are followed.
+    /// Returns where the symbolic link `path` beneath this directory points. Links before it are followed.
     ///
     /// # Errors
     /// `EINVAL` for what is no link; as [`Dir::open`] otherwise, and `EAGAIN` when the silo's helpers are overloaded.
@@ -126,7 +128,8 @@ impl Dir {
         OpFuture::submit(op::ListPart { dir: self.fd(), position, bytes }).await
     }
 
-    /// As [`Dir::entries_part`], the names alone: nothing is asked of what they name.
+    /// Returns the names alone of a part of the directory ([`Dir::entries_part`]): nothing is asked of what
+    /// they name.
     ///
     /// # Errors
     /// As there.
@@ -134,7 +137,8 @@ impl Dir {
         OpFuture::submit(op::ListNames { dir: self.fd(), position, bytes }).await
     }
 
-    /// As [`Dir::entries`], each with its handle, of a link the link's own: all by one helper.
+    /// Returns the entries, each with its handle ([`Dir::entries`]), of a link the link's own: all by one
+    /// helper.
     ///
     /// # Errors
     /// As there; what the file system says of a handle is not among them.
@@ -142,8 +146,8 @@ impl Dir {
         OpFuture::submit(op::List { dir: self.fd(), max, handles: true }).await
     }
 
-    /// What names of it are, links themselves, and their extended attribute `xattr` of at most `max` bytes: all by one helper. `None`
-    /// where a name has gone, or something of it cannot be read.
+    /// Returns what names of it are, links themselves, and their extended attribute `xattr` of at most `max`
+    /// bytes: all by one helper. `None` where a name has gone, or something of it cannot be read.
     ///
     /// # Errors
     /// `EAGAIN` when the silo's helpers are overloaded.

@@ -15,10 +15,10 @@ pub struct File {
     pub(super) fd: Descriptor,
 }
 
-/// What of a file is to be made safe.
+/// Part of a file that is to be made safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncOf {
-    /// Its content, and of its attributes those that reading the content back needs (fdatasync(2)).
+    /// The content, and of the attributes those that reading the content back needs (fdatasync(2)).
     Data,
     /// Content and attributes (fsync(2)).
     All,
@@ -43,8 +43,8 @@ impl File {
         self.try_read_vectored_at(offset, &mut [IoSliceMut::new(into)])
     }
 
-    /// As [`File::try_read_at`], into one room after another. Fewer bytes than there is room for: the file ends there, or the
-    /// page cache lacks what follows.
+    /// Reads into one slice after another without waiting ([`File::try_read_at`]). Fewer bytes than there is
+    /// room for: the file ends there, or the page cache lacks what follows.
     pub fn try_read_vectored_at(
         &self,
         offset: u64,
@@ -90,7 +90,7 @@ impl File {
         (Ok(done), buf)
     }
 
-    /// As [`File::read_at`], into several buffers one after another. They come back in every case.
+    /// Reads into several buffers one after another. They come back in every case.
     pub async fn read_vectored_at(
         &self,
         offset: u64,
@@ -138,7 +138,7 @@ impl File {
         (Ok(()), buf)
     }
 
-    /// As [`File::write_at`], the bytes of several buffers one after another.
+    /// Writes the bytes of several buffers one after another.
     pub async fn write_vectored_at(&self, offset: u64, mut bufs: Vec<Buf>) -> (io::Result<()>, Vec<Buf>) {
         let len: usize = bufs.iter().map(|buf| buf.len()).sum();
         let mut done = 0;

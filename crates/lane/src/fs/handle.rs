@@ -45,9 +45,9 @@ impl Dir {
     /// namespace.
     ///
     /// # Errors
-    /// `ESTALE` when the file is gone, nobody having it open any more; `EPERM` without the capability; `ELOOP` for a
-    /// symbolic link; `EISDIR` for a directory with `write`; `ENXIO` for a device, socket or pipe; `EAGAIN` when the silo's
-    /// helpers are overloaded.
+    /// `ESTALE` when the file is gone, no descriptor having it open any more; `EPERM` without the capability;
+    /// `ELOOP` for a symbolic link; `EISDIR` for a directory with `write`; `ENXIO` for a device, socket or
+    /// pipe; `EAGAIN` when the silo's helpers are overloaded.
     pub async fn open_handle(&self, handle: &FileHandle, write: bool) -> io::Result<File> {
         let opened =
             OpFuture::submit(op::OpenHandle { on: self.fd(), handle: handle.clone(), write }).await?;

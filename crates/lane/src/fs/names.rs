@@ -11,7 +11,7 @@ use crate::backend::OpFuture;
 use crate::backend::operation::{self as op, Unlinked};
 use crate::context;
 
-/// How a file is made.
+/// Options of making a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreateHow {
     /// Permission bits of a new file, of which the process's umask takes some.
@@ -75,7 +75,8 @@ impl Dir {
         OpFuture::submit(symlink).await
     }
 
-    /// Takes the name of anything but a directory away. Who has a file open keeps it (unlinkat(2)).
+    /// Takes the name of anything but a directory away. An open file stays readable and writable
+    /// (unlinkat(2)).
     ///
     /// # Errors
     /// `ENOENT`, `EISDIR`; `EBUSY` where something is mounted; else as [`Dir::create`].
@@ -83,8 +84,8 @@ impl Dir {
         OpFuture::submit(op::Unlink { dir: self.fd(), name: component(name)?, what: Unlinked::Any }).await
     }
 
-    /// As [`Dir::unlink`], of a name of `file`, which stays open until this has ended: only the name goes now, which takes no
-    /// time whatever the file's size.
+    /// Takes away a name of `file` ([`Dir::unlink`]), which stays open until this has ended: only the name
+    /// goes now, which takes no time whatever the file's size.
     ///
     /// # Errors
     /// As [`Dir::unlink`].

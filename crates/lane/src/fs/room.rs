@@ -16,8 +16,8 @@ impl File {
         OpFuture::submit(op::Fallocate { file: self.fd(), what, offset, len }).await
     }
 
-    /// Where the next data or hole at or behind `offset` begins; the end of a file is a hole (lseek(2)). File systems tell
-    /// by blocks, and may call a hole data.
+    /// Returns where the next data or hole at or behind `offset` begins; the end of a file is a hole
+    /// (lseek(2)). File systems tell by blocks, and may call a hole data.
     ///
     /// # Errors
     /// `ENXIO` at or behind the end, and when no data follows; `EAGAIN` when the silo's helpers are overloaded.
@@ -90,5 +90,5 @@ impl File {
     }
 }
 
-/// What one call copies at most.
+/// Bytes that one call copies at most.
 const COPY_BYTES_MAX: u64 = 8 << 20;

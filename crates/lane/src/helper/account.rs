@@ -1,13 +1,13 @@
-//! On whose account helper threads work for the task that runs: a client's, or nobody's.
+//! The account on which helper threads work for the running task: a client's, or none.
 
 use std::cell::Cell;
 
 use super::queue::Client;
 
-/// What is current until this is dropped.
+/// Guard of the current account.
 pub(crate) struct Entered;
 
-/// Whose task runs on this thread; `None` for the lane's own.
+/// Returns the client whose task runs on this thread; `None` for the lane's own.
 #[inline]
 pub(crate) fn current() -> Option<Client> {
     CURRENT.try_with(Cell::get).ok().flatten()

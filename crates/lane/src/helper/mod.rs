@@ -59,15 +59,15 @@ impl HelperPool {
         &self.inner.cpus
     }
 
-    /// Queues a job of a client, or of the lane itself, and for a file system, if it waits for one; gives it back when the queue is
-    /// full and nobody else has more in it, or the file system its part.
+    /// Queues a job of a client, or of the lane itself, and for a file system, if it waits for one; gives it
+    /// back when the queue is full and no other client has more in it, or the file system its part.
     pub(crate) fn submit(&self, party: impl Into<Party>, job: Job) -> Result<(), Job> {
         let shared = &self.inner.shared;
         let mut state = shared.state.lock().expect("no helper panics while it holds the lock");
         let gave_way = state.jobs.push(party, job)?;
         drop(state);
         shared.wake.notify_one();
-        // Whoever submitted it learns by its end; that may be anything, so nothing is held.
+        // The submitter learns by its end; that may be anything, so nothing is held.
         drop(gave_way);
         Ok(())
     }

@@ -1,12 +1,13 @@
-//! What waits for helper threads, by client and file system: each has its turn, and when there is no room who holds most gives way.
+//! Queue for helper threads, by client and file system: each has its turn, and when there is no room the
+//! client that holds most gives way.
 //!
-//! A client may keep all threads but one busy, so that its slow disk does not keep everybody else's waiting. What a lane
-//! does for itself, or for a client it does not name, is nobody's: it has its turn too, may use every thread, and never
-//! gives way.
+//! A client may keep all threads but one busy, so that its slow disk does not keep all others waiting. What a
+//! lane does for itself, or for a client it does not name, belongs to no client: it has its turn too, may use
+//! every thread, and never gives way.
 //!
-//! A file system that does not answer keeps every thread that works on it, whoever asks. It may have three times as many threads
-//! as it leaves to others beside the last one, which only a file system without any takes; and three quarters of the places of those that
-//! wait.
+//! A file system that does not answer keeps every thread that works on it, whichever client asks. It may have
+//! three times as many threads as it leaves to others beside the last one, which only a file system without
+//! any takes; and three quarters of the places of those that wait.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,7 +20,7 @@ pub struct Client(u64);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct System(pub(crate) u64);
 
-/// For whom a job is, and what it works on.
+/// The client that a job is for, and the file system that it works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Party {
     pub(crate) client: Option<Client>,
@@ -29,7 +30,7 @@ pub(crate) struct Party {
 /// Jobs that wait, and which of their clients have some under way.
 pub(crate) struct FairQueue<J> {
     waiting: BTreeMap<Party, VecDeque<J>>,
-    /// Those with something waiting, the next first.
+    /// Parties with waiting jobs, the next first.
     turns: VecDeque<Party>,
     running: BTreeMap<Client, usize>,
     /// Jobs that wait for a file system, and such as are under way.
@@ -124,7 +125,7 @@ impl<J> FairQueue<J> {
         let party = self.turns[place];
         let job = self.take(party, VecDeque::pop_front)?;
         if self.waiting.contains_key(&party) {
-            // Behind those who waited.
+            // Behind those that waited.
             self.turns.remove(place);
             self.turns.push_back(party);
         }

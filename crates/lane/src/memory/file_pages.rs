@@ -18,7 +18,7 @@ pub(crate) struct ServedRange {
     pub(crate) len: usize,
 }
 
-/// Why it is not known where pages lie.
+/// Reason why it is not known where pages lie.
 #[derive(Debug, thiserror::Error)]
 pub enum Unsampled {
     /// The kernel or the container does not let the process ask.
@@ -63,8 +63,8 @@ impl ServedRange {
         Ok(nodes)
     }
 
-    /// Whether a page is in memory. A read that must not wait starts no reading either. A page that marks where
-    /// readahead goes on counts as absent.
+    /// Returns whether a page is in memory. A read that must not wait starts no reading either. A page that
+    /// marks where readahead goes on counts as absent.
     fn is_resident(&self, at: u64) -> Result<bool, Unsampled> {
         let mut byte = [0];
         match preadv2(&self.file, &mut [IoSliceMut::new(&mut byte)], at, ReadWriteFlags::NOWAIT) {

@@ -1,4 +1,5 @@
-//! What of a lane's memory a thread beside the lanes may ask after: its pools, its tasks and the files it serves.
+//! Parts of a lane's memory that a thread beside the lanes may ask after: its pools, its tasks and the files
+//! it serves.
 //!
 //! The lane does nothing for it until [`LaneMemory::ask`], and then a bounded little, once: it names some of its
 //! tasks and lends a descriptor of what it serves next. [`LaneMemory::sample`] looks all of them up.
@@ -31,11 +32,11 @@ pub struct Sample {
     pub local: u64,
     /// On another node.
     pub remote: u64,
-    /// Not in memory: never written, or evicted.
+    /// Pages that are not in memory: never written, or evicted.
     pub absent: u64,
 }
 
-/// What one look at a lane found.
+/// Findings of one look at a lane.
 #[derive(Debug)]
 pub struct Samples {
     /// Pages of its pools: send and read buffers, and receive buffers. At most 64.
@@ -46,7 +47,7 @@ pub struct Samples {
     pub files: Vec<Result<Sample, Unsampled>>,
 }
 
-/// What the lane reads all the time and the watcher writes seldom, away from what the lane writes.
+/// Words that the lane reads all the time and the watcher writes seldom, away from what the lane writes.
 #[repr(align(128))]
 #[derive(Default)]
 struct SampleRequest {
@@ -78,7 +79,8 @@ impl LaneMemory {
         self.pools.lock().expect("nothing panics while it holds the list").push(addresses);
     }
 
-    /// Whether somebody waits for tasks. The question is answered by the one call of `note_tasks` that follows.
+    /// Returns whether an observer waits for tasks. The question is answered by the one call of `note_tasks`
+    /// that follows.
     pub(crate) fn wants_tasks(&self) -> bool {
         self.asked.tasks.load(Ordering::Relaxed)
     }
@@ -91,8 +93,8 @@ impl LaneMemory {
         }
     }
 
-    /// Notes that a part of a file was served, if somebody waits for that. `lend` gives a descriptor for another
-    /// thread.
+    /// Notes that a part of a file was served, if an observer waits for that. `lend` gives a descriptor for
+    /// another thread.
     pub(crate) fn note_served(&self, offset: u64, len: usize, lend: impl FnOnce() -> io::Result<OwnedFd>) {
         let wanted = self.asked.ranges.load(Ordering::Relaxed);
         if wanted == 0 || len == 0 {

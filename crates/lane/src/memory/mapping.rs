@@ -49,14 +49,14 @@ impl Mapping {
         self.base.as_ptr()
     }
 
-    /// Its addresses, for who asks the kernel about its pages.
+    /// Returns the addresses of the mapping, for questions to the kernel about its pages.
     pub(crate) fn addresses(&self) -> std::ops::Range<usize> {
         let start = self.base.as_ptr() as usize;
         start..start + self.len
     }
 
     /// # Safety
-    /// Nobody may write the range while the slice lives.
+    /// Nothing may write the range while the slice lives.
     pub(crate) unsafe fn slice(&self, offset: usize, len: usize) -> &[u8] {
         assert!(offset + len <= self.len);
         // SAFETY: in bounds by the assertion, initialised by the kernel with zeros; aliasing is the caller's.

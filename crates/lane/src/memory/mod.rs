@@ -1,5 +1,5 @@
-//! The memory of a lane: mappings that first touch places, the policy it goes by, and, for who watches placement,
-//! on which node pages lie.
+//! The memory of a lane: mappings that first touch places, the policy it goes by, and, for an observer of
+//! placement, on which node pages lie.
 
 mod counting;
 mod file_pages;

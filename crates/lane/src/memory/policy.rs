@@ -1,4 +1,5 @@
-//! Where the kernel puts the pages that a thread touches first, its page-cache fills among them.
+//! Memory policy: where the kernel puts the pages that a thread touches first, its page-cache fills among
+//! them.
 
 use std::io;
 

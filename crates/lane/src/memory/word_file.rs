@@ -8,7 +8,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// A mapped file that only grows. Nobody may cut it while it is mapped: what is touched beyond its end ends the process.
+/// A mapped file that only grows. It must not be truncated while it is mapped: what is touched beyond its end
+/// ends the process.
 #[derive(Debug)]
 pub struct WordFile {
     file: File,
@@ -41,7 +42,7 @@ impl WordFile {
         if mapped.grow(words) { Ok(mapped) } else { Err(io::ErrorKind::OutOfMemory.into()) }
     }
 
-    /// Those that there are.
+    /// Returns the words that exist now.
     pub fn words(&self) -> &[AtomicU64] {
         let words = self.words.load(Ordering::Acquire);
         // SAFETY: the mapping is page aligned and as long as that at least, its pages are there (`grow`), every bit pattern is a word,

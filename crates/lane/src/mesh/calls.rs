@@ -9,7 +9,7 @@ use super::exchange::{Counts, tell_owned};
 use super::members::Member;
 use super::sender::CallError;
 
-/// Nobody will answer: the other side dropped the call, closed its port or died.
+/// The call will not be answered: the other side dropped the call, closed its port or died.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, thiserror::Error)]
 #[error("the other lane did not answer")]
 pub struct Unanswered;
@@ -68,12 +68,12 @@ pub(super) fn open_call<R: Send + 'static>(counts: &Arc<Counts>, max: usize) -> 
 }
 
 impl<R: Send + 'static> Ticket<R> {
-    /// Answers. The answer is dropped when nobody wants it any more.
+    /// Answers. The answer is dropped when the caller has given up.
     pub fn answer(mut self, answer: R) {
         self.end(Ok(answer));
     }
 
-    /// Whether the caller still waits.
+    /// Returns whether the caller still waits.
     pub fn is_wanted(&self) -> bool {
         self.cell.as_ref().is_some_and(|cell| !matches!(*cell.lock(), ReplyState::Left))
     }

@@ -1,5 +1,5 @@
-//! What the members of one protocol share: for each that has its port open a bell, and a box for what each other one
-//! sends it.
+//! State that the members of one protocol share: for each that has its port open a bell, and a box for what
+//! each other one sends it.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -20,7 +20,7 @@ pub struct Exchange<M, R: Send + 'static = ()> {
     shared: Arc<ExchangeShared<M, R>>,
 }
 
-/// What one member may have under way to one other.
+/// Bounds of what one member may have under way to one other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Messages that wait to be taken, calls among them.
@@ -39,7 +39,8 @@ pub(super) struct ExchangeShared<M, R: Send + 'static> {
     ends: Box<[OnceLock<MailEnd<M, R>>]>,
 }
 
-/// Where one member's mail arrives. Once made, it stays: a member that opens its port anew gets the same one.
+/// Receiving end of one member's mail. Once made, it stays: a member that opens its port anew gets the same
+/// one.
 pub(super) struct MailEnd<M, R: Send + 'static> {
     state: AtomicU8,
     pub(super) doorbell: Doorbell,
@@ -49,11 +50,11 @@ pub(super) struct MailEnd<M, R: Send + 'static> {
 
 /// Wakes one member's task when there is something to take.
 pub(super) struct Doorbell {
-    /// Its waker has been called since it last looked.
+    /// The member's waker has been called since it last looked.
     rung: AtomicBool,
-    /// Somebody rang without a message.
+    /// A member rang without a message.
     called: AtomicBool,
-    /// Who sent since it last looked.
+    /// Members that sent since this member last looked.
     from: Box<[AtomicU64]>,
     waker: AtomicWaker,
 }
@@ -80,7 +81,7 @@ pub(super) struct Envelope<M, R: Send + 'static> {
     pub(super) ticket: Option<Ticket<R>>,
 }
 
-/// Why a letter was not put into its box.
+/// Reason why a letter was not put into its box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoRoom {
     Full,
@@ -136,7 +137,7 @@ impl<M: Send + 'static, R: Send + 'static> Exchange<M, R> {
 }
 
 impl<M, R: Send + 'static> ExchangeShared<M, R> {
-    /// Where a member's mail arrives, if it ever opened its port.
+    /// Returns the receiving end of a member's mail, if it ever opened its port.
     pub(super) fn end(&self, member: Member) -> Option<&MailEnd<M, R>> {
         self.ends.get(member.index())?.get()
     }
@@ -163,7 +164,7 @@ impl<M, R: Send + 'static> MailEnd<M, R> {
         })
     }
 
-    /// Puts a letter into its box; whoever does then rings the bell.
+    /// Puts a letter into its box; the caller then rings the bell.
     pub(super) fn put(
         &self,
         from: Member,
@@ -171,7 +172,7 @@ impl<M, R: Send + 'static> MailEnd<M, R> {
         max: usize,
     ) -> Result<(), (NoRoom, Envelope<M, R>)> {
         let pair = self.pair(from);
-        // Announced before the look at the state: who closes waits for what is announced, or is seen here.
+        // Announced before the look at the state: closing waits for what is announced, or is seen here.
         let refused = match pair.counts.envelopes.fetch_add(1, Ordering::SeqCst) >= max {
             true => Some(NoRoom::Full),
             false => (!self.is_open()).then_some(NoRoom::Gone),
@@ -203,7 +204,7 @@ impl<M, R: Send + 'static> MailEnd<M, R> {
         !self.is_open()
     }
 
-    /// Who has something in its box or is about to.
+    /// Returns the senders that have something in the box, or are about to.
     pub(super) fn unread(&self) -> impl Iterator<Item = Member> {
         let has = |pair: &LazyMailbox<M, R>| {
             pair.get().is_some_and(|pair| pair.counts.envelopes.load(Ordering::SeqCst) > 0)
@@ -249,18 +250,18 @@ impl Doorbell {
         if self.called.swap(true, Ordering::SeqCst) { None } else { self.ring() }
     }
 
-    /// Has `waker` called at the next word. Whoever says so looks once more before it waits.
+    /// Has `waker` called at the next word. The caller looks once more before it waits.
     pub(super) fn listen(&self, waker: &Waker) {
         self.waker.register(waker);
         self.rung.store(false, Ordering::SeqCst);
     }
 
-    /// Whether somebody rang without a message since this was last asked.
+    /// Returns whether a member rang without a message since this was last asked.
     pub(super) fn take_called(&self) -> bool {
         self.called.load(Ordering::SeqCst) && self.called.swap(false, Ordering::SeqCst)
     }
 
-    /// Who sent since this was last asked, word by word of their set.
+    /// Takes the members that sent since the last call, word by word of their set.
     pub(super) fn take_senders(&self) -> impl Iterator<Item = (usize, u64)> {
         let taken = |word: &AtomicU64| match word.load(Ordering::SeqCst) {
             0 => 0,
@@ -283,7 +284,7 @@ pub(super) fn tell(ring: impl FnOnce() -> Option<Waker>, later: impl FnOnce(&dyn
     }
 }
 
-/// As [`tell`], where what rings owns all it needs.
+/// Rings later by a closure that owns all it needs ([`tell`]).
 pub(super) fn tell_owned(ring: impl FnOnce() -> Option<Waker> + 'static) {
     let ring = std::cell::Cell::new(Some(ring));
     let own = || ring.take().expect("one of two takes it");
@@ -313,5 +314,5 @@ impl<M, R: Send + 'static> std::fmt::Debug for Exchange<M, R> {
 const OPEN: u8 = 0;
 /// Takes nothing new; what is there is still read.
 const CLOSING: u8 = 1;
-/// Nobody reads.
+/// No port reads this box.
 const CLOSED: u8 = 2;

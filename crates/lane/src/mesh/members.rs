@@ -1,4 +1,4 @@
-//! Who takes part in an exchange, and sets of them.
+//! Members of an exchange, and sets of them.
 
 use smallvec::{SmallVec, smallvec};
 
@@ -13,7 +13,7 @@ pub struct Members {
 }
 
 impl Member {
-    /// Its place among the members, from 0.
+    /// Returns the member's place among the members, from 0.
     pub fn index(self) -> usize {
         self.0.into()
     }
@@ -45,18 +45,18 @@ impl Members {
         }
     }
 
-    /// Whether it is in.
+    /// Returns whether it is in.
     pub fn contains(&self, member: Member) -> bool {
         let (word, bit) = place(member.index());
         self.words.get(word).is_some_and(|word| word & bit != 0)
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|&word| word == 0)
     }

@@ -5,10 +5,12 @@
 //! there, at start or later, and sends through a [`Sender`]. A process has one [`Mesh`], where protocols find their
 //! exchange by name.
 //!
-//! **Who may wait for whom.**
-//! - *Sending never waits.* There is room for so many messages from each member to each other one; beyond it the message
-//!   comes back ([`Refused::Full`]) and the refusal is counted. Nobody else's room is touched.
-//! - *An answer always has room*: its call brought the cell it goes into. So who answers never waits either.
+//! **Which side may wait for which.**
+//! - *Sending never waits.* There is room for so many messages from each member to each other one; beyond it
+//!   the message comes back ([`Refused::Full`]) and the refusal is counted. No other member's room is
+//!   touched.
+//! - *An answer always has room*: its call brought the cell it goes into. So the answering side never waits
+//!   either.
 //! - *A call that finds too many of its pair unanswered is refused*, not queued. Lanes that call each other in circles run
 //!   out of calls, which unwinds the circle; they never wait in it.
 //! - *The task that takes mail does not wait for answers.* It answers, or spawns a task that does; calls bound how many.
@@ -83,7 +85,7 @@ impl Mesh {
         Some(Member::from(self.inner.lanes + outsiders.made - 1))
     }
 
-    /// The exchange of this name, made if nobody has asked for it yet. It lives as long as the mesh. `limits` count where
+    /// The exchange of this name, made by the first call. It lives as long as the mesh. `limits` count where
     /// it is made.
     ///
     /// # Errors

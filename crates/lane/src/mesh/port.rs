@@ -9,23 +9,23 @@ use super::members::{Member, Members};
 use super::sender::Sender;
 use crate::backend;
 
-/// Where one member takes its mail of one exchange. Dropped, it closes: what is unread is dropped, and calls among it
-/// end unanswered.
+/// Port at which one member takes its mail of one exchange. Dropped, it closes: what is unread is dropped,
+/// and calls among it end unanswered.
 pub struct Port<M: Send + 'static, R: Send + 'static = ()> {
     shared: Arc<ExchangeShared<M, R>>,
     me: Member,
-    /// Who may have something in its box.
+    /// Senders that may have something in the box.
     unread: Members,
-    /// Where the next look begins: every sender has its turn.
+    /// Member at which the next look begins: every sender has its turn.
     next: usize,
-    /// What was given out last was a ring.
+    /// Set if a ring was given out last.
     rang_last: bool,
 }
 
-/// What a port gives.
+/// Mail that a port gives.
 #[derive(Debug)]
 pub enum Mail<M, R: Send + 'static = ()> {
-    /// Somebody rang, once or often: look at what is shared.
+    /// A member rang, once or often: look at what is shared.
     Rung,
     /// A message and its sender.
     Cast(Member, M),
@@ -39,7 +39,7 @@ impl<M: Send + 'static, R: Send + 'static> Port<M, R> {
         Self { shared, me, unread, next: 0, rang_last: false }
     }
 
-    /// Whose port it is.
+    /// Returns the member that owns the port.
     pub fn member(&self) -> Member {
         self.me
     }
@@ -54,7 +54,7 @@ impl<M: Send + 'static, R: Send + 'static> Port<M, R> {
         std::future::poll_fn(|cx| self.poll_recv(cx)).await
     }
 
-    /// As [`Port::recv`], for hand-written futures.
+    /// Polls for the next mail, for hand-written futures ([`Port::recv`]).
     pub fn poll_recv(&mut self, cx: &mut Context<'_>) -> Poll<Option<Mail<M, R>>> {
         if let Some(mail) = self.try_recv() {
             return Poll::Ready(Some(mail));
@@ -73,7 +73,7 @@ impl<M: Send + 'static, R: Send + 'static> Port<M, R> {
             Some(mail) => Poll::Ready(Some(mail)),
             None if unread.is_empty() => Poll::Ready(None),
             None => {
-                // Somebody is just putting it there.
+                // A sender is just putting it there.
                 cx.waker().wake_by_ref();
                 Poll::Pending
             }

@@ -19,12 +19,12 @@ pub enum Refused<M> {
     /// As many of this pair are under way as may be: messages not taken, or calls not answered.
     #[error("the other lane has as much of this one's mail as it may")]
     Full(M),
-    /// Its port is closed, or was never open.
+    /// The member's port is closed, or was never open.
     #[error("the other lane takes no mail")]
     Gone(M),
 }
 
-/// What became of a call that has no answer.
+/// Error of a call that has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// [`Refused::Full`].
@@ -43,7 +43,7 @@ impl<M: Send + 'static, R: Send + 'static> Sender<M, R> {
         Self { shared, me }
     }
 
-    /// Who sends.
+    /// Returns the member that sends.
     pub fn member(&self) -> Member {
         self.me
     }
@@ -53,12 +53,12 @@ impl<M: Send + 'static, R: Send + 'static> Sender<M, R> {
         self.shared.members()
     }
 
-    /// Whether a member takes mail now.
+    /// Returns whether a member takes mail now.
     pub fn is_open(&self, to: Member) -> bool {
         self.shared.is_open(to)
     }
 
-    /// Everybody else who takes mail now.
+    /// Returns all other members that take mail now.
     pub fn others(&self) -> Members {
         let all = (0..self.members()).map(Member::from);
         all.filter(|&member| member != self.me && self.is_open(member)).collect()
@@ -72,7 +72,7 @@ impl<M: Send + 'static, R: Send + 'static> Sender<M, R> {
         self.send(to, Envelope { message, ticket: None })
     }
 
-    /// Sends a message that asks for an answer. See the module for who may wait for it.
+    /// Sends a message that asks for an answer. See the module for the tasks that may wait for it.
     ///
     /// # Errors
     /// [`Refused`] with the message, also when as many calls to `to` as may be are unanswered.

@@ -29,9 +29,10 @@ impl TcpStream {
         (result, taken.keep())
     }
 
-    /// As [`TcpStream::recv_exact`], by receives of its own alone, however short: nothing beyond the `len` bytes is taken off the
-    /// socket, so that a stream that was read in no other way can still be given away ([`TcpStream::release`]), and the lane's own
-    /// receive is not begun only to rest again. For streams that say how long each message is.
+    /// Receives exactly `len` bytes by receives of its own alone, however short ([`TcpStream::recv_exact`]):
+    /// nothing beyond the `len` bytes is taken off the socket, so that a stream that was read in no other way
+    /// can still be given away ([`TcpStream::release`]), and the lane's own receive is not begun only to rest
+    /// again. For streams that say how long each message is.
     ///
     /// # Errors
     /// As there.
@@ -43,7 +44,7 @@ impl TcpStream {
         (result, taken.keep())
     }
 
-    /// What is shorter than `alone_min` comes by the lane's own receive.
+    /// Fills the buffer; what is shorter than `alone_min` comes by the lane's own receive.
     async fn fill(&self, taken: &mut TakenBytes<'_>, end: usize, alone_min: usize) -> io::Result<()> {
         while taken.bytes.len() < end {
             let missing = end - taken.bytes.len();
@@ -71,11 +72,11 @@ impl TcpStream {
     }
 }
 
-/// What was taken from a stream for somebody who may give up waiting for the rest.
+/// Bytes that were taken from a stream for a task that may give up waiting for the rest.
 struct TakenBytes<'a> {
     stream: &'a TcpStream,
     bytes: Vec<u8>,
-    /// What lies before is not the stream's.
+    /// Offset of the stream's first byte; bytes before are others.
     start: usize,
 }
 

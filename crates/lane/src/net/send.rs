@@ -26,9 +26,9 @@ impl TcpStream {
         self.send_rest(bufs, 0, control.to_vec(), more).await
     }
 
-    /// As [`TcpStream::send_message`], out of the memory that the bytes lie in: for long ones, as the kernel has work with
-    /// each page. It resolves when the stream has taken all; the buffers come back when the peer has acknowledged it, by
-    /// [`InKernel::buffers`].
+    /// Sends a message out of the memory that the bytes lie in ([`TcpStream::send_message`]): for long ones,
+    /// as the kernel has work with each page. It resolves when the stream has taken all; the buffers come
+    /// back when the peer has acknowledged it, by [`InKernel::buffers`].
     ///
     /// Where the kernel cannot (before Linux 6.1, or on a stream with kernel TLS) it copies; see the counters
     /// `zero_copy_refused` and, for what it copied in spite of all, `zero_copy_copied`.

@@ -11,9 +11,9 @@ use crate::fs::File;
 
 impl TcpStream {
     /// Sends `len` bytes of a file from `offset`, page cache to socket, by splice(2) on the ring. Unlike
-    /// [`TcpStream::send_file`] it asks nobody what is in memory, and pays for it with two operations of a kernel thread
-    /// for each pipe's worth, 8,200 system calls per GiB beside 1,800: for files that are hardly ever in memory. With all
-    /// pipes of the lane in use it is [`TcpStream::send_file`].
+    /// [`TcpStream::send_file`] it does not ask what is in memory, and pays for it with two operations of a
+    /// kernel thread for each pipe's worth, 8,200 system calls per GiB beside 1,800: for files that are
+    /// hardly ever in memory. With all pipes of the lane in use it is [`TcpStream::send_file`].
     pub async fn splice_file(&self, file: &File, offset: u64, len: u64) -> io::Result<SentFile> {
         let Some(mut pipe) = context::with(|lane| lane.backend().pipe())? else {
             return self.send_file(file, offset, len, |_| ()).await;

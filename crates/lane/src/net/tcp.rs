@@ -28,7 +28,7 @@ pub struct TcpStream {
     peer: SocketAddr,
 }
 
-/// How sending file pages ended.
+/// Outcome of sending file pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SentFile {
     /// All of it.
@@ -59,7 +59,7 @@ impl TcpListener {
         Ok(TcpStream { fd, peer })
     }
 
-    /// Its address.
+    /// Returns the listener's address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         context::with(|lane| lane.backend().local_addr(self.fd.fd()))
     }
@@ -112,7 +112,7 @@ impl TcpStream {
         poll_fn(|cx| self.poll_recv(cx)).await
     }
 
-    /// As [`TcpStream::recv`], for hand-written futures.
+    /// Polls for received bytes, for hand-written futures ([`TcpStream::recv`]).
     pub fn poll_recv(&self, cx: &mut std::task::Context<'_>) -> std::task::Poll<io::Result<RecvBuf>> {
         context::with(|lane| lane.backend().poll_recv(self.fd.fd(), cx))
     }
@@ -202,7 +202,7 @@ impl TcpStream {
         context::with(|lane| lane.backend().set_ktls_key(self.fd.fd(), crypto_info))
     }
 
-    /// Whether [`TcpStream::set_tls_key`] takes a second key here.
+    /// Returns whether [`TcpStream::set_tls_key`] takes a second key here.
     pub fn can_change_tls_key(&self) -> bool {
         context::with(|lane| lane.backend().can_change_ktls_key())
     }
@@ -233,7 +233,8 @@ impl TcpStream {
         context::with(|lane| lane.backend().unacknowledged(self.fd.fd()))
     }
 
-    /// How long the socket waits for an acknowledgment before it sends again, as things are now: one system call.
+    /// Returns how long the socket waits for an acknowledgment before it sends again, as things are now: one
+    /// system call.
     pub fn retransmission_timeout(&self) -> io::Result<Duration> {
         context::with(|lane| lane.backend().retransmission_timeout(self.fd.fd()))
     }

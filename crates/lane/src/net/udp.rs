@@ -29,7 +29,7 @@ impl UdpSocket {
         context::with(|lane| lane.backend().adopt(socket, SocketKind::Udp)).map(|fd| Self { fd })
     }
 
-    /// Its address.
+    /// Returns the socket's address.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         context::with(|lane| lane.backend().local_addr(self.fd.fd()))
     }
@@ -39,7 +39,7 @@ impl UdpSocket {
         poll_fn(|cx| self.poll_recv(cx, out, max)).await
     }
 
-    /// As [`UdpSocket::recv`], for hand-written futures.
+    /// Polls for received datagrams, for hand-written futures ([`UdpSocket::recv`]).
     pub fn poll_recv(
         &self,
         cx: &mut std::task::Context<'_>,

@@ -76,7 +76,7 @@ impl Netlink {
 }
 
 impl<'a> Attributes<'a> {
-    /// Those of a message's body, after the family's header of so many bytes.
+    /// Reads the attributes of a message's body, after the family's header of so many bytes.
     pub(crate) fn after(body: &'a [u8], header_bytes: usize) -> Self {
         Self { rest: body.get(header_bytes..).unwrap_or_default() }
     }

@@ -1,4 +1,5 @@
-//! What the kernel, limits and NICs of this machine give, and what to change: for `linerate doctor` and start-up.
+//! Findings about the kernel, limits and NICs of this machine, and what to change: for `linerate doctor` and
+//! start-up.
 //!
 //! Findings from files take the root of `/proc` and `/sys` as parameter; findings from system calls ask the
 //! running kernel. Nothing here changes a setting.
@@ -31,17 +32,17 @@ use crate::topology::{Topology, TopologyError, Tree};
 /// One thing that was looked at.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What it is about.
+    /// Area of the finding.
     pub area: Area,
-    /// What was looked at, e.g. `net.core.rmem_max` or `eth0 interrupts`.
+    /// Object of the look, e.g. `net.core.rmem_max` or `eth0 interrupts`.
     pub name: String,
-    /// What is there.
+    /// State that was found.
     pub found: String,
-    /// What Linerate wants.
+    /// State that Linerate wants.
     pub wanted: String,
-    /// How the two compare.
+    /// Comparison of the two.
     pub verdict: Verdict,
-    /// What to change, as commands where possible; `None` when nothing is to be done.
+    /// Advice what to change, as commands where possible; `None` when nothing is to be done.
     pub advice: Option<String>,
     /// Lines for a root shell that do what is advised; empty where words have to do.
     pub commands: Vec<String>,
@@ -74,10 +75,10 @@ pub enum Area {
     Trees,
 }
 
-/// How what was found serves.
+/// Verdict on what was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Verdict {
-    /// As wanted.
+    /// The machine is as wanted.
     Good,
     /// Works, slower or with less capacity.
     Warn,
@@ -128,7 +129,7 @@ pub fn examine_machine() -> Vec<Finding> {
     findings
 }
 
-/// What files below `root` tell: settings, memory, CPUs, NICs.
+/// Returns what files below `root` tell: settings, memory, CPUs, NICs.
 pub fn examine_files(root: &Path, topology: &Topology) -> Vec<Finding> {
     let tree = Tree::new(root);
     let mut findings = vec![kernel::version(&tree)];
@@ -141,8 +142,8 @@ pub fn examine_files(root: &Path, topology: &Topology) -> Vec<Finding> {
     findings
 }
 
-/// What addresses, routes, queueing disciplines and bonds make of what the NICs send. `root` is where a bond's
-/// settings are.
+/// Returns what addresses, routes, queueing disciplines and bonds make of what the NICs send. `root` is where
+/// a bond's settings are.
 pub fn examine_network(root: &Path, topology: &Topology, network: &Network) -> Vec<Finding> {
     let mut findings = bond::all(&Tree::new(root), topology, network);
     findings.extend(replies::all(topology, network));
@@ -150,8 +151,8 @@ pub fn examine_network(root: &Path, topology: &Topology, network: &Network) -> V
     findings
 }
 
-/// What only system calls tell: io_uring, socket features, limits. `root` is where the reasons for a refused ring
-/// are looked up.
+/// Returns what only system calls tell: io_uring, socket features, limits. `root` is where the reasons for a
+/// refused ring are looked up.
 pub fn examine_kernel(root: &Path) -> Vec<Finding> {
     let mut findings = uring::all(&Tree::new(root));
     findings.push(kernel::openat2());
@@ -160,7 +161,8 @@ pub fn examine_kernel(root: &Path) -> Vec<Finding> {
     findings
 }
 
-/// What the directories that are served give a server run by this user, and the one that it keeps its state in.
+/// Returns what the directories that are served give a server run by this user, and the one that it keeps its
+/// state in.
 pub fn examine_trees<'p>(served: impl IntoIterator<Item = &'p Path>, state: Option<&Path>) -> Vec<Finding> {
     let has = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
     let mut findings = vec![tree::privileges(has), tree::reads_everything(has), tree::state(state)];

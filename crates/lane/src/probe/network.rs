@@ -1,5 +1,5 @@
-//! What sysfs does not tell of the network: addresses, routes, rules, queueing disciplines and filters, asked of the
-//! kernel by rtnetlink(7).
+//! Facts of the network that sysfs does not tell: addresses, routes, rules, queueing disciplines and filters,
+//! asked of the kernel by rtnetlink(7).
 
 use std::io;
 use std::net::IpAddr;
@@ -76,14 +76,14 @@ pub struct Qdisc {
 pub struct Redirect {
     /// Index of the interface whose packets are looked at.
     pub ifindex: u32,
-    /// Their mark.
+    /// Mark of the packets that the rule is about.
     pub mark: u32,
     /// Index of the interface they leave by.
     pub to: u32,
 }
 
 impl Network {
-    /// That of this network namespace. What the kernel does not tell is left empty.
+    /// Reads the state of this network namespace. What the kernel does not tell is left empty.
     pub fn of_this_machine() -> Self {
         let may_mark = can_mark().is_ok();
         let mut network = Self { napis: napis().unwrap_or_default(), may_mark, ..Self::default() };
@@ -99,7 +99,7 @@ impl Network {
         self.addresses.iter().filter(move |address| address.ifindex == ifindex)
     }
 
-    /// What one question gives does not depend on the others: kernels are built without rules, or without filters.
+    /// Asks the kernel; each question stands alone: kernels are built without rules, or without filters.
     fn ask(&mut self, mut kernel: Netlink) {
         let _ = kernel.ask(RTM_GETADDR, NLM_F_DUMP, &[0; IFADDR_BYTES], |answer| {
             self.addresses.extend(Address::parse(answer));
@@ -127,7 +127,7 @@ impl Network {
 }
 
 impl Address {
-    /// Those of this network namespace, as they are now; a blocking question to the kernel.
+    /// Reads those of this network namespace, as they are now; a blocking question to the kernel.
     ///
     /// # Errors
     /// The kernel's, or that it does not answer.
@@ -139,7 +139,7 @@ impl Address {
         Ok(addresses)
     }
 
-    /// Whether `ip` is in the network of this address.
+    /// Returns whether `ip` is in the network of this address.
     pub(super) fn reaches(&self, ip: IpAddr) -> bool {
         network_of(self.ip, self.prefix) == network_of(ip, self.prefix)
     }

@@ -32,7 +32,7 @@ pub(super) fn all(topology: &Topology, network: &Network) -> Vec<Finding> {
 
 struct Replies<'a> {
     topology: &'a Topology,
-    /// Those that are looked at.
+    /// NICs that are looked at.
     nics: &'a [&'a Nic],
     network: &'a Network,
 }
@@ -90,7 +90,8 @@ impl Replies<'_> {
         addresses.any(|other| address.reaches(other.ip) || other.reaches(address.ip))
     }
 
-    /// Whether a table leads what has somewhere else to go out by this NIC, as far as anything leads there.
+    /// Returns whether a table leads what has somewhere else to go out by this NIC, as far as anything leads
+    /// there.
     fn leads_out(&self, table: u32, nic: &Nic) -> bool {
         let mut of_table = self.network.default_routes.iter().filter(|route| route.table == table);
         of_table.all(|route| route.ifindex == nic.ifindex)

@@ -16,7 +16,7 @@ fn kernel_tls() -> Finding {
     feature("kernel TLS", ktls::is_available(), advice)
 }
 
-/// Whether clients may ask for new keys. Without the module there is nothing to ask.
+/// Checks whether clients may ask for new keys. Without the module there is nothing to ask.
 fn kernel_tls_keys() -> Finding {
     let name = "kernel TLS key change";
     let wanted = "works (Linux 6.14)";
@@ -54,7 +54,7 @@ fn udp_joining() -> Finding {
     feature("UDP joining (GRO)", available(enabled), advice)
 }
 
-/// Whether classic BPF can be attached to a group of listeners.
+/// Checks whether classic BPF can be attached to a group of listeners.
 fn listener_selection() -> Finding {
     let config = GroupConfig {
         address: ([127, 0, 0, 1], 0).into(),

@@ -1,4 +1,4 @@
-//! What the directories that are served give, and the one where the server keeps what it knows.
+//! Findings about the served directories, and the state directory.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -12,7 +12,7 @@ use crate::fs::{Dir, FileHandle, changes_identities};
 use crate::privileges;
 use crate::runtime::{RuntimeOptions, run_here};
 
-/// Whether files can be opened by their handles, and read whoever owns them.
+/// Checks whether files can be opened by their handles, and read whatever user owns them.
 pub(super) fn reads_everything(has: CapabilitySet) -> Finding {
     let holds = has.contains(CapabilitySet::DAC_READ_SEARCH);
     let found = if holds { "yes" } else { "no" };
@@ -25,7 +25,7 @@ pub(super) fn reads_everything(has: CapabilitySet) -> Finding {
         .with_commands(vec![command])
 }
 
-/// What a server that this user runs may do beyond others, and what it gives up at its start.
+/// Returns what a server that this user runs may do beyond others, and what it gives up at its start.
 pub(super) fn privileges(has: CapabilitySet) -> Finding {
     let [keeps, gives_up] = [privileges::kept_of(has), privileges::given_up_of(has)].map(privileges::names);
     let or_none = |names: String| if names.is_empty() { "nothing".to_owned() } else { names };
@@ -33,7 +33,7 @@ pub(super) fn privileges(has: CapabilitySet) -> Finding {
     Finding::new(Area::Trees, "capabilities", found, "what is needed")
 }
 
-/// What one directory gives.
+/// Returns what one directory gives.
 pub(super) fn all(path: &Path, has: CapabilitySet) -> Vec<Finding> {
     let opened = std::fs::File::open(path).and_then(|dir| match dir.metadata()?.is_dir() {
         true => Ok(dir),
@@ -79,7 +79,7 @@ async fn handle_of(path: &Path) -> io::Result<(Dir, FileHandle)> {
     Ok((dir, handle))
 }
 
-/// What became of a directory's handle.
+/// Outcome of opening a directory by its handle.
 enum Tried {
     Opened,
     NotOpened(String),

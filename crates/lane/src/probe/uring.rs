@@ -9,10 +9,11 @@ use io_uring::{IoUring, Probe, opcode};
 use super::{Area, Finding, Verdict, sysctl_advice};
 use crate::topology::Tree;
 
-/// Why the kernel gives this process no ring. Displays as one sentence; [`advice`](Self::advice) says what to change.
+/// Reason why the kernel gives this process no ring. Displays as one sentence; [`advice`](Self::advice) says
+/// what to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RingRefusal {
-    /// `kernel.io_uring_disabled` is 2: nobody.
+    /// `kernel.io_uring_disabled` is 2: no process may use io_uring.
     ForbiddenToAll,
     /// `kernel.io_uring_disabled` is 1: only CAP_SYS_ADMIN and members of `kernel.io_uring_group`.
     ForbiddenToUnprivileged {
@@ -39,7 +40,7 @@ impl RingRefusal {
         Self::diagnose_in(&Tree::new(root), error)
     }
 
-    /// What to change.
+    /// Returns what to change.
     pub fn advice(&self) -> String {
         match self {
             Self::ForbiddenToAll => sysctl_advice("kernel.io_uring_disabled", 0),

@@ -36,9 +36,9 @@ pub struct ControlFull {
 pub struct ControlMessage<'a> {
     /// Protocol that wrote it, e.g. `SOL_UDP`.
     pub level: i32,
-    /// What it is, e.g. `UDP_GRO`.
+    /// Kind of the message, e.g. `UDP_GRO`.
     pub kind: i32,
-    /// Its content.
+    /// Content of the message.
     pub data: &'a [u8],
 }
 
@@ -76,7 +76,7 @@ impl<'a> ControlWriter<'a> {
         self.length
     }
 
-    /// Whether nothing was written; then `msg_control` stays null.
+    /// Returns whether nothing was written; then `msg_control` stays null.
     pub fn is_empty(&self) -> bool {
         self.length == 0
     }

@@ -13,7 +13,7 @@ pub const SEGMENTS_MAX: usize = 64;
 /// Payload bytes in one call: what fits one IPv4 packet, headers off.
 pub const BYTES_MAX: usize = 65_507;
 
-/// How many datagrams of `segment_bytes` one call can send; 0 for a size of 0 or above [`BYTES_MAX`].
+/// Returns how many datagrams of `segment_bytes` one call can send; 0 for a size of 0 or above [`BYTES_MAX`].
 pub const fn segments_per_call(segment_bytes: usize) -> usize {
     if segment_bytes == 0 {
         return 0;
@@ -33,7 +33,7 @@ pub(crate) fn find(control: ControlMessages<'_>) -> Option<u16> {
     data.try_into().ok().map(u16::from_ne_bytes)
 }
 
-/// Whether the kernel knows UDP_SEGMENT (4.18). A route may still refuse it at the first send
+/// Returns whether the kernel knows UDP_SEGMENT (4.18). A route may still refuse it at the first send
 /// ([`super::udp::SendError::NotSegmented`]).
 pub fn is_available() -> io::Result<bool> {
     let socket = Socket::new(Domain::IPV4, Type::DGRAM, None)?;

@@ -61,8 +61,8 @@ pub fn push_record_type(control: &mut ControlWriter<'_>, record_type: u8) -> Res
     control.push(libc::SOL_TLS, libc::TLS_SET_RECORD_TYPE, &[record_type])
 }
 
-/// Whether this kernel has TLS at all; loads its module when it may. Needs no network: a socket that is not
-/// connected is refused with ENOENT where the module is absent, and with ENOTCONN where it is there.
+/// Returns whether this kernel has TLS at all; loads its module when it may. Needs no network: a socket that
+/// is not connected is refused with ENOENT where the module is absent, and with ENOTCONN where it is there.
 pub fn is_available() -> io::Result<bool> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
     match set_option_bytes(&socket, libc::IPPROTO_TCP, libc::TCP_ULP, b"tls") {
@@ -76,8 +76,8 @@ pub fn is_available() -> io::Result<bool> {
     }
 }
 
-/// Whether the kernel takes a second key for a TLS 1.3 socket (Linux 6.14). Asks a connection of its own, so the
-/// loopback interface must be up.
+/// Returns whether the kernel takes a second key for a TLS 1.3 socket (Linux 6.14). Asks a connection of its
+/// own, so the loopback interface must be up.
 pub fn can_change_key() -> io::Result<bool> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let client = TcpStream::connect(listener.local_addr()?)?;

@@ -5,7 +5,7 @@ use std::os::fd::{AsRawFd, BorrowedFd};
 
 use socket2::SockAddr;
 
-/// What came, beside the bytes.
+/// Data of a received message, beside the bytes.
 pub(super) struct Received<'a> {
     /// Bytes in the buffer.
     pub(super) length: usize,

@@ -43,7 +43,7 @@ pub fn set_unsent_max(socket: impl AsFd, bytes: u32) -> io::Result<()> {
 pub const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(60);
 /// Time between two such questions.
 pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
-/// How many may stay without an answer: the stream fails with `ETIMEDOUT` then.
+/// Number of probes that may stay without an answer: the stream fails with `ETIMEDOUT` then.
 pub const KEEP_ALIVE_PROBES: u32 = 6;
 
 /// Has a stream ask whether its peer is still there while nothing else is sent (SO_KEEPALIVE). Streams that a listener accepts do as
@@ -61,7 +61,7 @@ pub fn set_mark(socket: impl AsFd, mark: u32) -> io::Result<()> {
     set_option(socket, libc::SOL_SOCKET, libc::SO_MARK, &mark)
 }
 
-/// Whether this process may mark packets: with the errors of [`set_mark`] when it may not.
+/// Checks whether this process may mark packets: with the errors of [`set_mark`] when it may not.
 pub fn can_mark() -> io::Result<()> {
     set_mark(std::net::UdpSocket::bind(("127.0.0.1", 0))?, 1)
 }
@@ -78,7 +78,8 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<u64> {
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
-/// How long a stream waits for an acknowledgment before it sends again, as things are now (`tcpi_rto` of TCP_INFO).
+/// Returns how long a stream waits for an acknowledgment before it sends again, as things are now (`tcpi_rto`
+/// of TCP_INFO).
 pub fn retransmission_timeout(socket: impl AsFd) -> io::Result<Duration> {
     // Two words of states stand before it; the kernel gives as much as there is room for.
     let [_, _, micros]: [u32; 3] = get_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;

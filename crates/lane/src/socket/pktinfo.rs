@@ -10,7 +10,7 @@ use socket2::{Domain, SockRef};
 use super::control::{ControlFull, ControlMessages, ControlWriter};
 use super::set_option;
 
-/// Where a datagram came in.
+/// Interface and address where a datagram came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketInfo {
     /// The address of this machine it was sent to.

@@ -14,7 +14,7 @@ use super::{gro, gso, message, traffic_class};
 /// may be shorter. A part may hold several datagrams, and a datagram several parts.
 #[derive(Clone, Copy, Debug)]
 pub struct Burst<'a> {
-    /// Where to.
+    /// Address that it goes to.
     pub destination: SocketAddr,
     /// The address of this machine to send from; `None` leaves it to routing.
     pub source: Option<IpAddr>,
@@ -26,7 +26,7 @@ pub struct Burst<'a> {
     pub parts: &'a [IoSlice<'a>],
 }
 
-/// Why a burst was not sent. Nothing of it was.
+/// Reason why a burst was not sent. Nothing of it was.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
     /// The socket takes nothing now.
@@ -44,7 +44,7 @@ pub enum SendError {
         /// Bytes of each.
         segment_bytes: u16,
     },
-    /// Another error, often about an earlier datagram (ICMP).
+    /// The kernel's error, often about an earlier datagram (ICMP).
     #[error(transparent)]
     Os(io::Error),
 }
@@ -58,9 +58,9 @@ pub struct Received {
     pub from: SocketAddr,
     /// Bytes of each datagram but the last when several were joined.
     pub stride: Option<u16>,
-    /// Where it came in, when asked for by [`pktinfo::enable`].
+    /// Interface and address where it came in, when asked for by [`pktinfo::enable`].
     pub info: Option<PacketInfo>,
-    /// Its traffic class, when asked for by [`traffic_class::report`].
+    /// Traffic class of the datagrams, when asked for by [`traffic_class::report`].
     pub class: Option<u8>,
     /// Whether the buffer was too small and the rest of the payload is lost.
     pub truncated: bool,
@@ -133,7 +133,7 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received
 }
 
 impl Burst<'_> {
-    /// How many datagrams it is.
+    /// Returns how many datagrams it is.
     fn datagrams(&self) -> Result<usize, SendError> {
         let bytes: usize = self.parts.iter().map(|part| part.len()).sum();
         if self.segment_bytes == 0 {
@@ -142,7 +142,7 @@ impl Burst<'_> {
         Ok(bytes.div_ceil(usize::from(self.segment_bytes)).max(1))
     }
 
-    /// Where it leaves, and how it is to be treated.
+    /// Adds control messages that say where it leaves, and how it is to be treated.
     fn push_way(&self, control: &mut ControlWriter<'_>) -> Result<(), SendError> {
         let told = match self.source {
             Some(source) => pktinfo::push_source(control, source),

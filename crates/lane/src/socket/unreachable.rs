@@ -9,20 +9,20 @@ use socket2::{Domain, SockRef};
 use super::control::ControlMessages;
 use super::{message, set_option};
 
-/// Somebody says that a datagram did not reach its destination. Anybody can say so: only the quoted bytes show whether
-/// he has seen the datagram.
+/// An ICMP report that a datagram did not reach its destination. Any host can send one: only the quoted bytes
+/// show whether it has seen the datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Unreachable {
-    /// Where the datagram was to go.
+    /// Address that the datagram was to go to.
     pub peer: SocketAddr,
-    /// How it began, at most [`QUOTED_MAX`] bytes of it; a router may quote nothing.
+    /// First bytes of the datagram, at most [`QUOTED_MAX`]; a router may quote nothing.
     pub quoted: Vec<u8>,
-    /// The peer itself says that nobody has its port (ICMP port unreachable from the address where the datagram was to go);
-    /// false for what routers and firewalls on the way say.
+    /// The peer itself says that no socket has its port (ICMP port unreachable from the address where the
+    /// datagram was to go); false for what routers and firewalls on the way say.
     pub port_closed: bool,
 }
 
-/// What stood first in a socket's queue of errors.
+/// First entry of a socket's queue of errors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Report {
     /// A datagram did not arrive.
@@ -33,8 +33,8 @@ pub enum Report {
     Local,
 }
 
-/// Has ICMP errors reported. Each then also fails the socket's next send or receive once, whoever that one is about, and
-/// lies in the receive buffer until [`next`] has taken it.
+/// Has ICMP errors reported. Each then also fails the socket's next send or receive once, whatever peer that
+/// one is to, and lies in the receive buffer until [`next`] has taken it.
 pub fn enable(socket: impl AsFd) -> io::Result<()> {
     let socket = socket.as_fd();
     if SockRef::from(&socket).domain()? == Domain::IPV6 {
@@ -66,7 +66,7 @@ pub fn next(socket: BorrowedFd<'_>) -> io::Result<Option<Report>> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Origin {
     Unreachable {
-        /// Who says that a port is closed there.
+        /// Address that reports that a port is closed there.
         closed_at: Option<IpAddr>,
     },
     Remote,
@@ -95,7 +95,7 @@ fn origin(control: ControlMessages<'_>) -> Origin {
     }
 }
 
-/// Reads who reported: the sockaddr_in or sockaddr_in6 behind a sock_extended_err (SO_EE_OFFENDER).
+/// Reads the reporter's address: the sockaddr_in or sockaddr_in6 behind a sock_extended_err (SO_EE_OFFENDER).
 fn offender(error: &[u8]) -> Option<IpAddr> {
     let address = error.get(EXTENDED_ERROR_BYTES..)?;
     match i32::from(u16::from_ne_bytes(*address.first_chunk()?)) {
@@ -107,7 +107,7 @@ fn offender(error: &[u8]) -> Option<IpAddr> {
 
 /// Bytes kept of a quoted datagram.
 pub const QUOTED_MAX: usize = 64;
-/// Room for the error with the address of who reported it, and for where the datagram left from.
+/// Room for the error with the address of its reporter, and for where the datagram left from.
 const CONTROL_BYTES: usize = 256;
 /// Size of a sock_extended_err.
 const EXTENDED_ERROR_BYTES: usize = 16;
@@ -150,7 +150,7 @@ mod tests {
             assert_eq!(next(socket.as_fd()).unwrap(), None);
         }
     }
-    /// A sock_extended_err of this origin, type and code, and behind it who reported.
+    /// A sock_extended_err of this origin, type and code, and behind it the reporter's address.
     fn reported(origin: u8, kind: u8, code: u8, offender: &[u8]) -> Vec<u8> {
         [&[111, 0, 0, 0, origin, kind, code], &[0; 9][..], offender].concat()
     }

@@ -7,7 +7,7 @@ use super::{CpuSet, Node, TopologyError, Tree};
 pub struct Cpu {
     /// The kernel's number of it.
     pub id: u32,
-    /// Its memory node; `None` for an offline CPU or a kernel without NUMA.
+    /// Memory node of the thread; `None` for an offline CPU or a kernel without NUMA.
     pub node: Option<u32>,
     /// Physical package (socket).
     pub package: Option<u32>,
@@ -20,7 +20,7 @@ pub struct Cpu {
 }
 
 impl Cpu {
-    /// Whether a thread of this process can run here.
+    /// Returns whether a thread of this process can run here.
     pub fn usable(&self) -> bool {
         self.online && self.allowed
     }

@@ -57,7 +57,7 @@ impl CpuSet {
         self.0.insert(id)
     }
 
-    /// Whether `id` is a member.
+    /// Returns whether `id` is a member.
     pub fn contains(&self, id: u32) -> bool {
         self.0.contains(&id)
     }
@@ -77,12 +77,12 @@ impl CpuSet {
         self.0.len()
     }
 
-    /// Whether there are no members.
+    /// Returns whether there are no members.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether every member is also in `other`.
+    /// Returns whether every member is also in `other`.
     pub fn is_subset(&self, other: &Self) -> bool {
         self.0.is_subset(&other.0)
     }

@@ -85,7 +85,7 @@ impl Topology {
         table
     }
 
-    /// How many cores the CPUs of `set` belong to.
+    /// Returns how many cores the CPUs of `set` belong to.
     fn cores(&self, set: &CpuSet) -> usize {
         let first_thread = |id| self.cpu(id).and_then(|cpu| cpu.siblings.first()).unwrap_or(id);
         set.iter().map(first_thread).collect::<CpuSet>().len()

@@ -7,9 +7,9 @@ use super::{CpuSet, Tree};
 /// One interrupt line, usually one NIC queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Irq {
-    /// Its number in `/proc/interrupts`.
+    /// The line's number in `/proc/interrupts`.
     pub number: u32,
-    /// What the driver calls it, e.g. `virtio0-input.0` or `mlx5_comp3@pci:0000:41:00.0`.
+    /// Name that the driver gives it, e.g. `virtio0-input.0` or `mlx5_comp3@pci:0000:41:00.0`.
     pub name: Option<String>,
     /// CPUs it is delivered to now; where the kernel does not say, CPUs it may be delivered to.
     pub cpus: CpuSet,

@@ -4,9 +4,9 @@ use std::path::Path;
 
 use super::Tree;
 
-/// Whether packets given to an interface leave it now and are taken at the other end: its link is up and, where it is
-/// a slave of a bond, the bond uses it, which it does later than the link comes up (`miimon`, `updelay`, LACP). False
-/// for interfaces that do not exist. `root` holds `sys`.
+/// Returns whether packets given to an interface leave it now and are taken at the other end: its link is up
+/// and, where it is a slave of a bond, the bond uses it, which it does later than the link comes up
+/// (`miimon`, `updelay`, LACP). False for interfaces that do not exist. `root` holds `sys`.
 pub fn carries(root: &Path, interface: &str) -> bool {
     let tree = Tree::new(root);
     let text = |file: &str| tree.text(&format!("sys/class/net/{interface}/{file}"));

@@ -1,4 +1,4 @@
-//! Where CPUs, memory, NICs and disks are, read from sysfs and procfs.
+//! Places of CPUs, memory, NICs and disks, read from sysfs and procfs.
 //!
 //! The file system root is a parameter, so a test feeds a tree of any machine. What the kernel does not tell
 //! (a NIC without a node, a link that is down) is `None`, never an error: siloing is an optimisation.
@@ -42,7 +42,7 @@ pub struct Topology {
     pub disks: Vec<BlockDevice>,
 }
 
-/// Why a machine could not be described.
+/// Reason why a machine could not be described.
 #[derive(Debug, thiserror::Error)]
 pub enum TopologyError {
     /// A file every Linux machine has could not be read.
@@ -50,7 +50,7 @@ pub enum TopologyError {
     Read {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
     /// A file holds something other than the kernel writes there.
@@ -58,7 +58,7 @@ pub enum TopologyError {
     Parse {
         /// The file.
         path: PathBuf,
-        /// What is wrong with its content.
+        /// Error in the file's content.
         source: ParseCpuSetError,
     },
     /// The CPUs this process may run on and the online ones have none in common.

@@ -8,7 +8,7 @@ use crate::netlink::{Attributes, NLM_F_ACK, NLM_F_DUMP, Netlink, attribute, u16_
 /// One NAPI instance, usually one queue of a NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Napi {
-    /// Its id, as `SO_INCOMING_NAPI_ID` reports it.
+    /// The instance's id, as `SO_INCOMING_NAPI_ID` reports it.
     pub id: u32,
     /// The interface it serves: the NIC, never the bond above.
     pub ifindex: u32,

@@ -9,7 +9,7 @@ pub struct Nic {
     pub name: String,
     /// Interface index, as `SKF_AD_IFINDEX` and `IP_PKTINFO` report it.
     pub ifindex: u32,
-    /// What stands behind it.
+    /// Kind of the NIC.
     pub kind: NicKind,
     /// Node of the hardware; for a bond, bridge or VLAN the node that all interfaces below agree on.
     pub node: Option<u32>,
@@ -29,7 +29,7 @@ pub struct Nic {
     pub irqs: Vec<Irq>,
 }
 
-/// What stands behind an interface.
+/// Kind of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NicKind {
     /// A device: a PCI function, a virtio device.
@@ -59,7 +59,8 @@ pub struct TxQueue {
 }
 
 impl Nic {
-    /// Those of this machine as they are now, in the order of their indices: blocking reads of `/sys`.
+    /// Reads the interfaces of this machine as they are now, in the order of their indices: blocking reads of
+    /// `/sys`.
     pub fn of_this_machine() -> Vec<Self> {
         read_all(&Tree::new(std::path::Path::new("/")))
     }

@@ -10,7 +10,8 @@
 
 use super::{CpuSet, Napi, Nic, NicKind, Topology};
 
-/// What the evidence is held against. A snapshot: interrupts move and NAPI ids change, so make a new one at times.
+/// Table that the evidence is compared with. A snapshot: interrupts move and NAPI ids change, so make a new
+/// one at times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
     /// Sorted by interface index.
@@ -21,7 +22,7 @@ pub struct Origins {
     anywhere: Below,
 }
 
-/// What a connection was traced to.
+/// Evidence that a connection was traced by.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
     /// The interface.
@@ -105,8 +106,8 @@ impl Origins {
         Some((node?, Evidence::Cpu))
     }
 
-    /// Whether connections through an interface can be traced to a node, by which evidence at best; `None` for
-    /// those that cannot.
+    /// Returns whether connections through an interface can be traced to a node, by which evidence at best;
+    /// `None` for those that cannot.
     pub fn best_evidence(&self, ifindex: u32) -> Option<Evidence> {
         match self.place(ifindex)? {
             Place::Node(_) => Some(Evidence::Interface),
@@ -148,7 +149,7 @@ impl Below {
     }
 }
 
-/// Whose packets a CPU handles.
+/// NICs whose packets a CPU handles.
 #[derive(Clone, Copy)]
 enum Claim {
     Free,

@@ -169,7 +169,8 @@ fn soon() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(30))
 }
 
-/// What helpers do for operations on files is on the account of who waits for it, as what they do for offloaded work.
+/// Helpers' work for operations on files is on the account of the waiting client, as what they do for
+/// offloaded work.
 #[test]
 fn an_operation_on_files_waits_behind_its_own_clients_slow_work_alone() {
     use lane::backend::uring::{FileOperations, RingOptions};

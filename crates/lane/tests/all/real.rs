@@ -615,7 +615,7 @@ fn connections_that_nobody_took_are_closed_with_their_listener_and_with_the_lane
         run(async move {
             let listener = TcpListener::bind(LOOPBACK, &ListenOptions::default()).unwrap();
             let addr = listener.local_addr().unwrap();
-            // Arms the accept, which takes connections ahead of whoever asks.
+            // Arms the accept, which takes connections ahead of the first request.
             let mut accept = Box::pin(listener.accept());
             std::future::poll_fn(|cx| {
                 assert!(accept.as_mut().poll(cx).is_pending());

@@ -89,7 +89,7 @@ fn visit(dir: &Path, module: &mut Vec<String>, each: &mut impl FnMut(&[String], 
     }
 }
 
-/// What `lib.rs` takes out of its rooms: each name and the room it comes from.
+/// Returns what `lib.rs` takes out of its rooms: each name and the room it comes from.
 fn names_at_the_top(lib: &str) -> BTreeMap<String, String> {
     let mut names = BTreeMap::new();
     for line in lib.lines().filter_map(|line| line.strip_prefix("pub use ")) {

@@ -1,6 +1,6 @@
-//! Operations that are one call on a file or two and need no memory of the caller's while it lasts: names, attributes,
-//! lengths, locks. Each file says its arguments, its entry for the ring where there is one, and the call itself. Which
-//! of the two is made, and by whom, is decided here:
+//! Operations that are one call on a file or two and need no memory of the caller's while it lasts: names,
+//! attributes, lengths, locks. Each file says its arguments, its entry for the ring where there is one, and
+//! the call itself. This module decides which of the two is made, and on which thread:
 //!
 //! - the lane makes the call itself where it waits for no disk, on a file system that is all memory say, unless it takes
 //!   long by its size ([`Call::is_brief`]);
@@ -21,29 +21,30 @@ use crate::backend::uring::Uring;
 
 /// One kind of call. A value of it is its arguments.
 pub(crate) trait Call: Registered + Clone + std::marker::Send + 'static {
-    /// What it is called in reports.
+    /// Name of the call in reports.
     const NAME: &'static str;
 
     /// The close of the file may have to write what was written after it.
     const CUTS: bool = false;
 
-    /// What it brings when it succeeds.
+    /// Result of a successful call.
     type Value: std::marker::Send + 'static;
 
-    /// What it works on.
+    /// Returns what it works on.
     fn descriptor(&self) -> Fd;
 
-    /// What else it works on.
+    /// Returns what else it works on.
     fn second(&self) -> Option<Fd> {
         None
     }
 
-    /// Its entry for the ring, which points to nothing that moves with the value; `None` where no ring has the operation.
+    /// The call's entry for the ring, which points to nothing that moves with the value; `None` where no ring
+    /// has the operation.
     fn entry(&mut self) -> Option<squeue::Entry> {
         None
     }
 
-    /// What the ring's answer means.
+    /// Returns what the ring's answer means.
     ///
     /// # Errors
     /// The kernel's.
@@ -58,25 +59,25 @@ pub(crate) trait Call: Registered + Clone + std::marker::Send + 'static {
     /// The kernel's.
     fn call(&self, file: BorrowedFd<'_>, second: BorrowedFd<'_>) -> io::Result<Self::Value>;
 
-    /// Whether it takes a moment only where there is no disk to wait for.
+    /// Returns whether it takes a moment only where there is no disk to wait for.
     fn is_brief(&self, file: BorrowedFd<'_>, second: BorrowedFd<'_>) -> bool {
         let _ = (file, second);
         true
     }
 
-    /// Whether it may have to wait for a disk where there is one.
+    /// Returns whether it may have to wait for a disk where there is one.
     fn waits_for_disk(&self) -> bool {
         true
     }
 
-    /// The same in a simulated world.
+    /// Makes the call in a simulated world.
     ///
     /// # Errors
     /// The kernel's.
     #[cfg(feature = "sim")]
     fn simulate(&mut self, at: &mut AtFile<'_>) -> io::Result<Self::Value>;
 
-    /// Nobody takes what it brought.
+    /// Disposes of a result that no task takes.
     fn abandon(value: Self::Value, keeper: &mut dyn Keeper) {
         let _ = keeper;
         drop(value);
@@ -156,5 +157,5 @@ impl<C: Call> Operation for C {
     }
 }
 
-/// What a call counts for among those of one turn.
+/// Weight of a call among those of one turn.
 const PAGES: usize = 8;

@@ -39,7 +39,7 @@ impl Call for Compress {
         Ok(sys::ioctl_setflags(file, after)?)
     }
 
-    /// As tmpfs, which has no such flag.
+    /// Simulates tmpfs, which has no such flag.
     #[cfg(feature = "sim")]
     fn simulate(&mut self, _: &mut AtFile<'_>) -> io::Result<()> {
         Err(io::Error::from_raw_os_error(libc::ENOTTY))

@@ -18,7 +18,7 @@ use crate::backend::uring::Uring;
 pub(crate) struct Connect {
     socket: Fd,
     peer: SocketAddr,
-    /// The same as the kernel reads it.
+    /// The address in the form that the kernel reads.
     address: Box<SockAddr>,
 }
 

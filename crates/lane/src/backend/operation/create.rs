@@ -56,7 +56,7 @@ impl Call for Create {
 
     fn answer(&mut self, completion: Completion) -> io::Result<Opened> {
         let fd = completion.result()?.cast_signed();
-        // SAFETY: the kernel made this descriptor for us and nobody else knows it.
+        // SAFETY: the kernel made this descriptor for this operation, and nothing else owns it.
         self.settle(unsafe { OwnedFd::from_raw_fd(fd) })
     }
 

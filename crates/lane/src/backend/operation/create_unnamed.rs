@@ -35,7 +35,7 @@ impl Call for CreateUnnamed {
 
     fn answer(&mut self, completion: Completion) -> io::Result<Opened> {
         let fd = completion.result()?.cast_signed();
-        // SAFETY: the kernel made this descriptor for us and nobody else knows it.
+        // SAFETY: the kernel made this descriptor for this operation, and nothing else owns it.
         Ok(Opened::Kernel(unsafe { OwnedFd::from_raw_fd(fd) }))
     }
 

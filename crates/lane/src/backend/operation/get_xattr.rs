@@ -19,7 +19,7 @@ pub(crate) struct GetXattr {
     file: Fd,
     name: CString,
     max: usize,
-    /// What the kernel writes to.
+    /// Buffer that the kernel writes to.
     value: Vec<u8>,
 }
 

@@ -14,7 +14,8 @@ use crate::backend::{Fd, FileHandle};
 pub(crate) struct HandleOf {
     pub(crate) file: Fd,
     pub(crate) name: Option<CString>,
-    /// One that names the directory too, so that what is opened by it has a path: of a name only.
+    /// Asks for a handle that names the directory too, so that what is opened by it has a path: of a name
+    /// only.
     pub(crate) connectable: bool,
 }
 

@@ -65,7 +65,7 @@ fn list(dir: BorrowedFd<'_>, max: usize, handles: bool) -> io::Result<Vec<DirEnt
     Ok(entries)
 }
 
-/// Whether a name of a directory is `.` or `..`, which are no entries.
+/// Returns whether a name of a directory is `.` or `..`, which are no entries.
 pub(super) fn is_itself_or_above(name: &CStr) -> bool {
     matches!(name.to_bytes(), b"." | b"..")
 }

@@ -36,7 +36,7 @@ impl Call for Lock {
     }
 }
 
-/// Asks for a lock of somebody else that keeps this one from being had.
+/// Asks for a lock of another owner that conflicts with this one.
 #[derive(Clone)]
 pub(crate) struct FindLock {
     pub(crate) file: Fd,

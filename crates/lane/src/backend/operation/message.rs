@@ -16,7 +16,7 @@ use crate::buffer::Buf;
 use crate::socket::control::ControlMessages;
 use crate::socket::{gso, pktinfo, traffic_class};
 
-/// What a message is made of, beside its bytes. In a box: the header points into it.
+/// Parts of a message, beside its bytes. In a box: the header points into it.
 pub(super) struct Message {
     header: libc::msghdr,
     parts: Vectors,
@@ -51,7 +51,7 @@ impl Message {
         ptr::from_ref(&self.header)
     }
 
-    /// Whether it is a datagram, or several.
+    /// Returns whether it is a datagram, or several.
     pub(super) fn is_datagram(&self) -> bool {
         self.to.is_some()
     }
@@ -86,7 +86,8 @@ impl Message {
         }
     }
 
-    /// The same as a batch of datagrams: what its control messages say of segments and of the source.
+    /// Converts the message to a batch of datagrams: what its control messages say of segments and of the
+    /// source.
     fn batch<'a>(&self, to: SocketAddr, parts: &'a [IoSlice<'a>]) -> DatagramBatch<'a> {
         let control = ControlMessages::new(&self.control);
         let total: usize = parts.iter().map(|part| part.len()).sum();
@@ -113,7 +114,7 @@ pub(crate) fn datagram_control(source: Option<IpAddr>, segment: Option<u16>) -> 
     Ok(bytes[..len].to_vec())
 }
 
-/// What a send of a stream's is told on the ring: to wait until all is sent, and whether more comes.
+/// Returns what a send of a stream's is told on the ring: to wait until all is sent, and whether more comes.
 pub(super) fn stream_flags(ring: &crate::backend::uring::Uring, socket: Fd, more: bool) -> libc::c_int {
     libc::MSG_NOSIGNAL | ring.wait_all(socket) | if more { libc::MSG_MORE } else { 0 }
 }

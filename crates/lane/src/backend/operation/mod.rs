@@ -6,8 +6,9 @@
 //! - *abandon*: what becomes of its outcome when its future was dropped first;
 //! - *simulate*: the same in a simulated world, as strict as the kernel.
 //!
-//! A new operation is its file, and its name in the two lists below. What a socket does for as long as it is open,
-//! accepting and receiving, is no operation: nobody waits for one outcome of it; see `uring/sockets.rs`.
+//! A new operation is its file, and its name in the two lists below. What a socket does for as long as it is
+//! open, accepting and receiving, is no operation: no task waits for one outcome of it; see
+//! `uring/sockets.rs`.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -139,19 +140,19 @@ operations! {
 /// One kind of operation. A value of it is one operation in flight, and owns what the kernel may touch until it is
 /// done. It may move in memory meanwhile: what the kernel reads by address lies in buffers or in boxes.
 pub(crate) trait Operation: Registered {
-    /// What it is called in reports.
+    /// Name of the operation in reports.
     const NAME: &'static str;
 
-    /// What it brings when it succeeds.
+    /// Result of a successful operation.
     type Value: 'static;
 
-    /// What the caller gets, in any case: what it gave, and the value or the error.
+    /// Value that the caller gets, in any case: what it gave, and the value or the error.
     type Output: 'static;
 
-    /// What it works on.
+    /// Returns what it works on.
     fn descriptor(&self) -> Fd;
 
-    /// What else it works on.
+    /// Returns what else it works on.
     fn second(&self) -> Option<Fd> {
         None
     }
@@ -160,10 +161,10 @@ pub(crate) trait Operation: Registered {
     /// beneath; else when it is handed over.
     const LOOKED_UP_LATE: bool = false;
 
-    /// Its entry for the ring, or whatever else begins it.
+    /// Begins the operation: by its entry for the ring, or in another way.
     fn prepare(&mut self, ring: &Uring) -> Start;
 
-    /// The kernel is done with a part, and will tell of the rest. Says whom to wake.
+    /// The kernel is done with a part, and will tell of the rest. Returns the waker to call.
     fn progress(&mut self, completion: Completion, ring: &Uring) -> Option<Waker> {
         let _ = (completion, ring);
         unreachable!("{} completes once", Self::NAME)
@@ -178,11 +179,13 @@ pub(crate) trait Operation: Registered {
         unreachable!("{} is no operation of the ring", Self::NAME)
     }
 
-    /// Takes it as far as it goes now in a simulated world. Where it has to wait, it has told whom it waits for.
+    /// Takes the operation as far as it goes now in a simulated world. Before it waits it registers with what
+    /// it waits for.
     #[cfg(feature = "sim")]
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<Self::Value>>;
 
-    /// Whether a cancellation that comes now may end it. What can not be only reads what it owns, until its peer is done.
+    /// Returns whether a cancellation that comes now may end it. What can not be only reads what it owns,
+    /// until its peer is done.
     fn can_be_cancelled(&self) -> bool {
         true
     }
@@ -190,29 +193,30 @@ pub(crate) trait Operation: Registered {
     /// Gives back what it owned, with its result.
     fn finish(self, result: io::Result<Self::Value>) -> Self::Output;
 
-    /// Nobody takes the output: what it brought goes where it belongs. Memory is free by being dropped.
+    /// Disposes of an output that no task takes: what it brought goes where it belongs. Memory is free by
+    /// being dropped.
     fn abandon(output: Self::Output, keeper: &mut dyn Keeper) {
         let _ = keeper;
         drop(output);
     }
 }
 
-/// How an operation begins.
+/// Ways in which an operation begins.
 pub(crate) enum Start {
     /// On the ring. All that the entry points to is the operation's, and does not move with it.
     Ring(squeue::Entry),
     /// On a helper thread, with a descriptor of its own of the file that the lane may close meanwhile.
     Helper(Fd, Job),
-    /// It is over already, with this answer of the kernel.
+    /// The operation is over already, with this answer of the kernel.
     Ended(Completion),
-    /// It is over already, and this is what became of it.
+    /// The operation is over already, with this outcome.
     Done(Outcome),
 }
 
 /// A call for a helper thread.
 pub(crate) type Job = Box<dyn FnOnce(OwnedFd) -> Answer + std::marker::Send>;
 
-/// What a helper thread made of an operation, told on its lane.
+/// Result of a helper thread for an operation, applied on its lane.
 pub(crate) type Answer = Box<dyn FnOnce(Op) -> Outcome + std::marker::Send>;
 
 /// The kernel's answer.
@@ -221,7 +225,7 @@ pub(crate) struct Completion {
     result: i32,
 }
 
-/// A descriptor that an operation brought and nobody owns yet.
+/// A descriptor that an operation brought and that has no owner yet.
 #[derive(Debug)]
 pub(crate) enum Opened {
     /// The kernel's.
@@ -230,9 +234,9 @@ pub(crate) enum Opened {
     Simulated(Fd),
 }
 
-/// What outlives operations: it takes what they leave behind.
+/// State that outlives operations: it takes what they leave behind.
 pub(crate) trait Keeper {
-    /// Closes what nobody owns.
+    /// Closes a descriptor that has no owner.
     fn close(&mut self, opened: Opened);
 
     /// Gives bytes back to the stream they came from.
@@ -266,7 +270,7 @@ impl Completion {
         Self { result: called.map_or_else(|error| -error.raw_os_error(), bytes) }
     }
 
-    /// As the call it stands for would have returned it.
+    /// Converts to the result that the call it stands for would have returned.
     pub(crate) fn result(self) -> io::Result<u32> {
         u32::try_from(self.result).map_err(|_| io::Error::from_raw_os_error(self.result.wrapping_neg()))
     }

@@ -19,7 +19,7 @@ use crate::backend::{Fd, OpenHow, OpenKind};
 pub(crate) struct Open {
     dir: Fd,
     how: OpenHow,
-    /// What the kernel reads: the path, and how.
+    /// Arguments that the kernel reads: the path, and how.
     read: Box<(CString, RingHow)>,
 }
 
@@ -48,7 +48,7 @@ impl Operation for Open {
 
     fn complete(&mut self, completion: Completion, _: &Uring) -> io::Result<Opened> {
         let fd = completion.result()?.cast_signed();
-        // SAFETY: the kernel made this descriptor for us and nobody else knows it.
+        // SAFETY: the kernel made this descriptor for this operation, and nothing else owns it.
         let fd = unsafe { OwnedFd::from_raw_fd(fd) };
         match self.how.kind {
             OpenKind::Directory => files::settle(fd).map(Opened::Kernel),

@@ -19,7 +19,7 @@ use crate::backend::uring::files;
 pub(crate) struct OpenFound {
     found: Fd,
     write: bool,
-    /// What the ring reads.
+    /// Path that the ring reads.
     path: CString,
     flags: OFlags,
 }
@@ -46,7 +46,7 @@ impl Call for OpenFound {
 
     fn answer(&mut self, completion: Completion) -> io::Result<Opened> {
         let fd = completion.result()?.cast_signed();
-        // SAFETY: the kernel made this descriptor for us and nobody else knows it.
+        // SAFETY: the kernel made this descriptor for this operation, and nothing else owns it.
         files::settle(unsafe { OwnedFd::from_raw_fd(fd) }).map(Opened::Kernel)
     }
 

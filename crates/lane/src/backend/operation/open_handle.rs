@@ -41,7 +41,7 @@ impl Call for OpenHandle {
         if fd < 0 {
             return Err(io::Error::last_os_error());
         }
-        // SAFETY: the kernel made this descriptor for us and nobody else knows it.
+        // SAFETY: the kernel made this descriptor for this operation, and nothing else owns it.
         let found = unsafe { OwnedFd::from_raw_fd(fd) };
         files::open_found(found.as_fd(), self.write).map(Opened::Kernel)
     }

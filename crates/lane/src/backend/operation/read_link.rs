@@ -1,4 +1,4 @@
-//! Where a symbolic link points (readlinkat(2)).
+//! Reads the target of a symbolic link (readlinkat(2)).
 
 use std::ffi::CString;
 use std::io;

@@ -22,12 +22,12 @@ use crate::backend::{Fd, StreamToken};
 /// Receives at most `wanted` bytes, appended to `into`; fewer at the end of the stream or before an error.
 pub(crate) struct ReceiveInto {
     stream: Fd,
-    /// The same, whatever has the number later.
+    /// Token of the stream, valid whatever socket has the number later.
     name: StreamToken,
     into: Vec<u8>,
-    /// Where in `into` begins what came from the stream, this receive's and what was taken before it.
+    /// Offset in `into` of the bytes from the stream, this receive's and what was taken before it.
     start: usize,
-    /// Where begins what this receive brings.
+    /// Offset of the bytes that this receive brings.
     began: usize,
     wanted: usize,
 }
@@ -51,7 +51,7 @@ impl ReceiveInto {
     }
 }
 
-/// What a receive brought.
+/// Result of a receive.
 pub(crate) struct ReceivedInto {
     /// Bytes that it appended: 0 is the end of the stream.
     pub(crate) result: io::Result<usize>,
@@ -61,7 +61,7 @@ pub(crate) struct ReceivedInto {
 }
 
 impl ReceiveInto {
-    /// What is behind the first `start` bytes of `into` was taken from the stream before.
+    /// Makes a receive; bytes behind the first `start` of `into` were taken from the stream before.
     pub(crate) fn new(stream: Fd, name: StreamToken, into: Vec<u8>, start: usize, wanted: usize) -> Self {
         let began = into.len();
         Self { stream, name, into, start, began, wanted }

@@ -10,7 +10,7 @@ macro_rules! operations {
             $($name($name),)*
         }
 
-        /// What became of an operation.
+        /// Outcome of an operation.
         pub(crate) enum Outcome {
             $($name(<$name as Operation>::Output),)*
         }
@@ -74,7 +74,8 @@ macro_rules! operations {
                 }
             }
 
-            /// Its outcome, or itself when it has to wait.
+            /// Runs one step in a simulated world; returns the outcome, or the operation itself when it has
+            /// to wait.
             #[cfg(feature = "sim")]
             pub(crate) fn simulate(self, step: &mut Step<'_>) -> Result<Outcome, Self> {
                 match self {
@@ -87,7 +88,7 @@ macro_rules! operations {
         }
 
         impl Outcome {
-            /// Nobody takes it.
+            /// Disposes of an outcome that no task takes.
             pub(crate) fn abandon(self, keeper: &mut dyn Keeper) {
                 match self {
                     $(Self::$name(output) => <$name as Operation>::abandon(output, keeper),)*

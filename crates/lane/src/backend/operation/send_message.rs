@@ -31,7 +31,7 @@ impl SendMessage {
         Self { socket, bufs, from, more, message }
     }
 
-    /// As a datagram, or as several where `control` says so.
+    /// Makes an operation that sends a datagram, or several where `control` says so.
     pub(crate) fn to(socket: Fd, to: SocketAddr, bufs: Vec<Buf>, control: Vec<u8>) -> Self {
         let message = Message::new(&bufs, 0, control, Some(to));
         Self { socket, bufs, from: 0, more: false, message }

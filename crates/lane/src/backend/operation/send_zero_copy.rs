@@ -132,14 +132,15 @@ impl Operation for SendZeroCopy {
         }
     }
 
-    /// What the stream has taken is sent, whoever wants it no more.
+    /// Returns whether the send can be cancelled: what the stream has taken is sent, though the task that
+    /// began it is gone.
     fn can_be_cancelled(&self) -> bool {
         !self.first.is_over()
     }
 
     fn finish(self, result: io::Result<()>) -> Vec<Buf> {
         if !self.first.is_over() {
-            // Who waits for it waits for the operation too.
+            // A task that waits for the buffers waits for the operation too.
             drop(self.first.tell(result.map(|()| rest_of(&self.bufs, self.from).map(<[u8]>::len).sum())));
         }
         self.bufs
@@ -147,7 +148,7 @@ impl Operation for SendZeroCopy {
 }
 
 impl FirstStep {
-    /// What became of the send, once; `waker` is told.
+    /// Returns what became of the send, once; `waker` is told.
     pub(crate) fn take(&self, waker: &Waker) -> Option<io::Result<usize>> {
         let mut told = self.told.borrow_mut();
         told.waker = Some(waker.clone());

@@ -1,5 +1,5 @@
-//! What a batch of names in a directory are: attributes and time of birth (statx(2)), and one extended attribute of each
-//! (lgetxattr(2)), all by one helper.
+//! Attributes of a batch of names in a directory: attributes and time of birth (statx(2)), and one extended
+//! attribute of each (lgetxattr(2)), all by one helper.
 
 use std::ffi::{CStr, CString};
 use std::io;

@@ -1,4 +1,4 @@
-//! What statx(2) alone tells of a file: when it was made, whether its file system compresses it.
+//! Attributes of a file that only statx(2) returns: when it was made, whether its file system compresses it.
 
 use std::io;
 use std::os::fd::BorrowedFd;

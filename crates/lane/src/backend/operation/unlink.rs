@@ -22,7 +22,7 @@ pub(crate) struct Unlink {
     pub(crate) what: Unlinked,
 }
 
-/// What a name that goes is of.
+/// Kind of a name that is removed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unlinked {
     /// An empty directory.

@@ -71,7 +71,7 @@ impl Operation for Write {
 //@ empty: what arrives is copied out of the ring; others feel nothing
 //@ counter: lane_recv_copied
 //@ attack: http-slow-uploads
-/// What the lane itself copies by one write where there is no disk to wait for: the ring would have a thread of its own do it, on
-/// another CPU, which takes more of both.
+/// Bytes that the lane itself copies by one write where there is no disk to wait for: the ring would have a
+/// thread of its own do it, on another CPU, which takes more of both.
 pub(super) const AT_ONCE_BYTES_MAX: usize = 1 << 20;
 pub(super) const PAGE_BYTES: usize = 4096;

@@ -363,7 +363,7 @@ impl Backend for SimBackend {
     }
 
     fn put_back(&self, stream: Fd, bytes: RecvBuf) {
-        // A stream that is gone has nobody to take them.
+        // A stream that is gone has no task to take them.
         let _ = self.with_socket(stream, |state, socket| {
             state.net.put_back(StreamToken(socket), bytes, &mut state.engine);
             Ok(())
@@ -485,5 +485,5 @@ impl DelayedDoorbells for SimBackend {
     }
 }
 
-/// What sendfile moves at most before a socket's own limits apply: bounds the copy made here.
+/// Bytes that sendfile moves at most before a socket's own limits apply: bounds the copy made here.
 const PIPE_BYTES: usize = 256 << 10;

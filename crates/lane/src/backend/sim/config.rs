@@ -1,4 +1,4 @@
-//! What a simulated world is made of: sizes, delays, and how often which fault strikes. Rates are
+//! Configuration of a simulated world: sizes, delays, and how often which fault strikes. Rates are
 //! probabilities from 0 to 1; all may be changed while a world runs.
 
 use std::ops::Range;
@@ -37,7 +37,7 @@ pub struct NetConfig {
     pub tcp: TcpConfig,
     /// Datagrams.
     pub udp: UdpConfig,
-    /// What each lane receives into.
+    /// Receive buffers of each lane.
     pub receive: ReceiveConfig,
 }
 
@@ -93,9 +93,10 @@ pub struct TcpConfig {
     pub accept_error: f64,
     /// Rate of deliveries at which something on the way resets the connection.
     pub reset: f64,
-    /// How long a connection stands a partition before it is reset. Attempts to connect give up after it too.
+    /// Time for which a connection stands a partition before it is reset. Attempts to connect give up after
+    /// it too.
     pub timeout: Duration,
-    /// What makes TLS records for streams that are given a key; `None` as in a kernel without the module.
+    /// Maker of TLS records for streams that are given a key; `None` as in a kernel without the module.
     pub kernel_tls: Option<KernelTls>,
 }
 
@@ -152,21 +153,22 @@ pub struct FsConfig {
     pub reflinks: bool,
     /// Room of the file system; beyond it `ENOSPC`. Blocks have 4 KiB, holes none, files that were reflinked share theirs.
     pub capacity_bytes: u64,
-    /// What of that is kept for root, as ext4 does: not free to others, and written to all the same, as every lane is root here.
+    /// Part of the capacity that is kept for root, as ext4 does: not free to others, and written to all the
+    /// same, as every lane is root here.
     pub reserved_bytes: u64,
     /// Inodes of the file system; beyond them `ENOSPC`.
     pub capacity_inodes: u64,
-    /// As `capacity_bytes`, of all files, as they have one owner: beyond it `EDQUOT`.
+    /// Quota of bytes over all files, as they have one owner: beyond it `EDQUOT`.
     pub quota_bytes: u64,
-    /// As `capacity_inodes`: beyond it `EDQUOT`.
+    /// Quota of inodes: beyond it `EDQUOT`.
     pub quota_inodes: u64,
-    /// A user who may have no more: what is given to it is refused with `EDQUOT`.
+    /// A user that may have no more: what is given to it is refused with `EDQUOT`.
     pub full_user: Option<u32>,
     /// Names of one file, and directories in one; beyond it `EMLINK`.
     pub links_max: u32,
     /// Bytes of all extended attributes of one inode, 16 of each being its own; beyond it `ENOSPC`.
     pub xattr_bytes_max: usize,
-    /// How long an operation takes.
+    /// Time for which an operation takes.
     pub delay: Range<Duration>,
     /// Rate of operations that take [`FsConfig::slow_delay`].
     pub slow: f64,
@@ -179,7 +181,8 @@ pub struct FsConfig {
 /// In which order changes of names, sizes and attributes come to the disk, unless they are synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalKind {
-    /// As they were made, each whole: ext4, xfs, btrfs. What makes one safe makes those before it safe.
+    /// Changes come to the disk in the order they were made, each whole: ext4, xfs, btrfs. What makes one
+    /// safe makes those before it safe.
     Ordered,
     /// In any order, each name and each inode on its own: all that POSIX promises. A rename may leave both names, or
     /// neither, as on ext2.
@@ -189,18 +192,18 @@ pub enum JournalKind {
 /// The helper threads of one host, which do what lanes [offload](crate::offload).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HelperConfig {
-    /// How many.
+    /// Number of threads.
     pub threads: usize,
     /// Jobs that wait for one of them.
     pub queue_max: usize,
-    /// How long a job takes, whatever it does.
+    /// Time for which a job takes, whatever it does.
     pub delay: Range<Duration>,
 }
 
 /// Mail between the lanes of one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeshConfig {
-    /// How long it takes a lane to hear of mail: a lane that is busy, or whose CPU is.
+    /// Time for which it takes a lane to hear of mail: a lane that is busy, or whose CPU is.
     pub delay: Range<Duration>,
 }
 
@@ -317,7 +320,7 @@ impl Default for TcpConfig {
 }
 
 impl Default for ReceiveConfig {
-    /// As real lanes have it.
+    /// Returns the configuration of real lanes.
     fn default() -> Self {
         let ring = RingOptions::default();
         Self {

@@ -1,4 +1,4 @@
-//! What the lanes of a world share: the engine, the network, every host's disk and descriptors, and the
+//! State that the lanes of a world share: the engine, the network, every host's disk and descriptors, and the
 //! operations in flight.
 
 use std::cell::RefCell;
@@ -32,7 +32,7 @@ pub(super) struct SimState {
     pub(super) helpers: HelperConfig,
 }
 
-/// What a host's kernel keeps for the one process that runs on it.
+/// State that a host's kernel keeps for the one process that runs on it.
 pub(crate) struct Process {
     descriptors: Vec<Option<Descriptor>>,
     open: usize,
@@ -44,23 +44,23 @@ pub(crate) struct Process {
     pub(super) dropped: Dropped,
 }
 
-/// What a descriptor that is closed was.
+/// Kind of a closed descriptor.
 pub(super) enum Closed {
     Socket,
     File,
 }
 
-/// What a descriptor number names.
+/// Object that a descriptor number names.
 pub(super) enum Descriptor {
     Socket(SocketId),
     File(Rc<OpenFile>),
 }
 
-/// What a file was opened for.
+/// Access that a file was opened for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
-    /// And reading.
+    /// Writing and reading.
     Write,
 }
 
@@ -118,7 +118,7 @@ impl Core {
 
     /// The clock that lanes see.
     pub(super) fn instant(&self) -> Instant {
-        // Wakes nobody, and is asked for every timer.
+        // Wakes no task, and is asked for every timer.
         self.epoch + self.state.borrow().engine.now()
     }
 
@@ -129,7 +129,7 @@ impl Core {
 }
 
 impl SimState {
-    /// Closes streams that nobody adopted.
+    /// Closes streams that no task adopted.
     pub(super) fn close_dropped(&mut self) {
         for host in 0..self.hosts.len() {
             for fd in self.hosts[host].dropped.take() {
@@ -272,7 +272,7 @@ impl Process {
     }
 }
 
-/// When worlds begin: 2026-01-01 00:00:00 UTC.
+/// Returns when worlds begin: 2026-01-01 00:00:00 UTC.
 pub(super) fn wall_clock(now: Duration) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_225_600) + now
 }

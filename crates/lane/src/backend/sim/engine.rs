@@ -38,7 +38,7 @@ impl std::fmt::Debug for Bell {
     }
 }
 
-/// What drives a world. Moments are durations since it began.
+/// Engine that drives a world. Moments are durations since it began.
 pub(crate) struct Engine {
     now: Duration,
     queue: BTreeMap<(Duration, u64), Event>,
@@ -104,7 +104,7 @@ impl Engine {
         self.at(self.now + delay, event);
     }
 
-    /// When the next event comes.
+    /// Returns when the next event comes.
     pub(super) fn next_event_at(&self) -> Option<Duration> {
         self.queue.first_key_value().map(|(&(moment, _), _)| moment)
     }
@@ -122,7 +122,7 @@ impl Engine {
         self.queue.len()
     }
 
-    /// Whether a fault of this rate strikes now.
+    /// Returns whether a fault of this rate strikes now.
     #[inline]
     pub(super) fn chance(&mut self, rate: f64) -> bool {
         rate > 0.0 && self.rng.random_bool(rate.min(1.0))
@@ -162,7 +162,7 @@ impl Engine {
         self.let_go.extend(held);
     }
 
-    /// Whether there is something to be done once nothing of the world is borrowed.
+    /// Returns whether there is something to be done once nothing of the world is borrowed.
     pub(super) fn has_left_over(&self) -> bool {
         !(self.woken.is_empty() && self.bells.is_empty() && self.let_go.is_empty())
     }

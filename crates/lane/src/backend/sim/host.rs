@@ -29,7 +29,7 @@ impl Host {
         self.id
     }
 
-    /// One more address of this host.
+    /// Adds an address to this host.
     ///
     /// # Panics
     /// When another host has it.
@@ -38,7 +38,7 @@ impl Host {
         self.inner.core.with_net(|net| net.add_address(self.id, ip));
     }
 
-    /// One more lane of this host's process; returns its number. Hosts begin with lane 0.
+    /// Adds a lane to this host's process; returns its number. Hosts begin with lane 0.
     pub fn add_lane(&self) -> usize {
         self.inner.add_lane(self.id)
     }
@@ -48,7 +48,7 @@ impl Host {
         self.start_on(0, future).detach();
     }
 
-    /// As [`Host::spawn`], on a lane of choice.
+    /// Spawns a task on a lane of choice ([`Host::spawn`]).
     pub fn spawn_on(&self, lane: usize, future: impl Future<Output = ()> + 'static) {
         self.start_on(lane, future).detach();
     }
@@ -93,7 +93,8 @@ impl Host {
         Fs::new(Rc::clone(&self.inner.core), self.id)
     }
 
-    /// How many descriptors this host may have open; beyond it opens and accepts fail with `EMFILE`.
+    /// Sets the number of descriptors that this host may have open; beyond it opens and accepts fail with
+    /// `EMFILE`.
     pub fn set_descriptors_max(&self, max: usize) {
         self.inner.core.with(|state| state.hosts[self.id.0].descriptors_max = max);
     }

@@ -1,4 +1,4 @@
-//! Operations in flight: what they work on, who waits, and what became of them.
+//! Operations in flight: what they work on, which task waits, and their outcome.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -31,7 +31,7 @@ struct Pending {
     what: &'static str,
     stage: Stage,
     waker: Option<Waker>,
-    /// Nobody wants the outcome: it is dropped when it comes.
+    /// No task wants the outcome: it is dropped when it comes.
     orphaned: bool,
     /// Kept until then.
     held: Option<KeepAlive>,
@@ -44,7 +44,7 @@ enum Stage {
     Moving,
 }
 
-/// What the operation's descriptor named when it was submitted.
+/// Object that the operation's descriptor named when it was submitted.
 #[derive(Clone)]
 enum Target {
     Socket(SocketId),
@@ -73,7 +73,7 @@ pub(crate) struct AtSocket<'a> {
     pub(crate) net: &'a mut Network,
     pub(crate) engine: &'a mut Engine,
     pub(crate) socket: SocketId,
-    /// Whom to let look again.
+    /// The operation that is to look again.
     pub(crate) key: OpKey,
 }
 
@@ -117,7 +117,7 @@ impl<'a> AtFile<'a> {
         }))
     }
 
-    /// What the operation's second descriptor names.
+    /// Returns what the operation's second descriptor names.
     pub(crate) fn second(&self) -> io::Result<&'a Rc<OpenFile>> {
         match self.second {
             Some(Target::File(file)) => Ok(file),
@@ -157,7 +157,8 @@ impl Step<'_> {
         }
     }
 
-    /// Whether the peer has acknowledged bytes of a stream; this operation looks again when it may have.
+    /// Returns whether the peer has acknowledged bytes of a stream; this operation looks again when it may
+    /// have.
     pub(crate) fn is_released(&mut self, bytes: &Unreleased) -> bool {
         self.state.net.is_released(bytes, self.key)
     }
@@ -191,13 +192,13 @@ impl Ops {
         }
     }
 
-    /// Whether it is under way on a file, where it waits for no peer.
+    /// Returns whether it is under way on a file, where it waits for no peer.
     fn is_file_work(&self, key: OpKey) -> bool {
         let pending = self.pending.get(&key).map(|pending| &pending.stage);
         matches!(pending, Some(Stage::Working(_, Targets { first: Target::File(_), .. })))
     }
 
-    /// What a host has under way.
+    /// Returns what a host has under way.
     pub(super) fn keys(&self, host: HostId) -> Vec<OpKey> {
         self.pending.iter().filter(|(_, pending)| pending.host == host).map(|(&key, _)| key).collect()
     }
@@ -215,12 +216,12 @@ impl Ops {
         .collect()
     }
 
-    /// Operations that somebody has to take or give up.
+    /// Returns the number of operations that still have to be taken or given up.
     pub(super) fn len(&self) -> usize {
         self.pending.values().filter(|pending| !pending.orphaned).count()
     }
 
-    /// What a host waits for, for reports.
+    /// Returns what a host waits for, for reports.
     pub(super) fn names(&self, host: HostId) -> Vec<&'static str> {
         self.pending.values().filter(|p| p.host == host).map(|p| p.what).collect()
     }
@@ -249,8 +250,9 @@ impl SimState {
         OpId(key.0)
     }
 
-    /// Gives an operation up. What it owns stays with the kernel for a while, and its cancellation may come too late: a
-    /// send may have gone out all the same, and a name be opened after nobody wants it any more.
+    /// Gives an operation up. What it owns stays with the kernel for a while, and its cancellation may come
+    /// too late: a send may have gone out all the same, and a name may be opened after no task wants it any
+    /// more.
     pub(super) fn forget(&mut self, id: OpId, held: Option<KeepAlive>) {
         let key = OpKey(id.0);
         let Some(pending) = self.ops.pending.get_mut(&key) else { return self.engine.let_go(held) };
@@ -323,7 +325,7 @@ impl SimState {
         }
     }
 
-    /// Hands the outcome to who waits for it.
+    /// Hands the outcome to the task that waits for it.
     fn finish(&mut self, key: OpKey, outcome: Outcome) {
         let pending = self.ops.pending.get_mut(&key).expect("it was there when it took its step");
         let host = pending.host;

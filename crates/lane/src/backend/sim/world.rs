@@ -27,14 +27,14 @@ pub struct World {
     inner: Rc<WorldInner>,
 }
 
-/// What the world and the handles on its hosts share.
+/// State that the world and the handles on its hosts share.
 pub(super) struct WorldInner {
     pub(super) core: Rc<Core>,
     seed: u64,
     config: Config,
     hosts: RefCell<Vec<HostLanes>>,
     lanes_made: Cell<usize>,
-    /// CPU time of the longest turn of each host, once somebody wants to know.
+    /// CPU time of the longest turn of each host, once a test asks for it.
     longest_turns: RefCell<Option<Vec<Duration>>>,
 }
 
@@ -45,7 +45,7 @@ struct HostLanes {
     mesh: Mesh,
 }
 
-/// What a world still held when its tasks were gone: all zero, or something leaked.
+/// Resources that a world still held when its tasks were gone: all zero, or something leaked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Remains {
     /// Sockets, files and directories open.
@@ -419,7 +419,7 @@ fn thread_time() -> Duration {
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// As [`cancel`], of a lane that does not run now.
+/// Ends the tasks of a lane that does not run now ([`cancel`]).
 fn end_tasks(lane: &Rc<Lane>) {
     let running = context::try_with(|current| Rc::ptr_eq(current, lane)).unwrap_or(false);
     assert!(!running, "a task cannot end its own lane");
@@ -436,5 +436,5 @@ fn cancel(lane: &Rc<Lane>) {
 const LANES_MAX: usize = 64;
 /// Members of a host's mesh beside its lanes.
 const OUTSIDERS_MAX: usize = 8;
-/// Rounds at one moment after which nobody believes that time will pass.
+/// Rounds at one moment after which time is taken to stand still for ever.
 const ROUNDS_WITHOUT_TIME_MAX: u32 = 1_000_000;

@@ -19,7 +19,7 @@ use crate::helper::queue::{Party, System};
 pub(super) struct Closing {
     /// Closed by their owners while operations that were given up still name them.
     named: Vec<Fd>,
-    /// What helpers close, by file system.
+    /// Files that helpers close, by file system.
     aside: BTreeMap<System, Arc<Aside>>,
 }
 
@@ -133,7 +133,7 @@ impl Aside {
         !std::mem::replace(&mut waiting.has_helper, true)
     }
 
-    /// What waits, which is without a helper from now on.
+    /// Returns what waits, which is without a helper from now on.
     fn take(&self) -> Vec<OwnedFd> {
         let mut waiting = self.lock();
         waiting.has_helper = false;

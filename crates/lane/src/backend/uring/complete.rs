@@ -1,4 +1,5 @@
-//! What completions mean: bytes, datagrams and connections go to their sockets, outcomes to their operations.
+//! Handling of completions: bytes, datagrams and connections go to their sockets, outcomes to their
+//! operations.
 
 use std::io;
 use std::os::fd::{FromRawFd, OwnedFd};
@@ -16,7 +17,7 @@ use crate::backend::operation::{Keeper, Op, Opened, Outcome};
 use crate::backend::receive::{Kept, datagrams_lent_max};
 use crate::buffer::RecvBuf;
 
-/// What operations leave behind that nobody waited for.
+/// Disposal of results that no task waited for.
 impl Keeper for &Uring {
     fn close(&mut self, opened: Opened) {
         // The kernel closes it.
@@ -118,7 +119,7 @@ impl Uring {
                 self.note_starved(fd, socket);
                 return;
             }
-            // A pause has ended. Who asked meanwhile goes on waiting.
+            // A pause has ended. A task that asked meanwhile goes on waiting.
             Err(error) if error.raw_os_error() == Some(libc::ECANCELED) => {
                 match socket.keeps_quiet {
                     true => self.woken.borrow_mut().extend(socket.tell()),
@@ -148,7 +149,7 @@ impl Uring {
         self.push(&opcode::AsyncCancel::new(key.pack()).build(), Key::IGNORED);
     }
 
-    /// Whether so much lies untaken that the kernel should stop handing over.
+    /// Returns whether so much lies untaken that the kernel should stop handing over.
     fn is_crowded(&self, socket: &Socket, udp_sockets: usize) -> bool {
         match &socket.arrived {
             Arrived::Connections(queue) => queue.len() >= CONNECTIONS_UNTAKEN_MAX,
@@ -160,7 +161,7 @@ impl Uring {
         }
     }
 
-    /// Whether so many datagram buffers are lent that no more are.
+    /// Returns whether so many datagram buffers are lent that no more are.
     pub(super) fn is_datagram_ring_short(&self, lent: usize) -> bool {
         lent > datagrams_lent_max(self.options.datagram_buffers.into())
     }
@@ -182,7 +183,7 @@ impl Uring {
         if self.shares.must_disarm() {
             for (fd, socket) in self.sockets.borrow_mut().iter_mut() {
                 let is_stream = matches!(socket.arrived, Arrived::Bytes(_));
-                // Who is waited for begins again, for one buffer.
+                // A stream with a waiting task begins again, for one buffer.
                 if is_stream && socket.receive == Receive::On {
                     self.counters.recv_disarmed.increment();
                     self.pause(fd, socket);
@@ -197,7 +198,7 @@ impl Uring {
         match &mut socket.arrived {
             Arrived::Connections(queue) => {
                 self.counters.accepted.increment();
-                // SAFETY: the kernel made this descriptor for us and nobody else knows it.
+                // SAFETY: the kernel made this descriptor for this operation, and nothing else owns it.
                 queue.push_back(unsafe { OwnedFd::from_raw_fd(n.cast_signed()) });
             }
             Arrived::Bytes(untaken) => match cqueue::buffer_select(entry.flags()) {
@@ -237,7 +238,7 @@ impl Uring {
     fn discard(&self, kind: Kind, entry: &cqueue::Entry, result: &io::Result<u32>) {
         match (kind, cqueue::buffer_select(entry.flags()), result) {
             (Kind::Accept, _, Ok(fd)) => {
-                // SAFETY: the kernel made this descriptor for us and nobody else knows it.
+                // SAFETY: the kernel made this descriptor for this operation, and nothing else owns it.
                 drop(unsafe { OwnedFd::from_raw_fd(fd.cast_signed()) });
             }
             (Kind::Stream, Some(id), _) => {

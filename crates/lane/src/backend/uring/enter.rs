@@ -60,7 +60,7 @@ impl Drop for Uring {
     /// it may write to for ever: that memory stays mapped and is used for nothing else. So does what peers have not
     /// acknowledged of zero-copy sends, which is not waited for as long: how long that takes is theirs to say.
     fn drop(&mut self) {
-        // Whatever still arrives is for nobody.
+        // What still arrives has no receiver.
         for fd in self.sockets.take().descriptors() {
             self.push(&opcode::Close::new(RingFd(fd)).build(), Key::IGNORED);
         }
@@ -112,7 +112,7 @@ fn ignore_transient(error: io::Error) -> io::Result<()> {
     }
 }
 
-/// A round trip, as a rule: who has more to come is known by then.
+/// A round trip as a rule: a peer with more to send has shown it by then.
 const PATIENCE_WITH_PEERS: Duration = Duration::from_millis(200);
 /// Completions that end a park which gathers at once.
 const GATHERED_MAX: usize = 64;

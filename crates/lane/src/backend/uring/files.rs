@@ -76,13 +76,13 @@ pub(crate) fn try_open(dir: BorrowedFd<'_>, path: &CString, how: OpenHow) -> io:
     }
 }
 
-/// What may be opened.
+/// File that may be opened.
 pub(crate) enum Found {
     File,
     Directory,
 }
 
-/// What was found and is not opened yet.
+/// Returns what was found and is not opened yet.
 ///
 /// # Errors
 /// `ENXIO` for a device, a pipe or a socket, `ELOOP` for a symbolic link.
@@ -141,7 +141,7 @@ pub(crate) fn stat_at(dir: BorrowedFd<'_>, path: &CString) -> io::Result<Stat> {
     Ok(convert(&sys::fstat(&find_at(dir, path)?)?))
 }
 
-/// Whether a name is no large file's: what becomes of it takes no time worth speaking of.
+/// Returns whether a name is no large file's: what becomes of it takes no time worth speaking of.
 pub(crate) fn is_small(dir: BorrowedFd<'_>, name: &CString) -> bool {
     match sys::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat.st_size.cast_unsigned() <= SMALL_BYTES,
@@ -149,7 +149,8 @@ pub(crate) fn is_small(dir: BorrowedFd<'_>, name: &CString) -> bool {
     }
 }
 
-/// What a path names, a link at its end itself. `..` and links in the middle do not lead out of `dir`.
+/// Returns what a path names, a link at its end itself. `..` and links in the middle do not lead out of
+/// `dir`.
 pub(crate) fn find_at(dir: BorrowedFd<'_>, path: &CString) -> io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
@@ -159,10 +160,10 @@ pub(crate) fn find_at(dir: BorrowedFd<'_>, path: &CString) -> io::Result<OwnedFd
 /// The file system of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileSystem {
-    /// What tells it from others; some have it in common with others of their kind.
+    /// Number that tells it from others; some have it in common with others of their kind.
     pub(crate) id: u64,
-    /// Reads never wait for a disk: tmpfs and ramfs. Their pages may be in swap; who serves from swapped memory waits for it
-    /// anyway.
+    /// Reads never wait for a disk: tmpfs and ramfs. Their pages may be in swap; a server of swapped memory
+    /// waits for it anyway.
     pub(crate) is_memory: bool,
 }
 
@@ -177,7 +178,7 @@ pub(crate) fn file_system(file: impl AsFd) -> Option<FileSystem> {
     Some(FileSystem { id, is_memory: [TMPFS_MAGIC, RAMFS_MAGIC].contains(&kind) })
 }
 
-/// Whether a file has no name left, by what the kernel has of it without asking a disk or a server.
+/// Returns whether a file has no name left, by what the kernel has of it without asking a disk or a server.
 pub(crate) fn is_nameless(file: impl AsFd) -> bool {
     let flags = sys::AtFlags::EMPTY_PATH | sys::AtFlags::STATX_DONT_SYNC;
     sys::statx(file, c"", flags, sys::StatxFlags::NLINK).is_ok_and(|found| found.stx_nlink == 0)
@@ -200,7 +201,7 @@ pub(crate) fn convert(stat: &sys::Stat) -> Stat {
     }
 }
 
-/// As [`convert`], of what statx(2) tells.
+/// Converts what statx(2) returned ([`convert`]).
 pub(crate) fn convert_statx(stat: &sys::Statx) -> Stat {
     Stat {
         kind: kind_of(stat.stx_mode.into()),
@@ -218,7 +219,7 @@ pub(crate) fn convert_statx(stat: &sys::Statx) -> Stat {
     }
 }
 
-/// What statx(2) alone tells, where it was asked for the time of birth.
+/// Returns what statx(2) alone tells, where it was asked for the time of birth.
 pub(crate) fn statx_extra_of(stat: &sys::Statx) -> StatxExtra {
     let has_birth = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
     StatxExtra {

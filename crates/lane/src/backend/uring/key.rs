@@ -1,11 +1,11 @@
-//! What a completion is for, packed into the 64 bits that io_uring carries along.
+//! Purpose of a completion, packed into the 64 bits that io_uring carries along.
 //!
 //! ```text
 //! 63    56 55            32 31             0
 //! | kind  |   generation   |     index      |
 //! ```
 
-/// Who waits for a completion.
+/// Identifies what waits for a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) kind: Kind,
@@ -19,7 +19,7 @@ pub(super) struct Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
-    /// Nobody waits: cancels and closes.
+    /// Nothing waits: cancels and closes.
     Ignored = 0,
     /// Multishot accept of the listener `index`.
     Accept = 1,

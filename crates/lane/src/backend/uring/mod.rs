@@ -76,9 +76,10 @@ pub(crate) struct Uring {
     ring: RefCell<IoUring>,
     sockets: RefCell<Sockets>,
     ops: RefCell<Ops>,
-    /// What the running kernel's ring can do.
+    /// Operations of the running kernel's ring.
     opcodes: Opcodes,
-    /// What is left of what the lane itself may do in this turn where there is no disk to wait for, in pages touched.
+    /// Rest of the work that the lane itself may do in this turn where there is no disk to wait for, in pages
+    /// touched.
     left_in_turn: Cell<usize>,
     files: RefCell<OpenFiles>,
     closing: RefCell<Closing>,
@@ -102,7 +103,7 @@ pub(crate) struct Uring {
     counters: Arc<LaneCounters>,
     memory: Arc<LaneMemory>,
     now: Cell<Instant>,
-    /// What the next park gathers for; zero for nothing.
+    /// Time that the next park gathers for; zero for nothing.
     gather: Cell<Duration>,
     woken: RefCell<Vec<Waker>>,
 }

@@ -9,13 +9,13 @@ use std::path::{Path, PathBuf};
 
 use crate::mountinfo::Mount;
 
-/// What is mounted, as it was when it was looked at last.
+/// Mounts, as they were at the last look.
 pub(super) struct Mounts {
     list: File,
     known: BTreeSet<Mount>,
     /// The uppermost directories that are watched, by their paths.
     tops: Vec<PathBuf>,
-    /// There are more of them than are kept, or one without a path: every mount matters.
+    /// Set if there are more mounts than are kept, or one without a path: every mount matters.
     all_matter: bool,
 }
 
@@ -43,7 +43,8 @@ impl Mounts {
         }
     }
 
-    /// Whether something came or went beneath what is watched since this was asked last. What cannot be read may have changed.
+    /// Returns whether something came or went beneath what is watched since this was asked last. What cannot
+    /// be read may have changed.
     pub(super) fn have_changed(&mut self) -> bool {
         let Ok(now) = self.read() else { return true };
         let before = std::mem::replace(&mut self.known, now);

@@ -1,4 +1,5 @@
-//! What the running kernel's ring can do, asked once when it is made (`io_uring_register(2)`, IORING_REGISTER_PROBE).
+//! Operations of the running kernel's ring, asked once when it is made (`io_uring_register(2)`,
+//! IORING_REGISTER_PROBE).
 
 use io_uring::{Probe, Submitter};
 
@@ -11,14 +12,14 @@ pub(super) struct Opcodes {
 }
 
 impl Opcodes {
-    /// Those of this ring. One that cannot be asked has none but those that every lane needs.
+    /// Returns the opcodes of this ring. One that cannot be asked has none but those that every lane needs.
     pub(super) fn of(ring: &Submitter<'_>, file_operations: FileOperations) -> Self {
         let mut probe = Probe::new();
         let asked = ring.register_probe(&mut probe);
         Self { probe: asked.is_ok().then_some(probe), file_operations }
     }
 
-    /// Whether an operation on names, attributes or lengths may go to the ring.
+    /// Returns whether an operation on names, attributes or lengths may go to the ring.
     pub(super) fn has(&self, opcode: u32) -> bool {
         let Ok(opcode) = u8::try_from(opcode) else { return false };
         match self.file_operations {

@@ -10,21 +10,21 @@ use crate::backend::operation::PARTS_MAX;
 use crate::backend::{Descriptor, Fd};
 use crate::helper::queue::System;
 
-/// What a lane keeps of its open files.
+/// Records of a lane's open files.
 #[derive(Default)]
 pub(super) struct OpenFiles {
-    /// Where they lie, by descriptor.
+    /// File systems of files, by descriptor.
     lie_on: Vec<LiesOn>,
 }
 
-/// Where a file lies, and what that makes of its close.
+/// File system of a file, and what that means for its close.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LiesOn {
     /// A file system that is all memory.
     in_memory: bool,
-    /// Which one, where there is a disk or a network to wait for.
+    /// The file system, where there is a disk or a network to wait for.
     system: Option<System>,
-    /// Its length was set by this descriptor.
+    /// The length of the file was set by this descriptor.
     is_cut: bool,
 }
 
@@ -59,7 +59,8 @@ impl Uring {
         self.register(fd, lies_on)
     }
 
-    /// As [`Uring::register_file`], of a file that was just made in `dir`, hence lies where that does.
+    /// Registers a file that was just made in `dir`, hence lies on its file system
+    /// ([`Uring::register_file`]).
     pub(super) fn register_made(&self, fd: OwnedFd, dir: Fd) -> Descriptor {
         let lies_on = LiesOn { is_cut: false, ..self.files.borrow().lies_on(dir.0) };
         self.register(fd, lies_on)
@@ -71,7 +72,7 @@ impl Uring {
         Descriptor::new(Fd(fd.into_raw_fd()))
     }
 
-    /// Whether an open file has no disk to wait for.
+    /// Returns whether an open file has no disk to wait for.
     pub(super) fn is_in_memory(&self, file: Fd) -> bool {
         self.files.borrow().lies_on(file.0).in_memory
     }
@@ -130,7 +131,7 @@ impl Uring {
         self.borrow_fd(file).try_clone_to_owned()
     }
 
-    /// Its number is another's to close from now on.
+    /// Gives the descriptor up: the caller closes it from now on.
     ///
     /// # Errors
     /// `EBUSY` while an operation that was given up names it.

@@ -1,4 +1,4 @@
-//! Operations in flight: what they own, who waits, and what became of them.
+//! Operations in flight: what they own, which task waits, and their outcome.
 
 use std::task::{Context, Poll, Waker};
 
@@ -26,17 +26,17 @@ enum OperationState {
     /// With the kernel or a helper thread.
     Working(Op, Option<Waker>),
     Finished(Outcome),
-    /// Nobody wants the outcome; the slot stays until the kernel is done with what it owns.
+    /// No task wants the outcome; the slot stays until the kernel is done with what it owns.
     Orphaned(Op, Option<KeepAlive>),
     /// Between two of these.
     Moving,
 }
 
-/// Whom the end of an operation concerns.
+/// Receiver of an operation's end.
 pub(super) enum EndedOperation {
-    /// Who waits for it, if anybody does yet.
+    /// The task that waits for it, if one does yet.
     Told(Option<Waker>),
-    /// Nobody: here is the outcome, and what was held until now.
+    /// No task: here is the outcome, and what was held until now.
     Unwanted(Outcome, Option<KeepAlive>),
 }
 
@@ -97,8 +97,8 @@ impl Ops {
         }
     }
 
-    /// Nobody wants the outcome any more: here it is if there is one. Otherwise the key, for the operation is still in
-    /// flight, and has `held` kept until it ends.
+    /// Gives up an operation, and returns its outcome if there is one. Otherwise the key, for the operation
+    /// is still in flight, and has `held` kept until it ends.
     pub(super) fn forget(&mut self, id: OpId, held: Option<KeepAlive>) -> Result<Option<Outcome>, Key> {
         let key = Key::unpack(id.0);
         let Some(slot) = self.slot(key) else { return Ok(None) };
@@ -135,7 +135,8 @@ impl Ops {
         self.slots.iter().filter(|(_, slot)| lasts(slot)).count()
     }
 
-    /// Whether an operation that was given up names this descriptor, and the kernel may look it up yet.
+    /// Returns whether an operation that was given up names this descriptor, and the kernel may look it up
+    /// yet.
     pub(super) fn is_named_by_orphans(&self, fd: Fd) -> bool {
         let names = |orphan: &usize| match &self.slots[*orphan].state {
             OperationState::Orphaned(op, _) => op.descriptor() == fd || op.second() == Some(fd),

@@ -21,7 +21,7 @@ impl Parker {
         Ok(Arc::new(Self { event, parked: AtomicBool::new(false), pending: AtomicBool::new(false) }))
     }
 
-    /// Announces a park. False when someone unparked since the last one: then there is no parking.
+    /// Announces a park. False when a thread unparked since the last one: then there is no parking.
     pub(super) fn prepare(&self) -> bool {
         self.parked.store(true, Ordering::SeqCst);
         if self.pending.swap(false, Ordering::SeqCst) {

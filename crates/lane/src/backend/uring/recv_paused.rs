@@ -36,21 +36,21 @@ impl Uring {
         });
     }
 
-    /// It has ended, with so many bytes if not with an error.
+    /// Notes that a receive into a file has ended, with so many bytes if not with an error.
     pub(crate) fn receive_into_ended(&self, stream: StreamToken, received: Option<usize>) {
         self.counters.bytes_in.add(received.unwrap_or(0) as u64);
         self.with_named(stream, |fd, socket| {
             socket.receive = if received == Some(0) { Receive::Ended } else { Receive::Off };
             match socket.keeps_quiet || socket.receive == Receive::Ended {
                 true => self.woken.borrow_mut().extend(socket.tell()),
-                // Somebody asked for more meanwhile.
+                // A task asked for more meanwhile.
                 false if socket.waker.is_some() => self.arm_receive(fd, socket),
                 false => {}
             }
         });
     }
 
-    /// What was taken from a stream goes back to its beginning, if it still is one.
+    /// Puts bytes that were taken from a stream back to its beginning, if it still is one.
     pub(super) fn give_back(&self, stream: StreamToken, bytes: RecvBuf) {
         let waker = self.with_named(stream, |_, socket| {
             let Arrived::Bytes(untaken) = &mut socket.arrived else { return None };

@@ -1,9 +1,10 @@
-//! What the page cache has of a file, found out without waiting for the disk.
+//! Parts of a file in the page cache, found out without waiting for the disk.
 //!
-//! cachestat(2) (Linux 6.5) counts the pages of a range in one call. It counts those as well that are still being read,
-//! so the last page is read besides: reads come in order. Later kernels (6.14) tell it only who owns or may write the
-//! file; for all others a byte is read here and there, as far apart as the kernel reads ahead. A hole between two of
-//! them stays unseen, and costs the lane the wait for that one read.
+//! cachestat(2) (Linux 6.5) counts the pages of a range in one call. It counts those as well that are still
+//! being read, so the last page is read besides: reads come in order. Later kernels (6.14) tell it only to a
+//! process that owns or may write the file; for all others a byte is read here and there, as far apart as the
+//! kernel reads ahead. A hole between two of them stays unseen, and costs the lane the wait for that one
+//! read.
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -35,7 +36,7 @@ pub(super) fn resident(
     probe(offset, len, has)
 }
 
-/// The same by looking at bytes here and there.
+/// Finds the same by looking at bytes here and there.
 fn probe(offset: u64, len: usize, mut has: impl FnMut(u64) -> io::Result<bool>) -> io::Result<usize> {
     let mut found = 0;
     while found < len {
@@ -66,7 +67,7 @@ fn pages(offset: u64, len: usize) -> u64 {
     (offset + len as u64).div_ceil(page) - offset / page
 }
 
-/// The same number on every architecture.
+/// Number of cachestat(2), the same on every architecture.
 const SYS_CACHESTAT: libc::c_long = 451;
 const PAGE: usize = 4096;
 /// A range that is not all in memory is tried at this part of its length.

@@ -29,13 +29,14 @@ pub struct RingOptions {
     /// Whether the lane's send and read buffers are registered with the ring. That takes all their memory at start (of the
     /// default 100 MiB a quarter of a second of CPU), and saves the kernel a look at pages for each operation.
     pub register_buffers: bool,
-    /// Who does what changes names and attributes where there is a disk to wait for.
+    /// Place where changes of names and attributes are made that may wait for a disk.
     pub file_operations: FileOperations,
-    /// How long the end of a lane waits for operations that the kernel does not let go of, a read of a dead disk say.
+    /// Time for which the end of a lane waits for operations that the kernel does not let go of, a read of a
+    /// dead disk say.
     pub patience: Duration,
 }
 
-/// Who makes the calls that change names, attributes and lengths.
+/// Maker of the calls that change names, attributes and lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileOperations {
     /// The ring, where the running kernel's has the operation; else the silo's helpers.
@@ -50,7 +51,7 @@ pub enum RingError {
     /// The kernel refuses the ring.
     #[error("{refusal}. Linerate needs it; to change that: {}", refusal.advice())]
     Refused {
-        /// Why, as far as the machine tells.
+        /// Reason, as far as the machine tells.
         refusal: RingRefusal,
     },
     /// The receive buffers were refused.
@@ -113,8 +114,9 @@ pub(super) fn pin_workers(ring: &IoUring, cpus: &[u32]) {
     let _ = ring.submitter().register_iowq_aff(&set);
 }
 
-/// Lets the kernel have more threads of its own for this ring than its usual four for each CPU: those that wait for a file system which
-/// does not answer are kept by it, and who works on another finds one all the same. Where none waits there are no more than before.
+/// Lets the kernel have more threads of its own for this ring than its usual four for each CPU: those that
+/// wait for a file system which does not answer are kept by it, and work on another finds one all the same.
+/// Where none waits there are no more than before.
 pub(super) fn allow_workers(ring: &IoUring) {
     // Kernels before 5.15 have no such call.
     let _ = ring.submitter().register_iowq_max_workers(&mut [WORKERS_MAX, 0]);
@@ -123,7 +125,7 @@ pub(super) fn allow_workers(ring: &IoUring) {
 /// More than a lane has uploads under way by default (1,024).
 const WORKERS_MAX: u32 = 1280;
 
-/// What every multishot message receive passes: room for the sender's address and control messages.
+/// Returns what every multishot message receive passes: room for the sender's address and control messages.
 pub(super) fn message_template() -> libc::msghdr {
     // SAFETY: a msghdr of zeros is a valid one without name, parts and control data.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };

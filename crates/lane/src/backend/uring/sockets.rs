@@ -1,4 +1,4 @@
-//! The sockets of one lane: what has arrived on each, who waits for it, and whether the kernel holds a
+//! The sockets of one lane: what has arrived on each, which task waits for it, and whether the kernel holds a
 //! multishot receive or accept for it.
 
 use std::collections::VecDeque;
@@ -25,14 +25,14 @@ pub(super) struct Socket {
     pub(super) generation: u32,
     pub(super) arrived: Arrived,
     pub(super) waker: Option<Waker>,
-    /// Its task was woken and has not asked since.
+    /// The socket's task was woken and has not asked since.
     pub(super) told: bool,
-    /// It stands in a line for buffers.
+    /// The socket waits in a line for buffers.
     pub(super) starved: bool,
     /// Ends the stream, or one accept, once what arrived before is taken.
     pub(super) error: Option<io::Error>,
     pub(super) receive: Receive,
-    /// Its task waits for the receive to rest.
+    /// The stream's task waits for the receive to rest.
     pub(super) keeps_quiet: bool,
     /// The kernel makes TLS records of what is sent.
     pub(super) kernel_tls: bool,
@@ -40,7 +40,7 @@ pub(super) struct Socket {
     pub(super) unreachable: Option<VecDeque<Unreachable>>,
 }
 
-/// What the kernel has handed over and nobody has taken.
+/// Arrivals that the kernel has handed over and no task has taken.
 pub(super) enum Arrived {
     Connections(VecDeque<OwnedFd>),
     Bytes(Untaken),
@@ -50,7 +50,7 @@ pub(super) enum Arrived {
 /// The state of a socket's multishot operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Receive {
-    /// None in the kernel.
+    /// No receive is in the kernel.
     Off,
     /// Armed.
     On,
@@ -96,7 +96,7 @@ impl Sockets {
         removed
     }
 
-    /// Whether the stream is as it was accepted: nothing arrived, nothing asked of the kernel.
+    /// Returns whether the stream is as it was accepted: nothing arrived, nothing asked of the kernel.
     pub(super) fn is_untouched(&mut self, fd: i32) -> bool {
         self.get_mut(fd).is_some_and(|socket| {
             let empty = matches!(&socket.arrived, Arrived::Bytes(untaken) if untaken.is_empty());
@@ -113,8 +113,9 @@ impl Sockets {
         self.slots.get_mut(index as usize)?.as_deref_mut().filter(|s| s.generation == generation)
     }
 
-    /// Fails where the receive that runs beside has met an error. It takes a reset off the socket before a send can
-    /// see it, and a socket with kernel TLS (seen on Linux 6.1) then goes on taking bytes for nobody.
+    /// Fails where the receive that runs beside has met an error. It takes a reset off the socket before a
+    /// send can see it, and a socket with kernel TLS (seen on Linux 6.1) then goes on taking bytes that are
+    /// lost.
     pub(super) fn check_alive(&mut self, fd: i32) -> io::Result<()> {
         match self.get_mut(fd).and_then(|socket| socket.error.as_ref()) {
             Some(error) => {
@@ -157,7 +158,7 @@ impl Sockets {
 }
 
 impl Socket {
-    /// Whether its task waits for something to arrive, or is about to take what did.
+    /// Returns whether its task waits for something to arrive, or is about to take what did.
     pub(super) fn is_attended(&self) -> bool {
         self.waker.is_some() || self.told
     }

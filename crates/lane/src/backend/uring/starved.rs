@@ -13,7 +13,8 @@ pub(super) struct Starved {
 }
 
 impl Uring {
-    /// A receive found its ring empty. Somebody waits for it or it begins when somebody asks.
+    /// A receive found its ring empty. If a task waits the receive is queued, else it begins with the next
+    /// request.
     pub(super) fn note_starved(&self, fd: i32, socket: &mut Socket) {
         self.counters.recv_starved.increment();
         if !socket.is_attended() || std::mem::replace(&mut socket.starved, true) {

@@ -1,4 +1,4 @@
-//! How operations and receives begin.
+//! Submission of operations and receives.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -43,18 +43,20 @@ impl Uring {
         &self.counters
     }
 
-    /// Whether the running kernel's ring has the operation of this entry.
+    /// Returns whether the running kernel's ring has the operation of this entry.
     pub(crate) fn knows(&self, entry: &squeue::Entry) -> bool {
         self.opcodes.has(entry.get_opcode())
     }
 
-    /// Whether the lane makes a call that touches this many pages of an open file itself: when there is no disk to wait
-    /// for, and not so often in one turn that other tasks wait. Elsewhere the call takes its task a turn.
+    /// Returns whether the lane makes a call that touches this many pages of an open file itself: when there
+    /// is no disk to wait for, and not so often in one turn that other tasks wait. Elsewhere the call takes
+    /// its task a turn.
     pub(crate) fn makes_call(&self, file: Fd, pages: usize) -> bool {
         self.left_in_turn.get() > 0 && self.is_in_memory(file) && self.takes_of_turn(pages)
     }
 
-    /// Whether the lane takes what has come by a socket, up to this many pages, by a call of its own: as often in one turn.
+    /// Returns whether the lane takes what has come by a socket, up to this many pages, by a call of its own:
+    /// as often in one turn.
     pub(crate) fn receives_at_once(&self, pages: usize) -> bool {
         self.takes_of_turn(pages)
     }
@@ -68,7 +70,7 @@ impl Uring {
         left > 0
     }
 
-    /// Whether the kernel can be asked to tell if it copied.
+    /// Returns whether the kernel can be asked to tell if it copied.
     pub(crate) fn reports_copies(&self) -> bool {
         self.reports_copies.get()
     }
@@ -115,7 +117,8 @@ impl Uring {
         }
     }
 
-    /// What has arrived on a stream and nobody has taken, or its error, which ends it; `None` where there is neither.
+    /// Takes what has arrived on a stream and no task has taken, or its error, which ends it; `None` where
+    /// there is neither.
     pub(super) fn take_arrived(&self, socket: &mut Socket) -> Option<io::Result<RecvBuf>> {
         let Arrived::Bytes(untaken) = &mut socket.arrived else {
             return Some(Err(io::Error::from_raw_os_error(libc::EINVAL)));
@@ -283,6 +286,6 @@ impl Drop for HelperRequest {
 //@ empty: the ring's threads or a helper make it; a turn is 2 ms longer at most
 //@ counter: lane_helper_jobs, lane_submissions
 //@ attack: smb-cut
-/// What a lane touches itself in one turn before other tasks have theirs: 8 MiB, about two milliseconds; or as many calls that touch
-/// none.
+/// Pages that a lane touches itself in one turn before other tasks have theirs: 8 MiB, about two
+/// milliseconds; or as many calls that touch none.
 pub(super) const PAGES_A_TURN: usize = 2048;

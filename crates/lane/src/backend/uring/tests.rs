@@ -1,4 +1,5 @@
-//! What cannot be brought about from outside: jobs that panic, operations the kernel does not let go of.
+//! Tests of what cannot be brought about from outside: jobs that panic, operations the kernel does not let go
+//! of.
 
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -131,7 +132,7 @@ fn a_helper_closes_what_waits_for_the_disk_once_the_ring_has_found_it() {
     }
 }
 
-/// How many descriptors of this process lead to a file.
+/// Returns how many descriptors of this process lead to a file.
 fn descriptors_of(file: &std::fs::File) -> usize {
     let wanted = file.metadata().unwrap();
     let open =

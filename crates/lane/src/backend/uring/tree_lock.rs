@@ -1,11 +1,13 @@
 //! Locks that keep two servers from writing to one tree, also where the directory of one lies beneath that of the other.
 //!
-//! A server's own directory is locked by flock(2) for it alone. There, and on each directory above, it leaves a mark besides: a shared
-//! lock of one byte (fcntl(2), F_OFD_SETLK), whose place says which process it is and what the mark means. Whoever comes looks for such
-//! marks after it has left its own, so that of two who come at once none misses the other. Marks are in nobody's way: what locks
-//! directories by flock(2), as systemd-tmpfiles does before it clears one, is not kept from those above.
+//! A server's own directory is locked by flock(2) for it alone. There, and on each directory above, it leaves
+//! a mark besides: a shared lock of one byte (fcntl(2), F_OFD_SETLK), whose place says which process it is
+//! and what the mark means. A server that starts looks for such marks after it has left its own, so that of
+//! two that come at once none misses the other. Marks are in the way of no other lock: what locks directories
+//! by flock(2), as systemd-tmpfiles does before it clears one, is not kept from those above.
 //!
-//! Directories that the process may not read are not marked, and file systems without such locks keep nobody out.
+//! Directories that the process may not read are not marked, and file systems without such locks exclude no
+//! other server.
 
 use std::fs::{self, File};
 use std::hash::{BuildHasher, RandomState};
@@ -29,10 +31,10 @@ pub struct TreeLock {
     _marks: Vec<Arc<Marked>>,
 }
 
-/// Why a tree cannot be locked: another server writes to it, or to part of it.
+/// Reason why a tree cannot be locked: another server writes to it, or to part of it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TreeInUse {
-    /// The same directory is another server's.
+    /// Another server has the same directory.
     #[error("another server writes to this tree{0}")]
     Same(String),
     /// A directory above is.
@@ -105,7 +107,7 @@ fn marked(dir: File, place: u64) -> Option<Arc<Marked>> {
     Some(mark)
 }
 
-/// Who has left a mark in these places, if another process has.
+/// Returns the other process that has left a mark in these places, if one has.
 fn other_in(dir: BorrowedFd<'_>, (from, to): (u64, u64)) -> Option<u64> {
     let mut ranges = vec![(from, to)];
     while let Some((from, to)) = ranges.pop().filter(|(from, to)| from < to) {
@@ -180,7 +182,8 @@ fn shown(id: Option<u64>) -> String {
     format!(" (process {pid}: {})", words.join(" "))
 }
 
-/// Which process this is, in marks: its number, and random bits, as others may have the same number in other containers.
+/// Returns which process this is, in marks: its number, and random bits, as others may have the same number
+/// in other containers.
 fn id() -> u64 {
     static ID: OnceLock<u64> = OnceLock::new();
     *ID.get_or_init(|| {

@@ -200,7 +200,7 @@ impl Uring {
     }
 }
 
-/// What a filled buffer holds.
+/// Content of a filled buffer.
 struct Parsed {
     payload: std::ops::Range<usize>,
     from: SocketAddr,

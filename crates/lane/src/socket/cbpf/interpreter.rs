@@ -13,7 +13,7 @@ pub(crate) struct Packet {
 }
 
 impl Program {
-    /// What the program returns for this packet.
+    /// Returns what the program returns for this packet.
     pub(crate) fn run(&self, packet: &Packet) -> u32 {
         let (mut a, mut x) = (0u32, 0u32);
         let mut at = 0;

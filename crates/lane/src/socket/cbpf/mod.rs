@@ -26,7 +26,7 @@ pub(crate) struct Instruction {
     pub(crate) k: u32,
 }
 
-/// What the kernel knows about a packet besides its bytes (`SKF_AD_*` of `linux/filter.h`).
+/// Data of the kernel about a packet besides its bytes (`SKF_AD_*` of `linux/filter.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Ancillary {
@@ -88,7 +88,7 @@ pub struct Assembler {
     jumps: Vec<Jump>,
 }
 
-/// Why a program cannot be assembled.
+/// Reason why a program cannot be assembled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AssembleError {
     /// A jump to a label that was never placed.
@@ -354,7 +354,7 @@ pub(crate) const TAX: u16 = 0x00;
 pub(crate) const TXA: u16 = 0x80;
 /// `SKF_AD_OFF`: load offsets from here on name ancillary data.
 pub(crate) const ANCILLARY_BASE: u32 = -0x1000_i32 as u32;
-/// Where the IP header begins (`SKF_NET_OFF`).
+/// Offset of the IP header (`SKF_NET_OFF`).
 pub(crate) const NETWORK_BASE: u32 = 0xfff0_0000;
 const INSTRUCTIONS_MAX: usize = 4096;
 

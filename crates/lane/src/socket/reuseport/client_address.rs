@@ -1,4 +1,4 @@
-//! Which lane a client's Rx packets are steered to: one for all that come from one address and port.
+//! Steering of a client's Rx packets to a lane: one for all that come from one address and port.
 //!
 //! All connections of a cache manager come from one port, and NICs and GRO join their packets into common buffers. A
 //! buffer goes to one socket whole. Were connections steered by their own ids, the packets behind the first would belong
@@ -19,7 +19,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
-/// What a client's lane is computed from.
+/// Returns what a client's lane is computed from.
 pub fn client_selector(client: SocketAddr) -> u32 {
     let address = match client.ip().to_canonical() {
         IpAddr::V4(ip) => u32::from(ip),

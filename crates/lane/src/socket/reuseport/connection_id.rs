@@ -1,5 +1,5 @@
-//! Which lane the packets of a connection that the server opened (a callback; they lack CLIENT_INITIATED) come back to,
-//! and which connection ids a lane may give to such connections.
+//! Steering of the packets of a connection that the server opened (a callback; they lack CLIENT_INITIATED)
+//! come back to, and which connection ids a lane may give to such connections.
 //!
 //! An Rx packet starts with the epoch and the connection id, 32 bits each, big-endian; the id's low two bits are
 //! the channel (rx-spec, "packet header"). The lane is a residue of both, so that every channel of a connection

@@ -26,7 +26,7 @@ pub use steering::{LANES_MAX, SteeredSilo, Steering, SteeringError};
 use super::cbpf::{AssembleError, Program};
 use super::options::keep_alive;
 
-/// What the group's sockets speak; it decides how packets choose a lane.
+/// Transport of the group's sockets; it decides how packets choose a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
     /// Listening TCP sockets. A connection goes to a random lane of the silo that serves its NIC; when that silo
@@ -41,7 +41,7 @@ pub enum Transport {
     Rx,
 }
 
-/// What [`Group::open`] needs to know.
+/// Configuration for [`Group::open`].
 pub struct GroupConfig {
     /// Address all sockets share. Port 0 lets the kernel choose one port for all.
     pub address: SocketAddr,
@@ -56,24 +56,25 @@ pub type Prepare = Box<dyn Fn(&Socket) -> io::Result<()> + Send + Sync>;
 
 /// The sockets of one address, one for each lane.
 ///
-/// The group keeps a descriptor of every socket, and lanes get duplicates, so a socket leaves the kernel's array
-/// when the group says so and not before. To stop a lane without refusing anyone: [`drain`](Self::drain), let the
-/// lane take what already waits, close the lane's descriptors, [`remove`](Self::remove).
+/// The group keeps a descriptor of every socket, and lanes get duplicates, so a socket leaves the kernel's
+/// array when the group says so and not before. To stop a lane without refusing a connection:
+/// [`drain`](Self::drain), let the lane take what already waits, close the lane's descriptors,
+/// [`remove`](Self::remove).
 pub struct Group {
     config: GroupConfig,
     steering: Steering,
     /// In the kernel's order.
     members: Vec<Member>,
-    /// There has been a second member.
+    /// Set once there has been a second member.
     joined: bool,
     /// TCP: the sockets take connections. UDP sockets do from the start.
     listening: bool,
 }
 
-/// Why a group could not be opened or changed.
+/// Reason why a group could not be opened or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum GroupError {
-    /// Another socket has the address: a second copy of the server, or another program.
+    /// The address is in use by another socket: a second copy of the server, or another program.
     #[error("{0} is already in use by another socket; stop the other program or choose another address")]
     InUse(SocketAddr),
     /// The port needs a privilege.
@@ -91,7 +92,7 @@ pub enum GroupError {
         call: &'static str,
         /// The group's address.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The kernel refused the program.
@@ -101,7 +102,7 @@ pub enum GroupError {
     Attach {
         /// The group's address.
         address: SocketAddr,
-        /// What the system said.
+        /// Error of the system.
         source: io::Error,
     },
     /// The selector would be longer than the kernel allows.
@@ -121,13 +122,13 @@ pub enum GroupError {
 impl Group {
     /// Opens one socket for every lane of `steering`, in the order of lane ids, and attaches the selector.
     ///
-    /// Unlike plain SO_REUSEPORT, an address that anyone else holds is refused: two servers would each get half
-    /// of the clients.
+    /// Unlike plain SO_REUSEPORT, an address that another process holds is refused: two servers would each
+    /// get half of the clients.
     pub fn open(config: GroupConfig, steering: Steering) -> Result<Self, GroupError> {
         Self::open_for(config, steering, |_| true)
     }
 
-    /// As [`open`](Self::open), with sockets for some lanes only; the others may get theirs by
+    /// Opens sockets for some lanes only ([`open`](Self::open)); the others may get theirs by
     /// [`restore`](Self::restore).
     pub fn open_for(
         config: GroupConfig,
@@ -139,9 +140,9 @@ impl Group {
         Ok(group)
     }
 
-    /// As [`open_for`](Self::open_for), but TCP sockets only bind: until [`listen`](Self::listen) the kernel refuses
-    /// connections, so none waits at a lane that may never take it. Who listens at the address in between is an error
-    /// of `listen`.
+    /// Opens the group, but TCP sockets only bind ([`open_for`](Self::open_for)): until
+    /// [`listen`](Self::listen) the kernel refuses connections, so none waits at a lane that may never take
+    /// it. If another process listens at the address in between, `listen` fails.
     pub fn bind_for(
         config: GroupConfig,
         steering: Steering,
@@ -152,7 +153,7 @@ impl Group {
         for lane in (0..group.steering.lane_count()).filter(|&lane| wanted(lane)) {
             group.join(lane)?;
         }
-        // What the selector would not take is known before anybody relies on the address.
+        // What the selector would not take is known before a client relies on the address.
         group.program()?;
         Ok(group)
     }
@@ -251,11 +252,11 @@ impl Group {
         self.attach()
     }
 
-    /// Finds TCP listeners that something else has closed (`ss --kill`, a defect) and opens new ones in their place.
-    /// Returns the lanes whose socket is a new one and who need its descriptor.
+    /// Finds TCP listeners that something else has closed (`ss --kill`, a defect) and opens new ones in their
+    /// place. Returns the lanes whose socket is a new one and that need its descriptor.
     ///
-    /// One that died leaves an order that is known. Where several did, it depends on who was first, which nobody
-    /// can tell; then every socket but one is replaced, and connections that wait in those are reset.
+    /// One that died leaves an order that is known. Where several did, it depends on which was first, which
+    /// cannot be known; then every socket but one is replaced, and connections that wait in those are reset.
     pub fn repair(&mut self) -> Result<Vec<usize>, GroupError> {
         if self.config.transport == Transport::Rx {
             return Ok(Vec::new());
@@ -292,7 +293,7 @@ impl Group {
         Ok(wanted)
     }
 
-    /// Whether a lane has a socket here that takes new work.
+    /// Returns whether a lane has a socket here that takes new work.
     pub fn takes(&self, lane: usize) -> bool {
         self.position(lane).is_ok_and(|position| !self.members[position].slot.draining)
     }

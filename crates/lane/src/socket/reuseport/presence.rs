@@ -5,7 +5,7 @@ use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// What identifies the socket in `/proc/net/udp`.
+/// Returns what identifies the socket in `/proc/net/udp`.
 pub(super) fn inode(socket: impl AsFd) -> io::Result<u64> {
     Ok(rustix::fs::fstat(socket)?.st_ino)
 }

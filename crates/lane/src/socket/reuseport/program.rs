@@ -80,8 +80,8 @@ pub(super) fn rx(steering: &Steering, order: &[Slot]) -> Result<Program, Assembl
     asm.assemble()
 }
 
-/// Leaves in `A` what `client_selector` computes. IP options and extension headers would stand where the port is
-/// looked for; they are the same in all packets of a client, if he sends any.
+/// Leaves in `A` what `client_selector` computes. IP options and extension headers would stand where the port
+/// is looked for; they are the same in all packets of a client, if it sends any.
 fn load_client_selector(asm: &mut Assembler) {
     let (of_ipv6, mix) = (asm.label(), asm.label());
     asm.load_network_word(0);
@@ -162,7 +162,7 @@ fn return_random(asm: &mut Assembler, positions: &[u32]) {
     return_from_table(asm, positions);
 }
 
-/// Returns `table[A]`; `A` is below the table's length. The table is cut into runs that count up by one, and a
+/// Emits a return of `table[A]`; `A` is below the table's length. The table is cut into runs that count up by one, and a
 /// binary search finds the run, so an untouched group costs two instructions.
 fn return_from_table(asm: &mut Assembler, table: &[u32]) {
     let mut runs: Vec<Range<usize>> = Vec::new();

@@ -1,4 +1,4 @@
-//! Which NICs and lanes belong together, as the selectors need it.
+//! Assignment of NICs to lanes, as the selectors need it.
 
 use std::ops::Range;
 
@@ -15,7 +15,7 @@ pub struct Steering {
 pub struct SteeredSilo {
     /// Interfaces it serves.
     pub ifindexes: Vec<u32>,
-    /// Its lanes.
+    /// Lanes of the silo.
     pub lanes: Range<usize>,
 }
 

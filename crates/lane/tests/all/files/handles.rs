@@ -24,7 +24,7 @@ fn a_handle_names_one_file_whatever_its_names_and_none_after_it() {
         }
         let reopened = root.open_handle(&handle, true).await.unwrap();
         assert_eq!(read(&reopened).await, b"content");
-        // It lives on while it is open, and then its handle is nothing's, whoever gets its inode next.
+        // It lives on while it is open, and then its handle is nothing's, whatever file gets its inode next.
         dir.unlink(&name("moved")).await.unwrap();
         dir.unlink(&name("second")).await.unwrap();
         drop(file);

@@ -1,4 +1,4 @@
-//! Where a file system says no.
+//! Limits of file systems.
 
 use lane::backend::uring::FileOperations;
 use lane::fs::{AttributeChange, Dir, FileKind, OpenHow, RenameHow, SetTime, Timestamp, XattrHow};

@@ -84,7 +84,7 @@ async fn read(file: &File) -> Vec<u8> {
     bytes
 }
 
-/// Where an open file is: it tells no descriptor, so one is looked for.
+/// Returns the path of an open file: it tells no descriptor, so one is looked for.
 fn path_of(file: &File) -> PathBuf {
     let stat = file.stat().unwrap();
     let links = std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());

@@ -1,4 +1,4 @@
-//! What the kernel does for a server that has given up what it does not need.
+//! Rules of the kernel for a server that has given up capabilities that it does not need.
 
 use lane::fs::{Allocate, AttributeChange, OpenHow, OpenKind};
 use lane::privileges;

@@ -1,4 +1,5 @@
-//! Writes of what lies in several places: a stream's receive buffers, the lane's own, memory that somebody lends.
+//! Writes of what lies in several places: a stream's receive buffers, the lane's own, memory that a lender
+//! lends.
 
 use std::net::SocketAddr;
 

@@ -69,7 +69,8 @@ fn a_loss_of_power_drops_tasks_and_leaves_nothing_lent_or_open() {
         });
         for _ in 0..5 {
             client.spawn(async {
-                // Cut off wherever it is. Whoever only waits for a host that has forgotten never learns of it.
+                // Cut off wherever it is. A host that only waits for another one that has forgotten never
+                // learns of it.
                 let _ = time::timeout(Duration::from_secs(300), echo(&pattern(50_000))).await;
             });
         }

@@ -139,7 +139,8 @@ fn a_stream_whose_first_bytes_were_received_alone_can_be_given_away() {
     });
 }
 
-/// Lanes of one host listen at one address: the group's rule says who accepts, and one that leaves is passed over.
+/// Lanes of one host listen at one address: the group's rule says which accepts, and one that leaves is
+/// passed over.
 #[test]
 fn lanes_share_one_port_and_steering_chooses_among_them() {
     seeds(10, |seed| {

@@ -1,4 +1,4 @@
-//! Kernel TLS of simulated hosts, with records that anybody can read: type, key, length, plaintext.
+//! Kernel TLS of simulated hosts, with records that are not encrypted: type, key, length, plaintext.
 
 use lane::backend::sim::{Config, KernelTls, RecordLayer, World, seeds};
 use lane::buffer::BufClass;

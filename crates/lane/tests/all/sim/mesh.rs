@@ -122,7 +122,7 @@ fn two_lanes_that_storm_each_other_with_calls_both_end() {
                     match sender.call(to, answered) {
                         Ok(call) => under_way.push(call),
                         Err(Refused::Gone(_)) => panic!("the other lane is there"),
-                        // As many as may be: nobody queues, so wait for one's own.
+                        // As many as may be: none queues, so wait for the own ones.
                         Err(Refused::Full(_)) => {
                             assert!(under_way.len() >= limits.calls);
                             for call in under_way.drain(..) {

@@ -1,4 +1,5 @@
-//! What of operations shows only where the test rules the world: lost power, cut links, a late kernel.
+//! Properties of operations that show only where the test rules the world: lost power, cut links, a late
+//! kernel.
 
 use std::cell::Cell;
 use std::ffi::CString;

@@ -1,4 +1,4 @@
-//! Listener groups: who gets which connection and packet, before and after listeners come and go.
+//! Listener groups: which lane gets which connection and packet, before and after listeners come and go.
 
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
@@ -209,7 +209,7 @@ fn tcp_draining_lane_keeps_what_waits_and_gets_nothing_new() {
     assert!(server.connect_40(0)[0] > 0);
 }
 
-/// As `ss --kill` or a defect would.
+/// Kills a listener as `ss --kill` or a defect would.
 fn kill(server: &Server, lane: usize) {
     let Some(Lane::Tcp(listener)) = &server.lanes[lane] else { panic!() };
     SockRef::from(listener).shutdown(Shutdown::Both).unwrap();
@@ -412,7 +412,7 @@ fn group_works_over_ipv6() {
     TcpStream::connect(group.address()).unwrap();
 }
 
-/// What [`Group`] relies on, asked of the kernel without it.
+/// Behaviour of the kernel that [`Group`] relies on, tested without it.
 #[test]
 fn kernel_moves_the_last_socket_of_a_group_into_the_place_of_a_closed_one() {
     let join = |port: u16| {

@@ -47,7 +47,7 @@ fn origins(topology: &Topology) -> Origins {
     Origins::new(topology, &[], &[0, 1])
 }
 
-/// Asks with a NAPI id that nobody knows.
+/// Asks with an unknown NAPI id.
 fn by_cpu(origins: &Origins, interface: u32, cpu: u32) -> Option<u32> {
     origins.node_of(Some(interface), || Some(999), || Some(cpu)).map(|(node, _)| node)
 }

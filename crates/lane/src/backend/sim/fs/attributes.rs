@@ -21,7 +21,8 @@ impl Disk {
     /// Sets the owner (fchown(2)).
     ///
     /// # Errors
-    /// `EPERM` for another owner than it has, where the server is not privileged; `EDQUOT` for one who may have no more.
+    /// `EPERM` for another owner than it has, where the server is not privileged; `EDQUOT` for an owner that
+    /// may have no more.
     pub(crate) fn chown(
         &mut self,
         inode: &Rc<Inode>,
@@ -80,8 +81,8 @@ impl Disk {
         Ok(())
     }
 
-    /// Somebody reads it: the time of that moves where Linux's does by default (mount(8), `relatime`). It comes to the disk
-    /// with the next change of another attribute.
+    /// Notes a read: the access time moves where Linux's does by default (mount(8), `relatime`). It comes to
+    /// the disk with the next change of another attribute.
     pub(super) fn accessed(&self, inode: &Inode, engine: &Engine) {
         let now = self.stamp(engine);
         let attributes = inode.attributes.get();
@@ -188,7 +189,7 @@ impl Disk {
         if may { Ok(()) } else { Err(errno(libc::EPERM)) }
     }
 
-    /// Which names the kernel lets be used on what (xattr(7)).
+    /// Checks which attribute names the kernel allows on which files (xattr(7)).
     fn check_xattr(&self, inode: &Inode, name: &[u8], bits: u32) -> io::Result<()> {
         let changes = bits == WRITE;
         if name.is_empty() || name.len() > XATTR_NAME_MAX {
@@ -215,7 +216,7 @@ impl Disk {
 }
 
 impl Inode {
-    /// Its content has changed: both times move.
+    /// Notes that the content has changed: both times move.
     pub(super) fn modified(&self, stamp: Timestamp, record: &mut Record) {
         self.set(Attributes { mtime: stamp, ctime: stamp, ..self.attributes.get() }, record);
     }
@@ -237,5 +238,5 @@ const ATIME_AGE_MAX_S: i64 = 24 * 60 * 60;
 /// Linux's limits, bytes.
 const XATTR_NAME_MAX: usize = 255;
 const XATTR_VALUE_MAX: usize = 65_536;
-/// What each costs beside its bytes, as in ext4.
+/// Cost of each attribute beside its bytes, as in ext4.
 const XATTR_OVERHEAD: usize = 16;

@@ -32,7 +32,7 @@ pub(super) struct Content {
     committed: u64,
 }
 
-/// What a sector was, and may be again.
+/// Earlier states of a sector, which may come back.
 struct History {
     versions: Vec<Version>,
     /// Since which change it is what readers see; `None` when the disk has refused that and will not be asked again.
@@ -53,7 +53,7 @@ struct Size {
     is_set: bool,
 }
 
-/// How much of what is not safe a loss of power leaves.
+/// Amount of unsafe data that a loss of power leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Left {
     Nothing,
@@ -70,7 +70,7 @@ impl Left {
         }
     }
 
-    /// One of `n` states, the oldest first.
+    /// Picks one of `n` states, of which the oldest is first.
     pub(super) fn pick(self, n: usize, engine: &mut Engine) -> usize {
         match self {
             Self::Nothing => 0,
@@ -102,7 +102,7 @@ impl Content {
         (self.pages.len() * PAGE) as u64
     }
 
-    /// Its pages: those that are shared are the same.
+    /// Returns the pages of the content: those that are shared are the same.
     pub(super) fn pages(&self) -> impl Iterator<Item = &Rc<Page>> {
         self.pages.values()
     }
@@ -249,7 +249,7 @@ impl Content {
         }
     }
 
-    /// Whether it is time that the kernel writes back, as it does after half a minute or so.
+    /// Returns whether it is time that the kernel writes back, as it does after half a minute or so.
     pub(super) fn is_overdue(&self) -> bool {
         self.changed.len() > CHANGED_MAX || self.event - self.committed > EVENTS_MAX
     }
@@ -259,7 +259,8 @@ impl Content {
         self.committed = self.committed.max(resize);
     }
 
-    /// Where nothing orders changes of the inode, any size that was set may have come to the disk.
+    /// Commits a size where nothing orders changes of the inode: any size that was set may have come to the
+    /// disk.
     pub(super) fn commit_any(&mut self, left: Left, engine: &mut Engine) {
         let set: Vec<_> = self.sizes.iter().filter(|s| s.is_set && s.since > self.committed).collect();
         let chosen = left.pick(set.len() + 1, engine);
@@ -298,7 +299,7 @@ impl Content {
         self.sync();
     }
 
-    /// What a loss of power leaves of it at least: nothing has come to the disk that need not have.
+    /// Returns what a loss of power leaves of it at least: nothing has come to the disk that need not have.
     pub(super) fn on_disk(&self) -> Vec<u8> {
         let set = self.sizes.iter().rfind(|size| size.is_set && size.since <= self.committed);
         let len = set.or(self.sizes.first()).map_or(self.len, |size| size.len);
@@ -323,18 +324,19 @@ impl Content {
         bytes
     }
 
-    /// Nobody can see it any more, though a loss of power may bring it back: its room is free.
+    /// Notes that the content is no longer visible, though a loss of power may bring it back: its room is
+    /// free.
     pub(super) fn discount(&mut self) {
         for page in self.pages.values_mut() {
             if Rc::strong_count(page) > 1 {
-                // Who shares it has it alone now.
+                // A content that shared the page has it alone now.
                 *page = Rc::new(Page::clone(page));
             }
             page.discount();
         }
     }
 
-    /// It is there again.
+    /// Notes that the content is visible again.
     pub(super) fn count(&self) {
         self.pages.values().for_each(|page| page.count());
     }
@@ -448,7 +450,7 @@ impl Content {
         }
     }
 
-    /// Those of a range that lie in pages: elsewhere it is zeros already.
+    /// Returns the sectors of a range that lie in pages: elsewhere it is zeros already.
     fn sectors_with_room(&self, range: Range<usize>) -> impl Iterator<Item = usize> + use<> {
         let pages = range.start / PAGE..range.end.div_ceil(PAGE);
         let in_range =
@@ -459,8 +461,8 @@ impl Content {
 }
 
 impl History {
-    /// One of those versions that began before the end of `allowed` and ended behind its start; outer `None` is the one
-    /// that readers see.
+    /// Draws one of the versions that began before the end of `allowed` and ended behind its start; outer
+    /// `None` is the one that readers see.
     #[expect(clippy::option_option, reason = "a sector of zeros has no bytes")]
     fn draw(self, allowed: Range<u64>, left: Left, engine: &mut Engine) -> Option<Option<Box<[u8; SECTOR]>>> {
         let mut ends: Vec<u64> = self.versions.iter().skip(1).map(|version| version.since).collect();
@@ -480,7 +482,7 @@ impl History {
     }
 }
 
-/// What a disk writes whole or not at all, bytes.
+/// Size that a disk writes whole or not at all, in bytes.
 pub(super) const SECTOR: usize = 512;
 const SECTORS: usize = PAGE / SECTOR;
 /// No file is as long.

@@ -1,5 +1,5 @@
-//! What a server changes of a file's bytes, and how it makes them safe. What is written shows at once; what of it a loss
-//! of power leaves is the affair of [`super::content`].
+//! Changes of a file's bytes, and how they are made safe. What is written shows at once; what of it a loss of
+//! power leaves is the affair of [`super::content`].
 
 use std::io::{self, IoSlice};
 use std::ops::Range;
@@ -133,7 +133,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Where data or a hole is next (lseek(2)).
+    /// Returns where data or a hole is next (lseek(2)).
     ///
     /// # Errors
     /// `ENXIO` where there is none before the end of the file.
@@ -223,13 +223,13 @@ impl Disk {
         }
     }
 
-    /// What the journal says of a size that was set.
+    /// Returns what the journal says of a size that was set.
     pub(super) fn resize(&self, inode: &Rc<Inode>, event: u64) -> Record {
         vec![Change::Resize { of: Rc::clone(&inode.stored), event }]
     }
 
-    /// Watchers of the directory in which it was found learn of a change, and those of its other names do not. It may have
-    /// lost the name meanwhile: that is told too. Those who watch it itself learn as well.
+    /// Watchers of the directory in which it was found learn of a change, and those of its other names do
+    /// not. It may have lost the name meanwhile: that is told too. Those that watch it itself learn as well.
     pub(super) fn notify(&mut self, inode: &Inode, engine: &mut Engine) {
         self.notify_above(inode, engine);
         self.watches.itself_changed(inode.serial(), engine);
@@ -244,7 +244,7 @@ impl Disk {
     }
 }
 
-/// What the kernel takes for a number of bytes: `EINVAL` where it would be negative.
+/// Converts a number of bytes as the kernel does: `EINVAL` where it would be negative.
 fn signed(n: u64) -> io::Result<u64> {
     i64::try_from(n).map(|_| n).map_err(|_| errno(libc::EINVAL))
 }
@@ -259,7 +259,7 @@ fn range_of(offset: u64, len: u64) -> io::Result<Range<usize>> {
     Ok(place(offset)?..place(end)?)
 }
 
-/// As ext4 has it with blocks of 4 KiB.
+/// Largest size of a file: that of ext4 with blocks of 4 KiB.
 const SIZE_MAX: u64 = (1 << 44) - PAGE as u64;
-/// What one copy moves at most.
+/// Bytes that one copy moves at most.
 const COPY_MAX: u64 = 1 << 20;

@@ -19,7 +19,7 @@ pub(super) struct NamePlace {
 }
 
 impl Disk {
-    /// Where `path` has its name; the directory must exist.
+    /// Returns where `path` has its name; the directory must exist.
     pub(super) fn place(&self, path: &[u8]) -> io::Result<NamePlace> {
         let (parent, name) = split_last(path);
         if matches!(name, b"" | b"." | b"..") || name.contains(&0) {
@@ -30,7 +30,7 @@ impl Disk {
         Ok(NamePlace { parent, name: name.to_vec() })
     }
 
-    /// What `path` names; a link at its end is followed when `follow`.
+    /// Returns what `path` names; a link at its end is followed when `follow`.
     pub(super) fn find(&self, path: &[u8], follow: bool) -> io::Result<Rc<Inode>> {
         resolve(&self.root, path, Rules { keep_last: !follow, ..BY_TEST })
     }
@@ -137,7 +137,7 @@ impl Disk {
         self.place(path)
     }
 
-    /// Empties a directory, as it must be before it can go: who holds it open sees no entries.
+    /// Empties a directory, as it must be before it can go: a descriptor that is still open sees no entries.
     fn empty(&mut self, inode: &Rc<Inode>, engine: &mut Engine) {
         let Ok(entries) = inode.directory() else { return };
         let names: Vec<_> = entries.borrow().keys().cloned().collect();

@@ -1,4 +1,4 @@
-//! What a test may do to a host's files while the world runs, and see of them.
+//! Operations of tests on a host's files while the world runs.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -40,8 +40,8 @@ impl Fs {
         Self { core, host, synced: true }
     }
 
-    /// The same files, whose changes are not synced: a loss of power leaves what it will of those since the last
-    /// [`Fs::sync`].
+    /// Returns a handle to the same files whose changes are not synced: a loss of power leaves what it will
+    /// of those since the last [`Fs::sync`].
     pub fn unsynced(&self) -> Self {
         Self { synced: false, ..self.clone() }
     }
@@ -75,8 +75,8 @@ impl Fs {
         })
     }
 
-    /// Puts a new file in place of what has the name, as writing aside and renaming do. Who has the old one
-    /// open keeps it.
+    /// Puts a new file in place of what has the name, as writing aside and renaming do. Descriptors that have
+    /// the old one open keep it.
     pub fn replace(&self, path: &str, bytes: impl Into<Vec<u8>>) -> io::Result<()> {
         let bytes = bytes.into();
         self.act(|disk, engine| disk.replace(path.as_bytes(), &bytes, self.synced, engine))
@@ -195,7 +195,7 @@ impl Fs {
         self.only_act(Disk::sync_all)
     }
 
-    /// How often a send of file pages has kept a lane waiting for the disk.
+    /// Returns how often a send of file pages has kept a lane waiting for the disk.
     pub fn blocked_sends(&self) -> u64 {
         self.core.with(|state| state.disks[self.host.0].blocked.get())
     }
@@ -210,7 +210,7 @@ impl Fs {
         self.only_act(|disk, _| Ok(disk.find(path.as_bytes(), false)?.stat()))
     }
 
-    /// How full the file system is.
+    /// Returns how full the file system is.
     pub fn system(&self) -> SystemStat {
         self.core.with(|state| state.disks[self.host.0].statfs())
     }
@@ -220,7 +220,7 @@ impl Fs {
         self.core.with(|state| state.disks[self.host.0].tree())
     }
 
-    /// What takes room though no name leads to it.
+    /// Returns what takes room though no name leads to it.
     pub fn unnamed(&self) -> Unnamed {
         self.core.with(|state| state.disks[self.host.0].unnamed())
     }
@@ -286,7 +286,7 @@ impl Fs {
         self.cut_after(steps, Cut::Power);
     }
 
-    /// As [`Fs::lose_power_after`], but only the process is killed, as
+    /// Kills only the process after so many steps ([`Fs::lose_power_after`]), as
     /// [`Host::kill`](crate::backend::sim::Host::kill) does.
     pub fn kill_after(&self, steps: u64) {
         self.cut_after(steps, Cut::Process);
@@ -375,7 +375,7 @@ impl Writer {
     }
 }
 
-/// Owner of the locks of nobody who has any.
+/// A lock owner that holds no locks.
 const NOBODY: u64 = u64::MAX;
 /// Owners of locks from here on are other processes.
 const FOREIGN: u64 = 1 << 63;

@@ -21,7 +21,7 @@ impl Disk {
         Ok(FileHandle { kind: INO32_GEN, bytes: bytes.into() })
     }
 
-    /// What a handle names: also what has no name any more, while it is open.
+    /// Returns what a handle names: also what has no name any more, while it is open.
     ///
     /// # Errors
     /// `EPERM` where the server may not (CAP_DAC_READ_SEARCH); `ESTALE` when the file is gone, or its number

@@ -10,7 +10,7 @@ use super::inode::{Attributes, Inode, Name, Node, Stored};
 use super::{Disk, ROOT_INO, dev_of};
 use crate::backend::file::Timestamp;
 
-/// What a disk held at a moment, all of it safe.
+/// Content of a disk at a moment, all of it safe.
 #[derive(Clone)]
 pub struct Image {
     /// By number.
@@ -66,7 +66,7 @@ impl Disk {
         image
     }
 
-    /// Holds what the image does, and nothing else. Nobody has anything open.
+    /// Holds what the image does, and nothing else. Nothing may be open.
     pub(super) fn set_back(&mut self, image: &Image) {
         self.forget_process();
         self.journal.commit_all();

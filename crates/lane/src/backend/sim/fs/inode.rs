@@ -26,8 +26,8 @@ pub(crate) struct Inode {
     /// Made without a name, and never given one: it may still get one.
     pub(super) is_temporary: Cell<bool>,
     pub(super) names: RefCell<Vec<Rc<Name>>>,
-    /// By which of its names whoever acts on it has it: watchers of that one's directory learn of changes, as
-    /// fsnotify tells the parent of the entry that was opened.
+    /// The name by which an operation in progress found the inode: watchers of that one's directory learn of
+    /// changes, as fsnotify tells the parent of the entry that was opened.
     pub(super) found_by: RefCell<Option<Rc<Name>>>,
     /// Pages that are not in memory, by number.
     pub(super) cold: RefCell<BTreeSet<u64>>,
@@ -42,7 +42,7 @@ pub(super) struct Name {
     pub(super) called: RefCell<Vec<u8>>,
 }
 
-/// What of an inode is on the disk, once the journal has come to it.
+/// State of an inode on the disk, once the journal has come to it.
 pub(super) struct Stored {
     pub(super) number: u64,
     pub(super) generation: u32,
@@ -54,7 +54,7 @@ pub(super) struct Stored {
     holds_number: Cell<bool>,
 }
 
-/// What an inode is.
+/// Kind of an inode.
 pub(super) enum Node {
     File(RefCell<Content>),
     /// The names that are on the disk.
@@ -64,7 +64,7 @@ pub(super) enum Node {
     Special,
 }
 
-/// What can be set of an inode, whatever it is.
+/// Attributes that can be set of every kind of inode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Attributes {
     pub(super) mode: u32,
@@ -103,7 +103,7 @@ impl Stored {
         })
     }
 
-    /// What an image has, with the number that it had.
+    /// Returns what an image has, with the number that it had.
     pub(super) fn of_image(
         number: u64,
         generation: u32,
@@ -143,7 +143,7 @@ impl Stored {
         }
     }
 
-    /// Its room and its number are another's to take, though a loss of power may yet bring it back.
+    /// Frees the inode's room and number for others, though a loss of power may yet bring it back.
     fn discount(&self) {
         if self.space.reuses_numbers_at_once() {
             self.give_number();
@@ -194,7 +194,7 @@ impl Inode {
         })
     }
 
-    /// What tells it from every other inode there ever was.
+    /// Returns what tells it from every other inode there ever was.
     pub(super) fn serial(&self) -> u64 {
         self.serial
     }
@@ -203,7 +203,7 @@ impl Inode {
         self.stored.number
     }
 
-    /// When it was made.
+    /// Returns when it was made.
     pub(crate) fn born(&self) -> Timestamp {
         self.stored.born
     }
@@ -262,7 +262,7 @@ impl Inode {
         }
     }
 
-    /// Where the link points, if it is one.
+    /// Returns the link's target, if it is one.
     pub(super) fn target(&self) -> Option<&[u8]> {
         match &self.stored.node {
             Node::Symlink(target) => Some(target),
@@ -270,7 +270,7 @@ impl Inode {
         }
     }
 
-    /// Whether the server, owner of all and not root, may use it so.
+    /// Checks whether the server, owner of all and not root, may use it so.
     pub(super) fn check_access(&self, bits: u32) -> io::Result<()> {
         if self.attributes.get().mode & bits == bits { Ok(()) } else { Err(errno(libc::EACCES)) }
     }
@@ -280,7 +280,7 @@ impl Inode {
         self.names.borrow().first().and_then(|name| name.dir.borrow().upgrade())
     }
 
-    /// Somebody has found it by this name.
+    /// Notes that the inode was found by this name.
     pub(super) fn found_in(&self, dir: &Rc<Self>, called: &[u8]) {
         let found = self.names.borrow().iter().find(|name| name.is(dir, called)).cloned();
         self.found_by.replace(found);
@@ -305,5 +305,5 @@ impl Drop for Inode {
     }
 }
 
-/// Who made all that is there.
+/// Owner of all that exists at the start.
 pub(super) const OWNER: u32 = 1000;

@@ -16,7 +16,7 @@ use super::inode::{Attributes, Stored};
 use crate::backend::sim::config::JournalKind;
 use crate::backend::sim::engine::Engine;
 
-/// What has not come to the disk.
+/// Changes that have not come to the disk.
 #[derive(Default)]
 pub(super) struct Journal {
     records: VecDeque<Record>,
@@ -155,7 +155,7 @@ impl Change {
         }
     }
 
-    /// Whose change it is.
+    /// Returns whether the change is of this stored thing.
     fn is_of(&self, stored: &Rc<Stored>) -> bool {
         match self {
             Self::Name { dir, .. } => Rc::ptr_eq(dir, stored),
@@ -165,12 +165,12 @@ impl Change {
         }
     }
 
-    /// Whether it gives an inode a name.
+    /// Returns whether it gives an inode a name.
     fn names(&self, stored: &Rc<Stored>) -> bool {
         matches!(self, Self::Name { to: Some(to), .. } if Rc::ptr_eq(to, stored))
     }
 
-    /// What of the disk it changes.
+    /// Returns what of the disk it changes.
     fn cell(&self) -> Cell {
         match self {
             Self::Name { dir, name, .. } => Cell(Rc::as_ptr(dir), What::Name(name.clone())),

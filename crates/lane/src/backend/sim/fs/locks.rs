@@ -7,7 +7,7 @@ use std::rc::Rc;
 use super::{Inode, OpenFile, errno};
 use crate::backend::file::LockKind;
 
-/// Those on one file.
+/// The locks on one file.
 #[derive(Default)]
 pub(super) struct Locks {
     held: Vec<Lock>,

@@ -76,9 +76,9 @@ pub(crate) struct Disk {
     by_test: bool,
     /// Changes and syncs of the server so far.
     steps: u64,
-    /// What happens when there were so many.
+    /// Fault that happens after so many steps.
     cut: Option<(u64, Cut)>,
-    /// It has happened: nothing changes until the host is started again.
+    /// The loss of power has happened: nothing changes until the host is started again.
     is_cut: bool,
     /// Sends that had to wait for pages, and kept their lane waiting.
     blocked: Cell<u64>,
@@ -117,7 +117,7 @@ impl Disk {
         disk
     }
 
-    /// How long the next operation takes.
+    /// Returns how long the next operation takes.
     pub(super) fn delay(&self, engine: &mut Engine) -> Duration {
         if engine.chance(self.config.slow) {
             return self.config.slow_delay;
@@ -125,7 +125,8 @@ impl Disk {
         engine.between(self.config.delay.clone())
     }
 
-    /// Tells watchers of what was removed and nobody holds open any more. Called after every close.
+    /// Tells watchers of files that were removed and that no descriptor holds open any more. Called after
+    /// every close.
     pub(super) fn sweep(&mut self, engine: &mut Engine) {
         let Self { removed, watches, .. } = self;
         removed.retain(|(serial, inode)| {
@@ -187,7 +188,7 @@ impl Disk {
         if engine.chance(rate) { Err(errno(libc::EIO)) } else { Ok(()) }
     }
 
-    /// Whether permission bits do not bind who asks.
+    /// Returns whether permission bits do not bind the process.
     fn is_privileged(&self) -> bool {
         self.by_test || self.config.privileged
     }

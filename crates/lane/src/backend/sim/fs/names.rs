@@ -1,5 +1,5 @@
-//! What a server does to names: one component, never a path, in a directory that it has open, by the rules of the system
-//! calls, errors in their order.
+//! Operations on names: one component, never a path, in a directory that it has open, by the rules of the
+//! system calls, errors in their order.
 
 use std::cell::RefCell;
 use std::io;
@@ -188,7 +188,7 @@ impl Disk {
         }
     }
 
-    /// What may take the place of what.
+    /// Checks whether one inode may take the place of the other.
     fn check_replace(&self, moved: &Inode, before: Option<&Rc<Inode>>) -> io::Result<()> {
         let Some(before) = before else { return Ok(()) };
         match (moved.is_directory(), before.directory()) {
@@ -348,13 +348,13 @@ impl Disk {
         self.watches.entry_changed((dir, name), is_directory, what, engine);
     }
 
-    /// What has this name, a link itself.
+    /// Returns what has this name, a link itself.
     pub(crate) fn child(&self, dir: &Rc<Inode>, name: &[u8], engine: &mut Engine) -> io::Result<Rc<Inode>> {
         self.may_fail(self.config.name_error, engine)?;
         self.look_up(dir, name)?.ok_or_else(|| errno(libc::ENOENT))
     }
 
-    /// What a name stands for.
+    /// Returns what a name stands for.
     fn look_up(&self, dir: &Rc<Inode>, name: &[u8]) -> io::Result<Option<Rc<Inode>>> {
         let entries = dir.directory()?;
         self.check_access(dir, SEARCH)?;
@@ -375,7 +375,7 @@ impl Disk {
         }
     }
 
-    /// What is about to lose its name.
+    /// Returns what is about to lose its name.
     fn look_up_to_change(
         &mut self,
         dir: &Rc<Inode>,
@@ -388,7 +388,7 @@ impl Disk {
         Ok(inode)
     }
 
-    /// Whether a directory takes new names: one that was removed takes none.
+    /// Checks whether a directory takes new names: one that was removed takes none.
     fn check_place(&self, dir: &Inode) -> io::Result<()> {
         if dir.nlink.get() == 0 {
             return Err(errno(libc::ENOENT));
@@ -434,7 +434,7 @@ impl Inode {
         lost
     }
 
-    /// Whether it is `outer` or lies beneath it.
+    /// Returns whether it is `outer` or lies beneath it.
     fn is_within(self: &Rc<Self>, outer: &Rc<Self>) -> bool {
         let mut at = Some(Rc::clone(self));
         while let Some(here) = at {
@@ -452,5 +452,5 @@ fn no_name(dir: &Rc<Inode>, name: &[u8]) -> Change {
     Change::Name { dir: Rc::clone(&dir.stored), name: name.to_vec(), to: None }
 }
 
-/// What the process keeps from others, as most do.
+/// Mode bits that the process withholds, as most do.
 const UMASK: u32 = 0o022;

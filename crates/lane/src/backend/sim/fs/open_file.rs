@@ -24,7 +24,7 @@ impl OpenFile {
     /// `owner` is unlike that of any other description of the host.
     pub(in crate::backend::sim) fn new(inode: Rc<Inode>, access: Access, owner: u64) -> Rc<Self> {
         let (failures, was_told) = inode.failures.get();
-        // One that nobody was told of is told to the next that comes.
+        // An event that no watcher was told of is told to the next watcher.
         let told = if was_told { failures } else { failures.wrapping_sub(1) };
         let name = inode.found_by.borrow().clone();
         Rc::new(Self { inode, access, owner, name, told: Cell::new(told) })
@@ -39,7 +39,7 @@ impl OpenFile {
         self.inode.found_by.replace(self.name.clone());
     }
 
-    /// Whose locks these are.
+    /// Returns the owner of the locks.
     pub(super) fn owner(&self) -> u64 {
         self.owner
     }

@@ -4,7 +4,7 @@ use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// What a disk holds, counted where it comes and goes.
+/// Space used on a disk, counted where it comes and goes.
 #[derive(Debug)]
 pub(super) struct Space {
     pages: Cell<u64>,
@@ -51,8 +51,8 @@ impl Space {
         self.next_number.replace(self.next_number.get() + 1)
     }
 
-    /// Whether the number of what is gone from sight is another's before its going is safe. Only where nothing that comes
-    /// later can be safe without it: two files would have one number otherwise.
+    /// Checks whether the number of what is gone from sight is another's before its going is safe. Only where
+    /// nothing that comes later can be safe without it: two files would have one number otherwise.
     pub(super) fn reuse_numbers_at_once(&self, does: bool) {
         self.reuses_at_once.set(does);
     }

@@ -1,4 +1,4 @@
-//! What a server does to files: open, read, look up, list.
+//! Operations on files: open, read, look up, list.
 
 use std::ffi::CString;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -80,7 +80,7 @@ impl Disk {
         Ok(())
     }
 
-    /// How many of `len` bytes from `offset` on are in memory, all from the first.
+    /// Returns how many of `len` bytes from `offset` on are in memory, all from the first.
     pub(crate) fn resident(
         &self,
         inode: &Inode,
@@ -156,7 +156,7 @@ impl Disk {
         canonical(&self.root, path)
     }
 
-    /// Where the link `path` beneath `dir` points.
+    /// Returns where the link `path` beneath `dir` points.
     pub(crate) fn read_link_at(
         &self,
         dir: &Rc<Inode>,
@@ -180,7 +180,7 @@ impl Disk {
         resolve(dir, path, rules).map(|inode| inode.stat())
     }
 
-    /// Every entry, in an order nobody may rely on; `EFBIG` when there are more than `max`.
+    /// Every entry, in an order that must not be relied on; `EFBIG` when there are more than `max`.
     pub(crate) fn entries(
         &self,
         dir: &Inode,
@@ -230,7 +230,7 @@ impl Disk {
         Ok(DirPart { entries: left.into_iter().map(entry).collect(), next: Some(last + 1) })
     }
 
-    /// As [`Disk::entries_part`], the names alone.
+    /// Returns the names alone of a part of a directory ([`Disk::entries_part`]).
     pub(crate) fn names_part(
         &self,
         dir: &Inode,
@@ -262,7 +262,7 @@ impl Inode {
         self.cold.borrow_mut().extend(range.start / PAGE..range.end.div_ceil(PAGE));
     }
 
-    /// Where the first byte of a range is that is not in memory.
+    /// Returns where the first byte of a range is that is not in memory.
     fn cold_from(&self, offset: u64, len: usize) -> Option<u64> {
         let pages = offset / PAGE..(offset + len as u64).div_ceil(PAGE);
         self.cold.borrow().range(pages).next().map(|page| (page * PAGE).max(offset))

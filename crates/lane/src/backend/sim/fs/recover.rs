@@ -1,5 +1,5 @@
-//! What a loss of power leaves: what the journal has, made a tree again as a file system check would, and of each file's
-//! bytes some state since its last sync.
+//! State after a loss of power: what the journal has, made a tree again as a file system check would, and of
+//! each file's bytes some state since its last sync.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
@@ -54,7 +54,7 @@ impl Disk {
 struct Recovery {
     /// Directories.
     seen: HashSet<*const Stored>,
-    /// What is no directory may have several names.
+    /// Inodes that are no directories, which may have several names.
     others: HashMap<*const Stored, Rc<Inode>>,
 }
 

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::{Inode, SEARCH, errno};
 
-/// How a path is walked.
+/// Rules of a path walk.
 #[derive(Clone, Copy)]
 pub(super) struct Rules {
     /// Links in the middle of the path, and at its end unless `keep_last`.
@@ -15,7 +15,7 @@ pub(super) struct Rules {
     pub(super) keep_last: bool,
     /// The start is the world's root: absolute paths start there and `..` stays there.
     pub(super) absolute: bool,
-    /// Permission bits do not bind who walks.
+    /// Permission bits do not bind the walk.
     pub(super) privileged: bool,
 }
 

@@ -9,19 +9,19 @@ use super::inode::{Inode, Node, Stored};
 /// Something in a tree, by the path that [`Fs::tree`](super::Fs::tree) gives for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Its number; names of one file share it.
+    /// Number of the inode; names of one file share it.
     pub ino: u64,
-    /// What tells it from others that had the number.
+    /// Number that tells it from others that had the inode number.
     pub generation: u32,
     /// Permission bits.
     pub mode: u32,
-    /// What it is.
+    /// Kind of the inode.
     pub kind: FoundKind,
     /// Extended attributes.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// What was found.
+/// Kind of what was found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FoundKind {
     /// A file's bytes.
@@ -34,7 +34,8 @@ pub enum FoundKind {
     Special,
 }
 
-/// What takes room on a disk though no name leads to it: files that are open, or held by nobody and lost.
+/// Files that take room on a disk though no name leads to them: files that are open, or that nothing holds
+/// and are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unnamed {
     /// Pages of 4 KiB.
@@ -44,7 +45,7 @@ pub struct Unnamed {
 }
 
 impl Disk {
-    /// What no name leads to.
+    /// Returns what no name leads to.
     pub(super) fn unnamed(&self) -> Unnamed {
         let (mut pages, mut inodes) = (HashSet::new(), HashSet::new());
         add_held(&self.root, &mut pages, &mut inodes);

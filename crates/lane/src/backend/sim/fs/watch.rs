@@ -76,12 +76,12 @@ impl Watches {
         }
     }
 
-    /// Whether somebody watches it.
+    /// Returns whether a watch is on the inode.
     pub(super) fn are_of(&self, serial: u64) -> bool {
         self.lanes.values().any(|lane| lane.watch_of(serial).is_some())
     }
 
-    /// It was removed or moved.
+    /// Ends the watches of an inode that was removed or moved.
     pub(super) fn gone(&mut self, serial: u64, engine: &mut Engine) {
         for lane in self.lanes.values_mut() {
             if let Some(watch) = lane.watch_of(serial) {

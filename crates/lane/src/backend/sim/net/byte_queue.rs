@@ -4,7 +4,7 @@
 #[derive(Default)]
 pub(super) struct ByteQueue {
     bytes: Vec<u8>,
-    /// Where the queue begins; what lies before has left.
+    /// Position of the queue's beginning; what lies before has left.
     head: usize,
 }
 

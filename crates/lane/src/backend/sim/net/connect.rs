@@ -42,7 +42,7 @@ impl Network {
         id
     }
 
-    /// Whether a connection waits to be accepted; if none, `waker` will be told.
+    /// Returns whether a connection waits to be accepted; if none, `waker` will be told.
     pub(in crate::backend::sim) fn has_connection(
         &mut self,
         listener: SocketId,
@@ -57,7 +57,7 @@ impl Network {
         Ok(!listener.queue.is_empty())
     }
 
-    /// Whether an accept fails now though a connection waits: the world is short of something.
+    /// Checks whether an accept fails now though a connection waits: the world is short of something.
     pub(in crate::backend::sim) fn accept_fails(&self, engine: &mut Engine) -> io::Result<()> {
         if !engine.chance(self.config.tcp.accept_error) {
             return Ok(());
@@ -113,7 +113,7 @@ impl Network {
         let port = self.ports.draw_ephemeral(host, Protocol::Tcp)?;
         let target = self.ports.route(host, to.ip());
         let mut ends = [End::new(host, SocketAddr::new(ip, port)), End::new(target.unwrap_or(host), to)];
-        // Until a listener queues it, nobody holds the server's end.
+        // Until a listener queues it, nothing holds the server's end.
         ends[Side::Server as usize].detached = true;
         let segments = &self.config.tcp.segments;
         let segment_max = segments[engine.rng.random_range(0..segments.len())];
@@ -128,7 +128,7 @@ impl Network {
                 engine.after(delay, NetEvent::Syn { conn, attempt: 0 }.into());
             }
             None => {
-                // Nobody answers for that address on the local network.
+                // No host answers for that address on the local network.
                 let failed = NetEvent::Reset { conn, side: Side::Client, errno: libc::EHOSTUNREACH };
                 engine.after(NEIGHBOUR_TIMEOUT, failed.into());
             }
@@ -220,5 +220,5 @@ impl StreamSocket {
 
 /// First wait of a client whose packet got no answer.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// How long a host looks for a neighbour that is not there.
+/// Time for which a host looks for a neighbour that is not there.
 const NEIGHBOUR_TIMEOUT: Duration = Duration::from_secs(3);

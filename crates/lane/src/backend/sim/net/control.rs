@@ -1,4 +1,4 @@
-//! What a test may do to the network while the world runs.
+//! Operations of tests on the network while the world runs.
 
 use std::rc::Rc;
 
@@ -113,7 +113,7 @@ impl Net {
         });
     }
 
-    /// As [`Net::steer_udp`], for new connections.
+    /// Steers new TCP connections ([`Net::steer_udp`]).
     pub fn steer_tcp(
         &self,
         host: &Host,
@@ -125,7 +125,7 @@ impl Net {
         });
     }
 
-    /// What has happened so far.
+    /// Returns what has happened so far.
     pub fn stats(&self) -> NetStats {
         self.core.with_net(|net| net.stats)
     }

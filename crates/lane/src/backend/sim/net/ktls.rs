@@ -59,7 +59,7 @@ impl Network {
         conn.set_ktls_key(side, &kernel, crypto_info)
     }
 
-    /// Whether the host makes TLS records of what the stream sends.
+    /// Returns whether the host makes TLS records of what the stream sends.
     pub(crate) fn makes_records(&self, socket: SocketId) -> io::Result<bool> {
         let (conn, side) = self.stream_of(socket)?;
         Ok(self.conns.get(&conn).is_some_and(|c| c.ends[side as usize].records.is_some()))

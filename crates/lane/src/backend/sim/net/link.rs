@@ -22,7 +22,7 @@ struct Link {
     last_arrival: Duration,
 }
 
-/// What became of a datagram that was put on the way.
+/// Outcome of a datagram that was sent.
 pub(super) enum Fate {
     Arrives(Duration),
     ArrivesTwice(Duration, Duration),
@@ -83,7 +83,7 @@ impl Links {
         engine.chance(loss)
     }
 
-    /// When the last bit of `bytes`, sent no earlier than `start`, has left a link of limited width.
+    /// Returns when the last bit of `bytes`, sent no earlier than `start`, has left a link of limited width.
     pub(super) fn depart(&mut self, from: HostId, to: HostId, bytes: usize, start: Duration) -> Duration {
         let Some(bandwidth) = self.config(from, to).bandwidth else { return start };
         let link = self.link(from, to);

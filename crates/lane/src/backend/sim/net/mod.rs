@@ -37,7 +37,7 @@ pub use self::ports::Steered;
 pub(crate) use self::release::Unreleased;
 pub use self::stats::NetStats;
 
-/// Which host of a world.
+/// Number of a host of a world.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct HostId(pub(in crate::backend::sim) usize);
 
@@ -57,7 +57,7 @@ pub(crate) struct Network {
     next_id: u64,
 }
 
-/// What a socket is.
+/// Kind and state of a socket.
 enum Socket {
     Stream(StreamSocket),
     Listener(Listener),
@@ -97,7 +97,7 @@ pub(super) enum NetEvent {
     KeepAlive { conn: ConnId, unanswered: u32 },
     /// The first segment that `side` sent has arrived.
     Deliver { conn: ConnId, side: Side },
-    /// What `side` sent is acknowledged up to a position, and it may send up to another.
+    /// Bytes of `side` are acknowledged up to a position, and it may send up to another.
     Ack { conn: ConnId, side: Side, upto: u64, limit: u64 },
     /// A lane looks at what the kernel has filled.
     Reap(LaneNumber),
@@ -107,7 +107,7 @@ pub(super) enum NetEvent {
     Uncork { conn: ConnId, side: Side },
     /// A datagram.
     Datagram(Box<Packet>),
-    /// The report of a datagram that found nobody at its port.
+    /// The report of a datagram that found no socket at its port.
     Unreachable(Box<Unreached>),
     /// A socket whose send was refused takes datagrams again.
     Drained(SocketId),
@@ -176,7 +176,8 @@ impl Network {
         self.try_with_conn(conn, engine, |c, around| c.send(side, parts, more, around))?
     }
 
-    /// Whether the socket takes something, or would tell an error. If not, the operation is told when.
+    /// Returns whether the socket takes something, or would tell an error. If not, the operation is told
+    /// when.
     pub(crate) fn is_writable(&mut self, socket: SocketId, op: OpKey) -> io::Result<bool> {
         let (ready, waiting) = match self.sockets.get_mut(&socket).ok_or_else(canceled)? {
             Socket::Stream(stream) => {
@@ -198,7 +199,8 @@ impl Network {
         self.conns.get(&conn).map(|conn| conn.unacknowledged(side)).ok_or_else(not_connected)
     }
 
-    /// As with Linux: the round trip, and four times how much it varies, or 200 ms.
+    /// Computes the retransmission timeout as Linux does: the round trip, and four times how much it varies,
+    /// or 200 ms.
     pub(super) fn retransmission_timeout(&mut self, socket: SocketId) -> io::Result<Duration> {
         let (conn, side) = self.stream_of(socket)?;
         let ends = &self.conns.get(&conn).ok_or_else(not_connected)?.ends;
@@ -337,7 +339,7 @@ impl Network {
     fn reset(&mut self, conn: ConnId, side: Side, errno: i32, engine: &mut Engine) {
         let Some(c) = self.conns.get(&conn) else { return };
         let (from, to) = (c.ends[side.other() as usize].host, c.ends[side as usize].host);
-        // Nobody sends a reset twice. The end that waits for it learns of the loss when it next sends.
+        // No end sends a reset twice. The end that waits for it learns of the loss when it next sends.
         if self.links.is_cut(from, to) {
             return;
         }
@@ -416,10 +418,10 @@ fn not_connected() -> io::Error {
     io::Error::from_raw_os_error(libc::ENOTCONN)
 }
 
-/// What Linux makes of any smaller wish.
+/// Size that Linux makes of any smaller wish.
 const SEND_BUFFER_MIN: usize = 4608;
 
-/// What a stream waits for an acknowledgment beyond its round trip, at least.
+/// Time that a stream waits for an acknowledgment beyond its round trip, at least.
 const RTO_MIN: Duration = Duration::from_millis(200);
 /// A pause after which a refused socket takes datagrams again.
 const DRAIN_TIME: Duration = Duration::from_micros(50);

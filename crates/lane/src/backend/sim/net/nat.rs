@@ -1,5 +1,5 @@
-//! Address translation in front of a host, for datagrams: who sends from behind it is seen at a public address
-//! and at ports that change when the translator forgets.
+//! Address translation in front of a host, for datagrams: a host that sends from behind it is seen at a
+//! public address and at ports that change when the translator forgets.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -44,7 +44,7 @@ impl Nats {
         }
         let port = nat.next_port;
         nat.next_port = port.checked_add(1).unwrap_or(FIRST_PORT);
-        // Ports come round again only after tens of thousands; whoever had this one has lost it.
+        // Ports come round again only after tens of thousands; the mapping that had this one has lost it.
         if let Some(before) = nat.by_public.insert(port, from) {
             nat.by_private.remove(&before);
         }
@@ -52,7 +52,7 @@ impl Nats {
         SocketAddr::new(nat.public, port)
     }
 
-    /// Whom a datagram that reaches `host` is for; `None` when the translator knows of nobody.
+    /// Returns the address behind the translator that a datagram to `host` is for; `None` without a mapping.
     pub(super) fn inward(&self, host: HostId, to: SocketAddr) -> Option<SocketAddr> {
         match self.nats.get(&host) {
             Some(nat) if nat.public == to.ip() => nat.by_public.get(&to.port()).copied(),

@@ -1,5 +1,5 @@
-//! Addresses and ports: who owns an address, who is bound where, and which socket of a SO_REUSEPORT group
-//! a packet reaches.
+//! Addresses and ports: which host owns an address, which socket is bound where, and which socket of a
+//! SO_REUSEPORT group a packet reaches.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -25,7 +25,7 @@ pub(super) enum Protocol {
     Udp,
 }
 
-/// What a steering hook sees of a packet that opens a connection, or of a datagram.
+/// View of a steering hook on a packet that opens a connection, or of a datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Steered<'a> {
     /// Sender.
@@ -157,7 +157,7 @@ impl Ports {
         Some(*steered.unwrap_or_else(|| &group[hash(packet) as usize % group.len()]))
     }
 
-    /// A port of the range clients use that nobody has.
+    /// Draws a free port of the range that clients use.
     pub(super) fn draw_ephemeral(&mut self, host: HostId, protocol: Protocol) -> io::Result<u16> {
         let next = self.next_ephemeral.entry((host, protocol)).or_insert(EPHEMERAL.start);
         for _ in EPHEMERAL {

@@ -1,5 +1,5 @@
-//! What a simulated lane receives into: a ring of as many buffers as a real lane's, which the kernel fills while a
-//! receive is armed and the lane empties once a turn, by the same rules ([`ReceiveShares`]).
+//! Receive buffers of a simulated lane: a ring of as many buffers as a real lane's, which the kernel fills
+//! while a receive is armed and the lane empties once a turn, by the same rules ([`ReceiveShares`]).
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -19,7 +19,7 @@ use crate::counters::LaneCounters;
 
 mod recv_paused;
 
-/// Which lane of the world.
+/// Number of a lane of the world.
 pub(in crate::backend::sim) type LaneNumber = usize;
 
 /// The receive ring of one lane.
@@ -29,7 +29,7 @@ pub(super) struct LaneReceives {
     lent: Rc<Cell<usize>>,
     datagrams_lent: Rc<Cell<usize>>,
     shares: ReceiveShares,
-    /// What the kernel did since the lane's last look.
+    /// Completions since the lane's last look.
     completions: VecDeque<(SocketId, Completion)>,
     starved: VecDeque<SocketId>,
     counters: Arc<LaneCounters>,
@@ -50,7 +50,7 @@ pub(super) struct StreamReceive {
     filled: usize,
     told: bool,
     starved: bool,
-    /// Its task waits for the receive to rest.
+    /// The stream's task waits for the receive to rest.
     keeps_quiet: bool,
 }
 
@@ -85,7 +85,7 @@ impl Network {
         self.lanes.insert(lane, receives);
     }
 
-    /// Whether nothing was ever received or asked for.
+    /// Returns whether nothing was ever received or asked for.
     pub(in crate::backend::sim) fn is_untouched(&self, socket: SocketId) -> bool {
         let Some(Socket::Stream(StreamSocket { conn: Some((conn, side)), receive, .. })) =
             self.sockets.get(&socket)
@@ -192,7 +192,7 @@ impl Network {
         }
     }
 
-    /// What a datagram's bytes lie in when the lane takes them.
+    /// Returns what a datagram's bytes lie in when the lane takes them.
     pub(super) fn datagram_memory(&mut self, lane: LaneNumber, bytes: Vec<u8>) -> RecvBuf {
         let receives = lane_of(&mut self.lanes, lane);
         if receives.datagrams_lent.get() < datagrams_lent_max(receives.config.datagram_buffers) {

@@ -1,6 +1,6 @@
 //! The network's own books.
 
-/// What has happened on the network.
+/// Statistics of the network.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetStats {
     /// Connections accepted.
@@ -27,7 +27,7 @@ pub struct NetStats {
     pub queue_overflows: u64,
     /// Datagrams dropped because the receiver did not take what came before.
     pub receive_overflows: u64,
-    /// Datagrams for nobody.
+    /// Datagrams that have no receiver.
     pub unroutable: u64,
     /// Datagrams that arrived twice.
     pub duplicated: u64,

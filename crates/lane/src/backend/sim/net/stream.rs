@@ -18,23 +18,23 @@ use crate::socket::options::{KEEP_ALIVE_IDLE, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_PR
 /// One connection, seen from above: both ends and both directions.
 pub(in crate::backend::sim) struct Conn {
     pub(super) phase: Phase,
-    /// When the server's consent reaches the client; nothing of the server's may come before.
+    /// Time when the server's consent reaches the client; nothing of the server's may come before.
     pub(super) opens_at: Duration,
     /// Indexed by [`Side`].
     pub(super) ends: [End; 2],
-    /// What each side sends, indexed by the sender's [`Side`].
+    /// Flow of each side, indexed by the sender's [`Side`].
     pub(super) flows: [Flow; 2],
     segment_max: usize,
 }
 
-/// Who of the two.
+/// One of the two ends of a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::backend::sim) enum Side {
     Client = 0,
     Server = 1,
 }
 
-/// How far a connection has come.
+/// Phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Connecting,
@@ -47,12 +47,12 @@ pub(super) struct End {
     pub(super) host: HostId,
     pub(super) addr: SocketAddr,
     pub(super) reader: Option<Waker>,
-    /// Whose receive takes what arrives.
+    /// The socket whose receive takes what arrives.
     pub(super) socket: Option<SocketId>,
     pub(super) waiting: Vec<OpKey>,
     /// Sends whose memory the kernel keeps until the peer has acknowledged its bytes.
     pub(super) unreleased: Vec<OpKey>,
-    /// Told once to whoever asks next.
+    /// Error that the next operation returns, once.
     pub(super) error: Option<i32>,
     /// Reset or timed out: nothing moves any more.
     pub(super) broken: bool,
@@ -89,7 +89,7 @@ pub(super) struct Flow {
     inbox_bytes: usize,
     consumed: u64,
     delivered: u64,
-    /// How far the sender was last told it may go.
+    /// Position up to which the sender was last allowed to send.
     offered: u64,
     pub(super) eof: bool,
 }
@@ -100,7 +100,7 @@ struct Segment {
     fin: bool,
 }
 
-/// What a connection needs of the world while something happens to it.
+/// Parts of the world that a connection needs while something happens to it.
 pub(super) struct Around<'a> {
     pub(super) id: ConnId,
     pub(super) links: &'a mut Links,
@@ -193,7 +193,7 @@ impl Conn {
         flow.out.len() as u64 + flow.sent - flow.acked
     }
 
-    /// Whether a send would take bytes or tell an error.
+    /// Returns whether a send would take bytes or tell an error.
     pub(super) fn is_writable(&self, side: Side) -> bool {
         let (end, flow) = (&self.ends[side as usize], &self.flows[side as usize]);
         let is_drained = flow.unsent_max.is_none_or(|max| 2 * flow.out.len() < max);
@@ -218,7 +218,8 @@ impl Conn {
         chunk
     }
 
-    /// Whether the stream has ended for its reader, who has taken all bytes before; or the error that ended it.
+    /// Returns whether the stream has ended for its reader, which has taken all bytes before; or the error
+    /// that ended it.
     pub(super) fn ended(&mut self, side: Side) -> io::Result<bool> {
         let end = &mut self.ends[side as usize];
         // A stream that ended in good order stays so for its reader, whatever came later.
@@ -264,7 +265,7 @@ impl Conn {
         self.flows[side as usize].drop_unsent();
     }
 
-    /// Nobody holds an end and nothing is on its way.
+    /// Returns whether neither end is held and nothing is in flight.
     pub(super) fn is_over(&self) -> bool {
         let done = |end: &End, flow: &Flow| {
             end.detached && (end.broken || (flow.out.is_empty() && flow.wire.is_empty()))
@@ -380,7 +381,7 @@ impl Conn {
             return;
         }
         around.engine.note("broken", &[around.id, side as u64, errno.unsigned_abs().into()]);
-        // Who has seen the peer's end learns of its reset as of a pipe that nobody reads.
+        // A side that has seen the peer's end learns of its reset as of a pipe without a reader.
         let ended = self.flows[side.other() as usize].eof && errno == libc::ECONNRESET;
         end.error = Some(if ended { libc::EPIPE } else { errno });
         around.engine.wake(end.reader.take());
@@ -431,7 +432,7 @@ impl Conn {
         }
     }
 
-    /// How long to wait before trying again; `None` when the sender has given up.
+    /// Returns how long to wait before trying again; `None` when the sender has given up.
     fn note_stall(&mut self, side: Side, around: &mut Around<'_>) -> Option<Duration> {
         let now = around.engine.now();
         let flow = &mut self.flows[side as usize];
@@ -525,7 +526,7 @@ impl Flow {
         self.buffer_room().min(unsent)
     }
 
-    /// When a paced sender may send `n` more bytes.
+    /// Returns when a paced sender may send `n` more bytes.
     fn pace(&mut self, n: usize, now: Duration) -> Duration {
         let start = self.paced_until.max(now);
         if let Some(rate) = self.pacing {

@@ -29,7 +29,7 @@ pub(super) struct UdpSocket {
     waker: Option<Waker>,
     /// Reports of datagrams that did not arrive, where they were asked for.
     unreachable: Option<VecDeque<Unreachable>>,
-    /// One of them has yet to fail a receive.
+    /// An ICMP error that has yet to fail a receive.
     error: Option<io::Error>,
     pub(super) waiting: Vec<OpKey>,
 }
@@ -46,7 +46,7 @@ pub(in crate::backend::sim) struct Packet {
     payload: Vec<u8>,
 }
 
-/// The report of a datagram that found nobody, on its way to the sender.
+/// The report of a datagram that found no socket, on its way to the sender.
 #[derive(Debug)]
 pub(in crate::backend::sim) struct Unreached {
     from_host: HostId,
@@ -56,7 +56,7 @@ pub(in crate::backend::sim) struct Unreached {
     report: Unreachable,
 }
 
-/// What has arrived in one buffer.
+/// Datagrams that have arrived in one buffer.
 struct Received {
     from: SocketAddr,
     to: SocketAddr,
@@ -242,7 +242,7 @@ impl Network {
         engine.wake_ops(&mut udp.waiting);
     }
 
-    /// A host says that nobody has the port that `packet` was for, to its sender known as `to`.
+    /// Reports to the sender of `packet`, known as `to`, that no socket has its port.
     fn send_unreachable(&mut self, packet: &Packet, to: SocketAddr, engine: &mut Engine) {
         let quoted = packet.payload[..packet.payload.len().min(QUOTED_MAX)].to_vec();
         let unreached = Unreached {

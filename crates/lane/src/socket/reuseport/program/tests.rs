@@ -34,7 +34,7 @@ fn lane(order: &[Slot], position: u32) -> Option<usize> {
     order.get(position as usize).map(|slot| slot.lane)
 }
 
-/// How often each lane is chosen for new connections through a NIC.
+/// Returns how often each lane is chosen for new connections through a NIC.
 fn tcp_shares(order: &[Slot], ifindex: u32) -> BTreeMap<Option<usize>, usize> {
     let program = tcp(&steering(), order).unwrap();
     let mut shares = BTreeMap::new();
@@ -91,7 +91,7 @@ fn client(n: u32) -> SocketAddr {
     }
 }
 
-/// Where a client's packet goes.
+/// Returns where a client's packet goes.
 fn rx_lane(order: &[Slot], ifindex: u32, from: SocketAddr, cid: u32) -> Option<usize> {
     rx_lane_of(OF_CLIENT, order, ifindex, from, cid)
 }

@@ -1,5 +1,5 @@
-//! What a loss of power may leave, said again and apart from the simulated disk: from nothing but the trees that were seen
-//! after each change, and what was synced when. Slow and plain on purpose.
+//! Model of what a loss of power may leave, said again and apart from the simulated disk: from nothing but
+//! the trees that were seen after each change, and what was synced when. Slow and plain on purpose.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,10 +8,10 @@ use lane::backend::sim::{Found, FoundKind, JournalKind};
 /// Everything by path.
 pub(super) type Tree = BTreeMap<String, Found>;
 
-/// What tells files apart, whatever their names and numbers; the root is [`ROOT`].
+/// Number that tells files apart, whatever their names and numbers; the root is [`ROOT`].
 pub(super) type Id = u32;
 
-/// What was done to a tree, and what it was after each step.
+/// Steps on a tree, and its state after each.
 pub(super) struct History {
     /// After each step; the first is the tree before, all of it safe.
     pub(super) trees: Vec<Tree>,
@@ -37,7 +37,8 @@ impl History {
         self.trees.len() - 1
     }
 
-    /// What `path` names was synced now: a directory's names, and before them in an ordered journal all else.
+    /// Notes that what `path` names was synced now: a directory's names, and before them in an ordered
+    /// journal all else.
     pub(super) fn sync(&mut self, path: &str) {
         let id = id_at(self.last(), path);
         self.synced.insert(id, self.now());

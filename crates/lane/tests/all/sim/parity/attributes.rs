@@ -84,7 +84,7 @@ async fn attributes(dice: &mut StdRng, file: &File) -> String {
     let after = file.stat().unwrap();
     let secs = |set, time: Timestamp| if set == SetTime::Keep { 0 } else { time.secs };
     let secs = (secs(change.atime, after.atime), secs(change.mtime, after.mtime));
-    // Writable again, as who owns a file and no more may not write to it otherwise.
+    // Writable again, as a process that owns a file and no more may not write to it otherwise.
     let back = AttributeChange { mode: Some(file.stat().unwrap().mode | 0o700), ..AttributeChange::NONE };
     let stat = file.stat().unwrap();
     file.set_attributes(back).await.unwrap();
@@ -212,13 +212,13 @@ async fn handles(dice: &mut StdRng, root: &Dir, file: &File) -> String {
     format!("{text} {is_same:?} {opened:?} {:?}", root.as_file().born().await.unwrap().is_some())
 }
 
-/// What must be alike: all but times and numbers, and the size of a directory.
+/// Returns what must be alike: all but times and numbers, and the size of a directory.
 fn seen(stat: Stat) -> (FileKind, u64, u32, u32) {
     let size = if stat.kind == FileKind::Directory { 0 } else { stat.size };
     (stat.kind, size, stat.mode, stat.nlink)
 }
 
-/// Who it was given to; at first it is whoever's the process is.
+/// Returns the owner that the file was given to; at first it is the process's.
 fn owner(id: u32) -> Option<u32> {
     (1..=3).contains(&id).then_some(id)
 }

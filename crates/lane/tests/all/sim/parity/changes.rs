@@ -97,7 +97,7 @@ async fn mix(root: PathBuf, seed: u64) -> Vec<String> {
     told
 }
 
-/// What must be alike: all but times, numbers and owners, and the size of a directory.
+/// Returns what must be alike: all but times, numbers and owners, and the size of a directory.
 fn seen(stat: lane::fs::Stat) -> (bool, u64, u32, u32) {
     let is_directory = stat.kind == lane::fs::FileKind::Directory;
     (is_directory, if is_directory { 0 } else { stat.size }, stat.mode, stat.nlink)

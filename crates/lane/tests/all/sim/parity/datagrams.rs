@@ -138,7 +138,7 @@ fn datagrams_for_a_closed_port_are_reported_alike_and_fail_no_others() {
         };
         let mut seen = Vec::new();
         let mut received = Vec::new();
-        // Nobody asked for reports yet.
+        // No reports were asked for yet.
         send(nobody, b"lost").await;
         let silent = time::timeout(Duration::from_millis(50), sender.recv(&mut received, 16)).await.is_err();
         seen.push((silent, sender.try_take_unreachable().map(|report| (report.quoted, report.port_closed))));

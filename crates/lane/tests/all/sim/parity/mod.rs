@@ -52,7 +52,7 @@ where
     same_on_both_with(&RuntimeOptions::default(), &Config::default(), tree, scenario);
 }
 
-/// As [`same_on_both`] with sizes of choice.
+/// Compares both ([`same_on_both`]) with sizes of choice.
 fn same_on_both_with<T, F>(
     options: &RuntimeOptions,
     config: &Config,
@@ -65,7 +65,7 @@ fn same_on_both_with<T, F>(
     same_on_both_at(&std::env::temp_dir(), options, config, tree, scenario);
 }
 
-/// As [`same_on_both_with`], beneath a directory of choice of the real side.
+/// Compares both ([`same_on_both_with`]) beneath a directory of choice of the real side.
 fn same_on_both_at<T, F>(
     real: &Path,
     options: &RuntimeOptions,
@@ -110,7 +110,7 @@ where
     }
 }
 
-/// Whether the kernel lets this process do what it forbids others.
+/// Returns whether the kernel lets this process do what it forbids others.
 fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").unwrap().uid() == 0

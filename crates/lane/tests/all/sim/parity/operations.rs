@@ -1,4 +1,4 @@
-//! Operations: what they bring, and what becomes of them when nobody waits any more.
+//! Operations: what they bring, and what becomes of them when no task waits any more.
 
 use std::ffi::CString;
 use std::net::Shutdown;
@@ -163,7 +163,7 @@ fn messages_of_several_buffers_go_alike() {
         let (result, received) = receiving.await;
         assert!(received[..300_000] == bytes && received[300_000..] == bytes);
         seen.push((errno(result), received.len()));
-        // To somebody who is gone.
+        // To a peer that is gone.
         let (client, server) = pair().await;
         server.reset();
         settle().await;
@@ -210,7 +210,7 @@ fn zero_copy_sends_keep_their_buffers_until_the_kernel_has_let_go_of_them_alike(
             for _ in 0..4 {
                 bufs.push(filled(&[7; 30_000]).await);
             }
-            // Given up at once: what was sent of them, nobody knows. Their memory waits for the kernel.
+            // Given up at once: what was sent of them is not known. Their memory waits for the kernel.
             drop(time::timeout(Duration::ZERO, client.send_zero_copy(bufs, false)).await);
             seen.push(in_use() <= 4 * 3);
         }
@@ -279,7 +279,7 @@ fn files_are_spliced_to_streams_alike() {
         seen.push(receiving.await.to_string());
         let counters = lane::current().counters().clone();
         seen.push(format!("closed {}", counters.pipes_closed.get()));
-        // Given up while the peer takes nothing: bytes are left in the pipe, which nobody gets again.
+        // Given up while the peer takes nothing: bytes are left in the pipe, which is not used again.
         let (client, server) = pair().await;
         assert!(time::timeout(Duration::from_millis(300), splice_for_ever(&client, &file)).await.is_err());
         drop((client, server));

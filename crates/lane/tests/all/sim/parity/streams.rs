@@ -81,7 +81,7 @@ fn a_ring_of_few_buffers_serves_whoever_listens_alike() {
             unheard.push((client, server, Vec::new()));
         }
         let (client, server) = pair().await;
-        // Single bytes from many that nobody listens to, then more than all may hold.
+        // Single bytes from many that no task listens to, then more than all may hold.
         for piece in [1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 3000, 3000, 20_000] {
             for (client, _, sent) in &mut unheard {
                 let bytes = crate::sim::pattern(sent.len() + piece).split_off(sent.len());
@@ -96,7 +96,7 @@ fn a_ring_of_few_buffers_serves_whoever_listens_alike() {
         let held = counters.recv_held_bytes.get() as usize;
         // Half of the budget of four rings, an eighth more for each round of disarming, and what one is late.
         seen.push((format!("bounded: {}", held <= 5 * buffers * buffer_bytes), None));
-        // A receive that nobody waits for ends where it finds no buffer, too.
+        // A receive without a waiting task ends where it finds no buffer, too.
         let starved = counters.recv_starved.get();
         let stopped = counters.recv_disarmed.get() + counters.recv_paused.get() + starved;
         seen.push((format!("stopped: {}", stopped >= 60), None));

@@ -1,4 +1,4 @@
-//! What a server's own changes tell those who watch the directory.
+//! Events of a server's own changes for those that watch the directory.
 
 use std::ffi::CString;
 use std::time::Duration;
@@ -177,7 +177,7 @@ async fn make(change: u32, root: &Dir, sub: &Dir, file: &File) {
         16 => root.rmdir(&name("dir")).await.unwrap(),
         17 => root.rename(&name("third"), sub, &name("third"), RenameHow::Replace).await.unwrap(),
         18 => sub.unlink(&name("linked")).await.unwrap(),
-        // Of directories their own watchers hear, too, whether somebody watches the one above or nobody can.
+        // Of directories their own watchers hear, too, whether the one above is watched or cannot be.
         19 | 20 => {
             let mode = AttributeChange { mode: Some(0o710), ..AttributeChange::NONE };
             itself(change, root, sub).set_attributes(mode).await.unwrap();
