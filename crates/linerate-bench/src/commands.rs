@@ -66,7 +66,7 @@ fn layout(lanes: Option<u32>) -> anyhow::Result<Layout> {
     Ok(Layout::new(&topology, &Wishes { lanes, ..Wishes::default() })?)
 }
 
-/// What the server's process and this one used, as far as it is known.
+/// Adds what the server's process and this one used, as far as it is known.
 fn add_cpu(table: &mut Table, server: Option<f64>, client: Option<f64>) {
     for (whose, seconds) in [("server CPU", server), ("client CPU", client)] {
         if let Some(seconds) = seconds {

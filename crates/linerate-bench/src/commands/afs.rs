@@ -107,7 +107,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     measure(&args.address, &options, args.threads, args.json)
 }
 
-/// So many clients of the cell of an address, with one connection and so many packet buffers each, all of whose bytes go by Rx.
+/// Makes so many clients of the cell of an address, with one connection and so many packet buffers each, all
+/// of whose bytes go by Rx.
 pub(super) fn clients(
     place: &Where,
     address: &Address,
