@@ -1,4 +1,4 @@
-//! What `linerate user`, `group` and `acl` share: where the accounts are.
+//! Common parts of `linerate user`, `group` and `acl`: where the accounts are.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -25,7 +25,8 @@ impl Where {
     }
 }
 
-/// Refuses a name for a new user or group that means something else where a configuration says who may write.
+/// Refuses a name for a new user or group that means something else where a configuration names users that
+/// may write.
 pub(crate) fn refuse_reserved(name: &str) -> anyhow::Result<()> {
     if RESERVED.iter().any(|word| word.eq_ignore_ascii_case(name)) {
         bail!(
@@ -46,7 +47,7 @@ pub(crate) fn read(store: &AccountsStore) -> anyhow::Result<Arc<Accounts>> {
     Ok(store.read()?)
 }
 
-/// What to do so that a running server learns of a change.
+/// Returns what to do so that a running server learns of a change.
 pub(crate) fn reload_hint(path: &Path) -> String {
     format!("{}: a running server reads it again when it gets a SIGHUP", path.display())
 }

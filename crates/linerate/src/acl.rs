@@ -202,7 +202,7 @@ fn set(args: &Set) -> anyhow::Result<()> {
     let dir = fs::canonicalize(&args.dir).with_context(|| format!("cannot find {}", args.dir.display()))?;
     let (attribute, marked) = args.kept.to_write(&dir)?;
     let file = open(&dir)?;
-    // Of two who change one list at once, the second begins with what the first has made of it.
+    // Of two that change one list at once, the second begins with what the first has made of it.
     wait_for_others(&file).with_context(|| format!("cannot lock {}", dir.display()))?;
     if args.inherit {
         remove(&file, attribute)
@@ -274,13 +274,13 @@ fn list(args: &List) -> anyhow::Result<ExitCode> {
 }
 
 impl Kept {
-    /// Where the lists of a directory are looked for.
+    /// Returns where the lists of a directory are looked for.
     fn to_read(&self, dir: &Path) -> anyhow::Result<Attribute> {
         let marked = marked_above(dir)?;
         Ok(self.attribute.unwrap_or_else(|| Attribute::of(marked.as_ref())))
     }
 
-    /// Where a list is set, and the volume that says so.
+    /// Returns where a list is set, and the volume that says so.
     fn to_write(&self, dir: &Path) -> anyhow::Result<(Attribute, Option<Marked>)> {
         let marked = marked_above(dir)?;
         let Some(volume) = &marked else {
@@ -330,7 +330,7 @@ fn told(
     }
 }
 
-/// Where the list was put, and why there.
+/// Says where the list was put, and why there.
 fn remark_place(attribute: Attribute, marked: Option<&Marked>) {
     match marked {
         Some(volume) => complain!(
@@ -357,12 +357,13 @@ impl From<RightsIn> for Attribute {
 }
 
 impl Attribute {
-    /// As a volume keeps its lists; without one, as a server does that has the rights of this process.
+    /// Returns where a volume keeps its lists; without one, as a server does that has the rights of this
+    /// process.
     pub(crate) fn of(volume: Option<&Marked>) -> Self {
         volume.map_or_else(Self::of_process, |volume| volume.rights.into())
     }
 
-    /// Where a server keeps lists that has the rights of this process, and makes a volume.
+    /// Returns where a server keeps lists that has the rights of this process, and makes a volume.
     fn of_process() -> Self {
         if lists::writes_trusted_attributes() { Self::Trusted } else { Self::User }
     }
@@ -374,7 +375,7 @@ impl Attribute {
         }
     }
 
-    /// Where those that go by it have security descriptors, as Samba has them.
+    /// Returns the attribute of security descriptors that goes with it, as Samba has them.
     pub(crate) fn descriptor(self) -> &'static CStr {
         match self {
             Self::Trusted => c"security.NTACL",
@@ -458,7 +459,7 @@ fn named(who: Who, accounts: Option<&Accounts>, args: &Set) -> anyhow::Result<Wh
     Ok(who.in_realm(accounts.realm())?)
 }
 
-/// What a list that is changed begins with.
+/// Returns what a list that is changed begins with.
 fn beginning(dir: &Path, file: &File, attribute: Attribute) -> anyhow::Result<Acl> {
     if let Some((_, acl)) = nearest(dir, attribute)? {
         return Ok(acl);
@@ -512,7 +513,7 @@ fn write(file: &File, attribute: Attribute, acl: &Acl) -> anyhow::Result<()> {
     let set = |name, value: &[u8]| rustix::fs::fsetxattr(file, name, value, XattrFlags::empty());
     set(attribute.name(), &acl.encode()).map_err(explain)?;
     match attribute {
-        // Where there is no room for it, nobody needs it.
+        // Where there is no room for it, it is not needed.
         Attribute::Trusted => drop(set(ATTRIBUTE_WITNESS, b"1")),
         Attribute::User => take_away(file, ATTRIBUTE_WITNESS).map_err(explain)?,
     }
@@ -537,8 +538,9 @@ fn say_it_is_meant(file: &File, marked: Option<&Marked>) -> anyhow::Result<()> {
     }
 }
 
-/// Keeps other such commands from the directory until it is closed: each would write over what the other has written. A server that
-/// writes to a tree holds the lock of its directory for good, so who has waited for as long as a command takes goes on.
+/// Keeps other such commands from the directory until it is closed: each would write over what the other has
+/// written. A server that writes to a tree holds the lock of its directory for good, so a command that has
+/// waited for as long as a command takes goes on.
 fn wait_for_others(file: &File) -> io::Result<()> {
     let give_up = Instant::now() + LOCK_TIME;
     loop {
@@ -551,7 +553,7 @@ fn wait_for_others(file: &File) -> io::Result<()> {
     }
 }
 
-/// What lies where the volume keeps none would close the directory all the same.
+/// Removes a list where the volume keeps none, which would close the directory all the same.
 fn clear_other(file: &File, attribute: Attribute, marked: Option<&Marked>) -> anyhow::Result<()> {
     if marked.is_none() || !lists::writes_trusted_attributes() {
         return Ok(());

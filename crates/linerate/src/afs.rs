@@ -1,4 +1,4 @@
-//! What the commands for files of AFS cells share: who is asked and how, the sum of a file.
+//! Common parts of the commands for files of AFS cells: choice of servers, and the checksum of a file.
 
 use std::cell::RefCell;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -30,7 +30,7 @@ pub(crate) struct Bulk {
     oob_threshold: u32,
 }
 
-/// What a command works with.
+/// Client and cell that a command works with.
 pub(crate) struct Reached {
     pub(crate) cell: Cell,
     pub(crate) progress: Arc<Progress>,
@@ -55,7 +55,7 @@ impl Reach {
             let client = Client::bind(any, client)?;
             let reached = Reached { cell: Cell::new(&client, options)?, progress };
             let done = work(&reached).await;
-            // Whoever is gone needs no good-bye.
+            // A server that is gone needs no good-bye.
             let _ = lane::time::timeout(FAREWELL, reached.cell.close()).await;
             done
         })
@@ -79,5 +79,5 @@ pub(crate) async fn sum_there(found: &Found) -> Result<String, Error> {
     Ok(hexadecimal(sum.into_inner()))
 }
 
-/// How long servers have to hear that the client goes.
+/// Time for which servers have to hear that the client goes.
 const FAREWELL: Duration = Duration::from_secs(2);

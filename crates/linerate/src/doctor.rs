@@ -79,7 +79,7 @@ fn report(findings: &[Finding], columns: u16) -> String {
     text
 }
 
-/// What keeps the access lists of a volume from being gone by, if anything does.
+/// Returns what keeps the access lists of a volume from being gone by, if anything does.
 fn lists(dir: &Path) -> Option<Finding> {
     let advice = server::lists::trouble(dir, server::lists::writes_trusted_attributes())?;
     Some(Finding {
@@ -121,7 +121,7 @@ fn as_json(finding: &Finding) -> serde_json::Value {
     })
 }
 
-/// Where it is shown to no terminal.
+/// Width where the output is no terminal.
 const COLUMNS: u16 = 80;
 
 #[cfg(test)]

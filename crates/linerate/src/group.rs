@@ -1,4 +1,4 @@
-//! `linerate group`: who belongs together, for access lists.
+//! `linerate group`: groups of users, for access lists.
 
 use std::process::ExitCode;
 

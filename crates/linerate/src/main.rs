@@ -130,7 +130,7 @@ mod tests {
         Cli::command().debug_assert();
     }
 
-    /// What each command is called with beside its options. `bench` hands all it gets to a program of its own.
+    /// Arguments of each command beside its options. `bench` hands all it gets to a program of its own.
     const NAMES: [(&str, &[&str]); 34] = [
         ("serve", &["/srv"]),
         ("doctor", &["/srv", "/home"]),

@@ -61,7 +61,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(tell(&done, "address", &args.address, args.json))
 }
 
-/// What is stored.
+/// Source that is stored.
 struct From {
     dir: PathBuf,
     name: CString,

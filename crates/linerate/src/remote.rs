@@ -1,4 +1,4 @@
-//! What users name on a server: something of an AFS cell, or of an SMB share.
+//! Addresses that users name on a server: something of an AFS cell, or of an SMB share.
 
 use std::ffi::OsString;
 use std::fmt;

@@ -109,7 +109,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// What this program can serve, as a configuration says.
+/// Returns what this program can serve, as a configuration says.
 pub(crate) fn services() -> Arc<Services> {
     Arc::new([
         Arc::new(http::Http::listening(None, None)),
@@ -118,7 +118,7 @@ pub(crate) fn services() -> Arc<Services> {
     ])
 }
 
-/// What a reload reads again.
+/// Source that a reload reads again.
 #[derive(Clone, Debug)]
 struct ReloadSource {
     dir: Option<PathBuf>,
@@ -159,7 +159,7 @@ impl Args {
 }
 
 impl ReloadSource {
-    /// What this program can serve.
+    /// Returns what this program can serve.
     fn services(&self) -> Arc<Services> {
         let given = |listen: &[Listen]| {
             (!listen.is_empty()).then(|| listen.iter().flat_map(|listen| &listen.0).copied().collect())

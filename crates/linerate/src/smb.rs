@@ -1,4 +1,5 @@
-//! What the commands for files of SMB shares share: how a server is reached and signed in to, the sum of a file.
+//! Common parts of the commands for files of SMB shares: how a server is reached and signed in to, the sum of
+//! a file.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -31,13 +32,13 @@ pub(crate) struct Reach {
     sign_in: SignIn,
 }
 
-/// What a command works with.
+/// Client and share that a command works with.
 pub(crate) struct Reached {
     pub(crate) tree: Tree,
     pub(crate) progress: Arc<Progress>,
 }
 
-/// What there is under a name.
+/// Kind of file under a name.
 pub(crate) enum There {
     File { length: u64, written: u64, attributes: u32 },
     Directory,
@@ -69,7 +70,7 @@ impl Reach {
             let tree = reaching.await.with_context(|| format!("cannot reach {told}"))?;
             let reached = Reached { tree, progress };
             let done = work(&reached).await;
-            // Whoever is gone needs no good-bye.
+            // A server that is gone needs no good-bye.
             let _ = lane::time::timeout(FAREWELL, reached.tree.channel().log_off()).await;
             done
         })
@@ -77,7 +78,7 @@ impl Reach {
 }
 
 impl Reached {
-    /// What has this name of the share.
+    /// Returns what has this name of the share.
     pub(crate) async fn look(&self, name: &str) -> anyhow::Result<There> {
         if name.is_empty() {
             return Ok(There::Directory);
@@ -122,5 +123,5 @@ fn random(into: &mut [u8]) {
     aws_lc_rs::rand::fill(into).expect("a Linux machine has randomness");
 }
 
-/// How long the answer to a good-bye is waited for.
+/// Time for which the answer to a good-bye is waited for.
 const FAREWELL: Duration = Duration::from_secs(2);

@@ -1,4 +1,5 @@
-//! `linerate smb`: who uses the SMB service of a server of this machine, and an end to that; and what any server tells of its interfaces.
+//! `linerate smb`: users of the SMB service of a server of this machine, and an end to that; and what any
+//! server tells of its interfaces.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;

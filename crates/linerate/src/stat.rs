@@ -96,7 +96,7 @@ fn with_silos(args: &Args, text: impl FnOnce() -> String) -> String {
     if args.silos { text() } else { String::new() }
 }
 
-/// What happened between two snapshots.
+/// Rates between two snapshots.
 #[derive(Debug, serde::Serialize)]
 struct Rates {
     time_ms: u64,
@@ -223,7 +223,7 @@ pub(crate) fn fetch(server: SocketAddr) -> anyhow::Result<Snapshot> {
     serde_json::from_str(body).with_context(|| format!("the server at {server} is of another version"))
 }
 
-/// What is told of a server of HTTP that is another one's: by its name, if it says that.
+/// Returns what is told of a server of HTTP that is another one's: by its name, if it says that.
 fn not_ours(server: SocketAddr, head: &str) -> String {
     let of_field = |line: &str| {
         let (name, value) = line.split_once(':')?;
@@ -279,7 +279,7 @@ mod tests {
         }
     }
 
-    /// Where the words of a line end: a figure's unit and a head of two words have ends of their own.
+    /// Returns where the words of a line end: a figure's unit and a head of two words have ends of their own.
     pub(super) fn ends(text: &str) -> Vec<usize> {
         let bytes = text.as_bytes();
         let is_end = |at: &usize| bytes[*at] != b' ' && bytes.get(at + 1).is_none_or(|next| *next == b' ');

@@ -1,4 +1,5 @@
-//! What the commands that move files share, whatever the server speaks: a lane to do it on, a progress bar, signals, sums of files.
+//! Common parts of the commands that move files, whatever the server speaks: a lane to do it on, a progress
+//! bar, signals, sums of files.
 
 use std::io::Read;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What `linerate get` and `put` tell of what they did.
+//! Reports of `linerate get` and `put`.
 
 use std::fmt::Display;
 use std::path::Path;
@@ -60,7 +60,7 @@ pub(crate) fn tell(done: &Timed<Transferred>, key: &str, target: &dyn Display, j
     code
 }
 
-/// What more there is to say of a tree.
+/// Returns what more there is to say of a tree.
 fn of_tree(tree: &Tree) -> String {
     if tree.directories == 0 {
         return String::new();

@@ -1,4 +1,4 @@
-//! `linerate user`: who may sign in, and with what password.
+//! `linerate user`: users and their passwords.
 
 use std::process::ExitCode;
 
@@ -149,7 +149,7 @@ fn add(args: &Add) -> anyhow::Result<()> {
     let store = args.place.store()?;
     identity::check_user_name(&args.name)?;
     crate::accounts::refuse_reserved(&args.name)?;
-    // Before anybody types a password for nothing.
+    // Before the user types a password for nothing.
     if store.exists() && store.read()?.users().iter().any(|user| user.name == args.name) {
         bail!(
             "there is a user {} already: linerate user passwd {} gives another password",
@@ -194,7 +194,7 @@ fn passwd(args: &Passwd) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How a user reaches the shares, or what keeps him from it.
+/// Says how a user reaches the shares, or what keeps it from them.
 fn by_smb(name: &str, has_nt: bool) {
     if !has_nt {
         say!("SMB does not know {name}'s password: linerate user passwd {name} --nt");

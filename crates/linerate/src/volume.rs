@@ -145,7 +145,7 @@ fn create(args: &Create) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// As JSON and TOML alike have it.
+/// Quotes a path as JSON and TOML do alike.
 fn quoted(path: &Path) -> anyhow::Result<String> {
     Ok(serde_json::to_string(&path.to_string_lossy())?)
 }
@@ -192,7 +192,7 @@ fn status(name: &str, args: &Look) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What is used, of what there may be.
+/// Returns what is used, of what there may be.
 fn of(used: u64, quota: Option<u64>) -> String {
     match quota {
         Some(quota) => format!("{used} of {quota}"),
@@ -248,7 +248,7 @@ fn remove(args: &Remove) -> anyhow::Result<ExitCode> {
 }
 
 impl Look {
-    /// Who was asked, and what that says: the index, or while a server holds it that server.
+    /// Returns which source was asked, and its answer: the index, or while a server holds it that server.
     fn look(&self) -> anyhow::Result<(String, Vec<VolumeShown>)> {
         let state = self.place.existing()?;
         let index = format!("the index in {}", state.display());
@@ -272,7 +272,8 @@ impl Look {
 }
 
 impl Where {
-    /// As [`state`](Self::state), where something is looked for: a directory that was named is there.
+    /// Returns the state directory ([`state`](Self::state)), where something is looked for: a directory that
+    /// was named is there.
     fn existing(&self) -> anyhow::Result<PathBuf> {
         if let Some(state) = self.state.as_ref().filter(|state| !state.is_dir()) {
             bail!("there is no directory {}: --state takes the state directory of a server", state.display());

@@ -35,17 +35,17 @@ pub(super) struct Args {
     json: bool,
 }
 
-/// What was found and moved.
+/// Counts of what was found and moved.
 #[derive(Default)]
 struct ConvertedCounts {
     names: u64,
     lists: u64,
     descriptors: u64,
-    /// What has two that differ.
+    /// Files that have two that differ.
     conflicts: Vec<PathBuf>,
     /// Directories of which a list was lost.
     lost: Vec<PathBuf>,
-    /// What could not be looked at or moved, and why.
+    /// Files that could not be looked at or moved, and why.
     failed: Vec<(PathBuf, String)>,
 }
 
@@ -85,7 +85,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 volume.root.display()
             );
             if !args.dry_run {
-                // What is not moved yet counts as a denial from here on, whoever serves it.
+                // What is not moved yet counts as a denial from here on, whatever server serves it.
                 let marked = lists::mark_rights(&dir, to);
                 marked.with_context(|| format!("cannot mark {}", dir.display()))?;
             }
@@ -255,7 +255,7 @@ impl TreeWalk {
             return Ok(());
         }
         match self.to {
-            // Where there is no room for it, nobody needs it.
+            // Where there is no room for it, it is not needed.
             RightsIn::Trusted => {
                 let _ = rustix::fs::fsetxattr(file, ATTRIBUTE_WITNESS, b"1", XattrFlags::empty());
                 Ok(())
@@ -293,14 +293,14 @@ impl TreeWalk {
     }
 }
 
-/// What became of an attribute.
+/// Outcome for an attribute.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum AttributeOutcome {
     Nothing,
-    /// It lay where it should.
+    /// The list lay where it should.
     There,
     ConvertedCounts,
-    /// There are two that differ.
+    /// Two attributes differ.
     Conflict,
 }
 

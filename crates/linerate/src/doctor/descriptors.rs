@@ -1,4 +1,5 @@
-//! Security descriptors that lie in the trees, as those of a share of Samba's that moved here: which of them nobody can read.
+//! Security descriptors that lie in the trees, as those of a share of Samba's that moved here: which of them
+//! cannot be read.
 
 use std::ffi::CStr;
 use std::fs::DirEntry;
@@ -12,18 +13,19 @@ use smb_sid::ntacl;
 
 use crate::acl::Attribute;
 
-/// What was found beneath one directory.
+/// Findings beneath one directory.
 #[derive(Debug, Default)]
 struct DescriptorCounts {
     names: usize,
-    /// Those that have a descriptor.
+    /// Number of files that have a descriptor.
     described: usize,
-    /// Those of them that nobody can read, and the first, with why.
+    /// Number of descriptors that cannot be read, and the first, with why.
     unreadable: usize,
     first: Option<(PathBuf, String)>,
 }
 
-/// What descriptors a directory holds, of the names that are nearest to it. `None` where it cannot be looked at.
+/// Returns what descriptors a directory holds, of the names that are nearest to it. `None` where it cannot be
+/// looked at.
 pub(super) fn of(dir: &Path) -> Option<Finding> {
     let attribute = attribute(dir);
     let seen = look(dir, attribute)?;
@@ -48,7 +50,7 @@ pub(super) fn of(dir: &Path) -> Option<Finding> {
     Some(Finding { area: Area::Trees, name, found, wanted, verdict, advice, commands, config: None })
 }
 
-/// Where the volume has them, or a server that this user runs.
+/// Returns the attribute where the volume has them, or a server that this user runs.
 fn attribute(dir: &Path) -> &'static CStr {
     Attribute::of(server::lists::marked_above(dir).ok().flatten().as_ref()).descriptor()
 }

@@ -1,4 +1,5 @@
-//! Where what is fetched goes: the name of a file, which is there once it is whole, or a device, pipe or socket, which is written to.
+//! Targets of fetched files: the name of a file, which is there once it is whole, or a device, pipe or
+//! socket, which is written to.
 
 use std::ffi::{CString, OsStr};
 use std::fs::{self, DirBuilder, File, OpenOptions};
@@ -9,19 +10,20 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
 
-/// Where it goes.
+/// Target of a fetched file.
 #[derive(Debug)]
 pub(super) struct Target {
     /// The directory in which it is made, whole or not at all.
     pub(super) dir: PathBuf,
-    /// Its name there.
+    /// The file's name there.
     pub(super) name: CString,
-    /// As the user is told.
+    /// Path as the user is told.
     pub(super) shown: PathBuf,
     stream: Option<Stream>,
 }
 
-/// What is no regular file: it is opened and written to, once what comes is whole in a directory of its own.
+/// A target that is no regular file: it is opened and written to, once what comes is whole in a directory of
+/// its own.
 #[derive(Debug)]
 struct Stream {
     to: File,
@@ -54,7 +56,7 @@ impl Target {
             Ok(found) if found.file_type().is_block_device() && !overwrite => {
                 bail!("{} is a disk; --overwrite writes over what it holds", shown.display())
             }
-            // A pipe is not opened until somebody reads it.
+            // A pipe is not opened until a process reads it.
             Ok(_) if !is_of_one => bail!(
                 "{} takes the bytes of one whole file: leave --recursive and --resume out",
                 shown.display()
@@ -79,12 +81,12 @@ impl Target {
         Ok(Self { dir: dir.to_owned(), name, shown: shown.to_owned(), stream: None })
     }
 
-    /// Where the whole file lies.
+    /// Returns where the whole file lies.
     pub(super) fn path(&self) -> PathBuf {
         self.dir.join(OsStr::from_bytes(self.name.as_bytes()))
     }
 
-    /// What came is whole.
+    /// Finishes a file that is whole.
     pub(super) fn finish(mut self) -> anyhow::Result<()> {
         let Some(stream) = &mut self.stream else { return Ok(()) };
         let mut whole = File::open(stream.staged_in.join("file"))?;
@@ -93,7 +95,7 @@ impl Target {
     }
 }
 
-/// What a link leads to that leads nowhere yet, as a shell's `>` makes it.
+/// Returns what a link leads to that leads nowhere yet, as a shell's `>` makes it.
 fn followed(mut path: PathBuf) -> io::Result<PathBuf> {
     for _ in 0..LINKS_MAX {
         match fs::read_link(&path) {
@@ -107,7 +109,7 @@ fn followed(mut path: PathBuf) -> io::Result<PathBuf> {
     Err(io::Error::from(rustix::io::Errno::LOOP))
 }
 
-/// A directory of nobody else's, which is gone in the end.
+/// Makes a private directory, which is removed in the end.
 fn staging() -> io::Result<PathBuf> {
     for number in 0..TRIES_MAX {
         let path = std::env::temp_dir().join(format!("linerate-get-{}-{number}", std::process::id()));

@@ -1,4 +1,4 @@
-//! What a directory of an AFS cell holds.
+//! Listing of a directory of an AFS cell.
 
 use std::process::ExitCode;
 
@@ -14,9 +14,9 @@ use crate::output::{json_line, keep_names, printable, say, table};
 struct CellLine {
     name: Vec<u8>,
     fid: afs_wire::Fid,
-    /// Or why it cannot be had.
+    /// Status of the entry, or why it cannot be had.
     status: Result<Metadata, String>,
-    /// What a link says.
+    /// Target of a link.
     target: Option<Vec<u8>>,
 }
 

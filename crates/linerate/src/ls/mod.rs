@@ -27,7 +27,7 @@ pub(crate) struct Args {
     share: smb::Reach,
 }
 
-/// What is listed.
+/// Object that is listed.
 #[derive(Clone, Debug)]
 enum Shown {
     /// The volumes of a cell.

@@ -1,4 +1,4 @@
-//! What a directory of an SMB share holds.
+//! Listing of a directory of an SMB share.
 
 use std::process::ExitCode;
 

@@ -181,7 +181,7 @@ fn each_key_is_read_or_is_refused_with_file_line_and_new_name() {
     assert_eq!(seen, vec![true; RENAMED.len()], "a row of the table that no key has");
 }
 
-/// What a renamed key of [`KEYS`] is to be written as.
+/// Returns what a renamed key of [`KEYS`] is to be written as.
 fn new(key: &str, value: &str) -> (String, String) {
     let row = RENAMED[renamed(key, value).unwrap()];
     let (table, name) = key.rsplit_once('.').unwrap();

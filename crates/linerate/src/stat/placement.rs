@@ -1,4 +1,4 @@
-//! Which share of a silo's memory lies on other nodes, by the server's latest looks at it.
+//! Share of a silo's memory on other nodes, by the server's latest looks at it.
 
 use std::collections::BTreeMap;
 
@@ -10,8 +10,8 @@ pub(super) struct PlacementSamples {
     silos: BTreeMap<u16, [PlacementSample; 3]>,
 }
 
-/// Pages looked up, by whether they lie on the node of who uses them; `None` where nothing was seen yet, or where
-/// the server does not look because there is one node.
+/// Pages looked up, by whether they lie on the node of their user; `None` where nothing was seen yet, or
+/// where the server does not look because there is one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 pub(super) struct Placement {
     buffers: Option<Pages>,
@@ -49,7 +49,7 @@ impl PlacementSamples {
         }
     }
 
-    /// What the latest looks at a silo found.
+    /// Returns what the latest looks at a silo found.
     pub(super) fn of(&self, silo: u16) -> Placement {
         let [buffers, state, files] = self.silos.get(&silo).copied().unwrap_or_default();
         Placement { buffers: buffers.latest, state: state.latest, files: files.latest }

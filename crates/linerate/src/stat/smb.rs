@@ -1,4 +1,4 @@
-//! What SMB's clients have and do: a line beside that of all else.
+//! Figures of SMB's clients: a line beside that of all else.
 
 use server::stats::{LaneSnapshot, Snapshot};
 
@@ -72,7 +72,7 @@ impl Smb {
     }
 }
 
-/// Whether the server speaks SMB to anybody, or has since it started.
+/// Returns whether the server speaks SMB to any client, or has since it started.
 pub(super) fn is_there(now: &Snapshot) -> bool {
     sum(now, |lane| lane.counter(AREA, "requests")) > 0
 }

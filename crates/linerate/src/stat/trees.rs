@@ -1,5 +1,5 @@
-//! What becomes of trees that can be changed, and of the clients that cache what is in them: a line beside that of all else, and
-//! one for each volume whenever its figures are others.
+//! Figures of trees that can be changed, and of the clients that cache what is in them: a line beside that of
+//! all else, and one for each volume whenever its figures are others.
 
 use std::collections::BTreeMap;
 
@@ -80,7 +80,7 @@ impl Trees {
     }
 }
 
-/// Whether the server has trees that can be changed, or clients that cache.
+/// Returns whether the server has trees that can be changed, or clients that cache.
 pub(super) fn are_there(now: &Snapshot) -> bool {
     !now.volumes.is_empty() || sum(now, |lane| lane.counter("vfs", "promises_given")) > 0
 }

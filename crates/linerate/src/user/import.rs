@@ -63,7 +63,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let done = if args.dry_run {
         store.rehearse(|edit| edit.import_users(&new, args.replace))?
     } else if new.is_empty() {
-        // No file is made for nobody.
+        // No file is made without users.
         Vec::new()
     } else {
         store.change(|edit| edit.import_users(&new, args.replace))?
@@ -76,7 +76,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Who comes along, mapped as `passwd` and his line say, and who does not.
+/// Returns the users to import, mapped as `passwd` and their lines say, and those left out.
 fn sorted(users: Vec<SambaUser>, passwd: Option<&str>) -> (Vec<ImportedUser>, Vec<SkippedUser>) {
     let (mut taken, mut left) = (Vec::new(), Vec::new());
     for user in users {
@@ -127,7 +127,8 @@ fn refused<T: std::fmt::Display>(file: &Path, bad: &[T]) -> anyhow::Error {
     anyhow::Error::msg(text)
 }
 
-/// The group that `name:password:uid:gid:…` of passwd(5) gives this user; not root's, as which nobody acts here.
+/// Returns the group that `name:password:uid:gid:…` of passwd(5) gives this user; not root's, as which no
+/// client acts here.
 fn first_group(passwd: &str, name: &str, uid: u32) -> Option<u32> {
     let of = |line: &str| {
         let mut fields = line.split(':');
@@ -207,7 +208,7 @@ fn read(path: &Path) -> anyhow::Result<Secret> {
     Ok(secret)
 }
 
-/// Who has which group on this machine; nobody where that cannot be read.
+/// Returns the text of passwd(5) of this machine; empty where that cannot be read.
 fn passwd() -> String {
     std::fs::read_to_string("/etc/passwd").unwrap_or_default()
 }

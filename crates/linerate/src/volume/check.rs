@@ -13,7 +13,7 @@ use server::volumes::{CheckProgress, Problem, VolumeChecked, Volumes};
 use super::Check;
 use crate::output::{say, table};
 
-/// What became of one volume.
+/// Outcome of one volume.
 struct VolumeOutcome {
     name: String,
     checked: Result<VolumeChecked, String>,
@@ -63,7 +63,7 @@ fn replace(state: &Path) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Checks one, with a bar where somebody looks on.
+/// Checks a volume, with a progress bar on a terminal.
 fn outcome(volumes: &Volumes, name: String, repair: bool) -> VolumeOutcome {
     let progress = Arc::new(CheckProgress::default());
     let bar = ProgressBar::with_draw_target(None, cli::bar::target()).with_prefix(name.clone());
@@ -88,7 +88,7 @@ fn outcome(volumes: &Volumes, name: String, repair: bool) -> VolumeOutcome {
     VolumeOutcome { name, checked }
 }
 
-/// What is wrong first, then a line for each volume.
+/// Shows problems first, then a line for each volume.
 fn show(outcomes: &[VolumeOutcome]) {
     for VolumeOutcome { name, checked } in outcomes {
         match checked {
@@ -143,7 +143,7 @@ fn as_json(outcome: &VolumeOutcome) -> serde_json::Value {
     })
 }
 
-/// As the help says; of several volumes the worst counts.
+/// Returns the exit code that the help names; of several volumes the worst counts.
 fn code(outcomes: &[VolumeOutcome]) -> ExitCode {
     let checked = || outcomes.iter().filter_map(|outcome| outcome.checked.as_ref().ok());
     match () {

@@ -57,7 +57,7 @@ impl Scene {
     }
 }
 
-/// What a command says that fails.
+/// Returns what a command says that fails.
 fn told(output: Output) -> String {
     assert!(!output.status.success(), "{output:?}");
     String::from_utf8(output.stderr).unwrap()
@@ -238,7 +238,7 @@ fn access_lists_are_set_inherited_and_taken_away() {
         ["who", "rights"],
         ["alice", "rlidwk"],
         ["staff", "rl"],
-        // Everybody could read it before, and still can.
+        // Every user could read it before, and still can.
         ["system:anyuser", "rl"],
         ["-mallory", "w"],
     ];
@@ -304,7 +304,7 @@ fn lists_are_kept_where_a_server_run_as_oneself_looks_for_them() {
 fn a_list_of_people_whom_nobody_knows_is_refused() {
     let (scene, tree) = (Scene::new(), tree());
     let dir = tree.path().display();
-    // Without accounts nobody can tell.
+    // Without accounts it cannot be told.
     scene.does(&format!("acl set --attribute user {dir} eve=rl"));
     scene.does("user add alice --no-password");
     let text = std::fs::read_to_string(scene.file()).unwrap();
@@ -394,7 +394,7 @@ fn sambas_users_come_along_with_what_they_sign_in_with() {
     assert!(scene.fails(&import("")).contains("nobody in it"));
     assert_eq!(scene.accounts().users().len(), 2);
 
-    // Who is there already keeps all but his hash.
+    // An existing user keeps all but its hash.
     assert!(
         scene.with_password("user passwd alice --password-stdin --nt", b"battery staple").status.success()
     );

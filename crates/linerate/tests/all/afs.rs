@@ -41,7 +41,8 @@ fn files_and_trees_of_a_stock_cell_are_put_listed_and_got() {
     files_and_trees_are_put_listed_and_got(&StockCell::ADDRESS.to_string());
 }
 
-/// A tree `pub` in this directory and the configuration of a cell that anybody may write to, with these keys of `[server]` beside.
+/// A tree `pub` in this directory and the configuration of a cell that any user may write to, with these keys
+/// of `[server]` beside.
 fn writable_cell(dir: &Path, server: &str) -> (PathBuf, PathBuf) {
     let (tree, config) = (dir.join("pub"), dir.join("linerate.toml"));
     std::fs::create_dir(&tree).unwrap();
@@ -497,7 +498,8 @@ impl Asking {
                 match reply.kind {
                     _ if reply.call != self.header.get().call => {}
                     PacketType::Data => return received.class.expect("it was asked for"),
-                    // A server that has just started lets nobody in before it knows who relied on an earlier run.
+                    // A server that has just started lets no client in before it knows which ones relied on
+                    // an earlier run.
                     PacketType::Abort => {
                         std::thread::sleep(Duration::from_millis(100));
                         self.begin();
@@ -511,7 +513,7 @@ impl Asking {
         panic!("the server does not answer");
     }
 
-    /// Answers the server that asks whether anybody is at this address, before it serves him.
+    /// Answers the server that asks whether a client is at this address, before it serves that.
     fn is_here(&self, ping: &Header) {
         let fields = AckFields {
             first: 1,
@@ -527,7 +529,7 @@ impl Asking {
         self.send(header, &payload[..length]);
     }
 
-    /// What is asked next is another call.
+    /// Begins another call.
     fn begin(&self) {
         let header = self.header.get();
         self.header.set(Header { call: header.call + 1, ..header });
@@ -635,5 +637,5 @@ fn interrupted_transfers_leave_nothing_half_done(large: &Path, root: &str) {
     assert!(!names().iter().any(|name| name.contains("large")), "{:?}", names());
 }
 
-/// How long a server may take to let somebody in.
+/// Time for which a server may take to let a client in.
 const PATIENCE: Duration = Duration::from_secs(60);

@@ -31,7 +31,7 @@ fn calls_leave_lines_in_both_formats_in_a_file_and_at_a_socket() {
         std::fs::write(&config, text).unwrap();
         let server = Launch::config(&config).start();
         call(dir.path());
-        // The volume's own directory is fetched by who looks for the file.
+        // The volume's own directory is fetched by a client that looks for the file.
         let (fetched, own) = if format == "json" { ("FetchData", ".1.1\"") } else { ("FchData", ":1:1 ") };
         // Each lane hands over its lines by itself, and each client is one lane's.
         let (json, openafs) = (format!("\"code\":{EROFS}"), format!("CODE {EROFS}"));

@@ -18,11 +18,11 @@ use crate::support::afs_mount::AfsMount;
 use crate::support::{Launch, linerate, output};
 
 const CELL: &str = "killed.example";
-/// What a stock client says when it reaches the server.
+/// Command of a stock client that reaches the server.
 const FIXED: &str = "test \"$(cat mnt/killed.example/tree/fixed/a)\" = a";
-/// How often the server is ended: the last time it is told to stop, else it is killed.
+/// Number of times that the server is ended: the last time it is told to stop, else it is killed.
 const ROUNDS: u64 = 4;
-/// Who put files beside each other, and how many each of them puts in turn.
+/// Number of clients that put files beside each other, and of files that each puts in turn.
 const PUTTERS: u64 = 2;
 const FILES: u64 = 4;
 /// Lines of a file: more than one store's window.
@@ -77,7 +77,7 @@ fn what_clients_were_told_outlives_a_server_that_is_killed_among_stores_and_rena
                     "round {round}: {name} is of put {there}, and {told} was acknowledged"
                 );
             }
-            // Nobody reaches the tree but by the server, which is not there.
+            // No client reaches the tree but by the server, which is not there.
             let kinds = problems(home);
             assert!(
                 kinds.iter().all(|kind| AFTER_A_KILL.contains(&kind.as_str())),
@@ -217,7 +217,7 @@ fn put_once(home: &Path, to: &str) {
     });
 }
 
-/// The numbers of files that nobody touches, and what their contents have come to.
+/// The numbers of files that are not touched, and what their contents have come to.
 fn numbers() -> Vec<[String; 4]> {
     // A server that has just begun may say of one to ask again.
     let lines = testkit::wait_for("all to be told", PATIENCE, || {
@@ -235,7 +235,7 @@ fn numbers() -> Vec<[String; 4]> {
     numbers
 }
 
-/// Nobody who is anonymous sees what is there.
+/// Checks that no anonymous client sees what is there.
 fn is_closed() {
     testkit::wait_for("a refusal", PATIENCE, || {
         let output = linerate(["ls", "afs://127.0.0.1/tree/closed"]).output().unwrap();
@@ -288,7 +288,8 @@ impl Puts {
     fn run(&self, putter: u64) {
         let local = self.home.join(format!("local-{putter}"));
         for put in 1.. {
-            // Counted before the look, so that who pauses them and sees none knows that there is none.
+            // Counted before the look, so that a test that pauses them and sees none knows that there is
+            // none.
             self.under_way.fetch_add(1, SeqCst);
             while self.is_paused.load(SeqCst) && !self.is_over.load(SeqCst) {
                 self.under_way.fetch_sub(1, SeqCst);
@@ -323,7 +324,7 @@ impl Puts {
     }
 }
 
-/// Which put a file is of; all of it is of one.
+/// Returns which put a file is of; all of it is of one.
 fn serial(bytes: &[u8]) -> u64 {
     let text = std::str::from_utf8(bytes).unwrap();
     let mut lines = text.lines();
@@ -342,8 +343,9 @@ fn agrees(client: &mut AfsMount, tree: &Path, names: impl Iterator<Item = String
     }
 }
 
-/// What the index had not heard of when the server was killed: names are written to it a moment after they are changed, and looked at anew by
-/// the next run (docs/design/index.md). What a client was putting has its own name until it is whole, and the next start removes it.
+/// Problems that the index had not heard of when the server was killed: names are written to it a moment
+/// after they are changed, and looked at anew by the next run (docs/design/index.md). What a client was
+/// putting has its own name until it is whole, and the next start removes it.
 const AFTER_A_KILL: [&str; 3] = ["moved", "gone", "leftover"];
 /// Longer than anything takes, even on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(120);

@@ -85,7 +85,7 @@ fn a_phone_shows_dates_and_sorts_by_them() {
     assert_eq!(browser.console_errors(), Vec::<String>::new());
 }
 
-/// What counts is the page's own work: its main thread's CPU time, whatever else the machine is doing.
+/// The page's own work counts: its main thread's CPU time, whatever else the machine is doing.
 #[test]
 fn ten_thousand_entries_appear_within_a_second() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,5 @@
-//! What documents claim is so: commands do what README says, and links, commands, keys and metrics that are named exist.
+//! Checks of documents' claims: commands do what README says, and links, commands, keys and metrics that are
+//! named exist.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
@@ -388,7 +389,7 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
-/// What ends the names of files.
+/// Endings of files' names.
 const FILES: [&str; 6] = [".md", ".rs", ".toml", ".left", ".xg", ".key"];
 /// Names of other software that look like metrics of ours.
 const FOREIGN: [&str; 4] = ["linerate_", "vfs_acl_xattr", "afs_validate", "afs_writepages"];

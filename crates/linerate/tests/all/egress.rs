@@ -7,7 +7,7 @@ use crate::support::site::{ANY_PORT, Site};
 use crate::support::{output, raw, tool};
 use lane::socket::options::can_mark;
 
-/// As `ss` shows the server's end of a connection from `client`.
+/// Returns what `ss` shows of the server's end of a connection from `client`.
 fn socket_of(client: &TcpStream) -> String {
     // Another server's end that waits in TIME-WAIT may know the same port of the client.
     let filter = format!("src {} and dst {}", client.peer_addr().unwrap(), client.local_addr().unwrap());

@@ -283,7 +283,7 @@ fn a_transfer_that_stands_still_is_cut_by_every_way() {
 fn readers_below_the_floor_are_cut() {
     let site = Site::new(&[("a.txt", b"hello\n"), ("big", &patterned(64 << 20))], FLOOR);
     let server = site.start();
-    // A narrow window opens every few milliseconds, so that nobody takes them for clients that stand still.
+    // A narrow window opens every few milliseconds, so that they are not taken for clients that stand still.
     let (http, https) = (
         raw::connect_narrow(server.http[0], NARROW_BYTES),
         raw::connect_narrow(server.https[0], NARROW_BYTES),
@@ -298,7 +298,7 @@ fn readers_below_the_floor_are_cut() {
     assert!(received.iter().all(|bytes| *bytes < 64 << 20), "cut: {received:?}");
 }
 
-/// More than anybody reads who pauses between reads.
+/// More than a client reads that pauses between reads.
 const FLOOR: &str = "[http.limits]\nstall_seconds = 4\nsend_rate_min = 50000000";
 
 const NARROW_BYTES: usize = 64 << 10;
@@ -399,7 +399,7 @@ fn who_takes_all_descriptors_gives_them_up_to_newcomers_and_nobody_else_feels_it
         assert_serves(&server);
         assert!(begun.elapsed() < Duration::from_secs(5), "newcomer {round} waited {:?}", begun.elapsed());
     }
-    // Who was in before goes on.
+    // A client that was in before goes on.
     for target in ["/a.txt", "/b.txt"] {
         raw::send_all(&mut first, format!("GET {target} HTTP/1.1\r\nHost: a\r\n\r\n").as_bytes());
         assert_eq!(raw::read_response(&mut first).status, 200, "{target}");
@@ -466,7 +466,7 @@ fn connections_beyond_the_limit_are_told_to_come_back() {
     let configuration = "[server]\nlanes = 1\n[http.limits]\nconnections_per_lane = 4";
     let site = Site::new(&[("a.txt", b"hello\n"), ("big", &big)], configuration);
     let server = site.start();
-    // All of one address, and all being answered: nobody gives way to one more of them.
+    // All of one address, and all being answered: none gives way to one more of them.
     let mut inside: Vec<TcpStream> = (0..4).map(|_| asking(server.http[0], "/big")).collect();
     inside.iter_mut().for_each(|stream| assert_eq!(raw::read_head(stream).status, 200));
     let refused = Response::parse(&raw::talk(server.http[0], b""));
@@ -504,7 +504,7 @@ enum Way {
 
 const WAYS: [Way; 3] = [Way::Plain, Way::Tls, Way::Http2];
 
-/// A curl whose output nobody takes, so that the transfer stands still in its middle.
+/// A curl whose output is not taken, so that the transfer stands still in its middle.
 struct Transfer {
     curl: Child,
     out: ChildStdout,
@@ -531,7 +531,7 @@ impl Transfer {
         Self { curl, out, first }
     }
 
-    /// What came, and whether curl calls it whole.
+    /// Returns what came, and whether curl calls it whole.
     fn finish(&mut self) -> (Vec<u8>, bool) {
         let mut received = self.first.to_vec();
         self.out.read_to_end(&mut received).unwrap();
@@ -554,7 +554,7 @@ fn append(path: &Path, content: &[u8]) {
     std::fs::File::options().append(true).open(path).unwrap().write_all(content).unwrap();
 }
 
-/// A file system that does not answer whoever writes, until this is dropped.
+/// A file system that does not answer writers, until this is dropped.
 struct Frozen<'a>(&'a Path);
 
 impl<'a> Frozen<'a> {
@@ -570,7 +570,7 @@ impl Drop for Frozen<'_> {
     }
 }
 
-/// What the admin address says of the index.
+/// Returns what the admin address says of the index.
 fn told_of_index(server: &Server) -> Option<String> {
     let health = raw::get(server.admin, "/health");
     let health = String::from_utf8(health.body).unwrap();
@@ -616,7 +616,7 @@ fn a_state_directory_that_is_full_or_does_not_answer_is_told_of_while_files_are_
             while filler.write_all(&[1; 4096]).is_ok() {}
         }
         let told = wait_for("the index to be told of", || {
-            // What is new has to be written there, and waits; nobody has to wait for that.
+            // What is new has to be written there, and waits; no other client has to wait for that.
             for _ in 0..50 {
                 assert_eq!(put(), 201);
             }
@@ -650,7 +650,7 @@ fn files_of_the_server_are_served_to_nobody_by_any_protocol_under_any_name() {
     }
     std::fs::write(home.join("open/page"), "page").unwrap();
     std::fs::write(home.join("logs/audit.log"), "yet to be").unwrap();
-    // Nothing but whose they are keeps the server's files from anybody.
+    // Only their withholding keeps the server's files from clients.
     output(linerate(["acl", "set", "--clear", ".", "system:anyuser=all"]).current_dir(home));
     // Clients' own files lie elsewhere.
     let outside = tempfile::tempdir().unwrap();
@@ -687,7 +687,7 @@ fn files_of_the_server_are_served_to_nobody_by_any_protocol_under_any_name() {
         get.output().unwrap();
         std::fs::read(got).ok()
     };
-    // One that is no server's file is everybody's, and the audit log is none yet.
+    // A file that is not the server's is served, and the audit log is none yet.
     for path in ["open/page", "logs/audit.log"] {
         for (way, got) in [by_http(path), by_smb(path), by_afs(path)].into_iter().enumerate() {
             assert!(got.is_some(), "{path}, way {way}");
@@ -756,7 +756,8 @@ fn files_of_the_server_are_served_to_nobody_by_any_protocol_under_any_name() {
         assert_ne!(std::fs::read(at(path)).unwrap(), b"x", "{path} is another");
         assert!(!at("moved").exists(), "{path} was moved");
     }
-    // What leads to them stays, or who put another directory in its place would write where the server reads.
+    // What leads to them stays, or a client that put another directory in its place would write where the
+    // server reads.
     for command in ["rename logs moved", "mkdir other; rename other logs", "rmdir logs"] {
         let told = share.asks(command);
         let refusals = ["ACCESS_DENIED", "NAME_COLLISION", "NOT_EMPTY"];

@@ -1,4 +1,4 @@
-//! A share that is another directory for everybody: home directories, as Samba's `path = /home/%U`.
+//! A share that is another directory for each user: home directories, as Samba's `path = /home/%U`.
 
 use std::fs;
 use std::io::Write;
@@ -9,10 +9,11 @@ use std::process::{Command, Stdio};
 
 use crate::support::{Launch, Server, linerate, output, share};
 
-/// Users of the server, whom this machine need not know.
+/// Users of the server, which this machine need not know.
 const USERS: [(&str, u32); 3] = [("anne", 60_101), ("bob", 60_102), ("carol", 60_103)];
 
-/// A server whose share `homes` begins in the directory of who connects, and `new` in one that is made for him.
+/// A server whose share `homes` begins in the directory of the user that connects, and `new` in one that is
+/// made for it.
 struct Homes {
     server: Server,
     address: SocketAddr,
@@ -61,7 +62,8 @@ impl Homes {
     }
 }
 
-/// What is served, in a directory that others pass through to what is theirs; root alone has files that are others'.
+/// Returns what is served, in a directory that others pass through to what is theirs; root alone has files
+/// that are others'.
 fn tree_or_skip() -> Option<(tempfile::TempDir, PathBuf)> {
     if !rustix::process::geteuid().is_root() {
         testkit::skip(format_args!("only root has files that are others'"));
@@ -74,7 +76,7 @@ fn tree_or_skip() -> Option<(tempfile::TempDir, PathBuf)> {
     Some((scratch, tree))
 }
 
-/// A directory of this user's, for him alone.
+/// Makes a directory of this user's, for it alone.
 fn make_home(at: &Path, uid: u32) {
     fs::create_dir(at).unwrap();
     std::os::unix::fs::chown(at, Some(uid), Some(uid)).unwrap();
@@ -84,7 +86,7 @@ fn make_home(at: &Path, uid: u32) {
 #[test]
 fn each_user_has_his_own_directory_by_one_name_of_a_share() {
     let Some((scratch, tree)) = tree_or_skip() else { return };
-    // As /tmp: anybody makes a directory, and nobody takes another's away.
+    // As /tmp: any user makes a directory, and none takes another's away.
     fs::set_permissions(&tree, fs::Permissions::from_mode(0o1777)).unwrap();
     make_home(&tree.join("anne"), USERS[0].1);
     make_home(&tree.join("bob"), USERS[1].1);
@@ -100,7 +102,7 @@ fn each_user_has_his_own_directory_by_one_name_of_a_share() {
     let told = homes.does("anne", "homes", "allinfo plans\\b; volume; du");
     assert!(told.contains("homes") && !told.contains("anne"), "{told}");
 
-    // He does not see hers, by whatever name.
+    // Bob does not see Anne's, by whatever name.
     let listed = homes.does("bob", "homes", "ls");
     assert!(!listed.contains("letter") && !listed.contains("hers"), "{listed}");
     homes.is_refused("bob", "homes", "get letter", "NT_STATUS_OBJECT_NAME_NOT_FOUND");
@@ -108,7 +110,7 @@ fn each_user_has_his_own_directory_by_one_name_of_a_share() {
     std::os::unix::fs::symlink("../anne/letter", tree.join("bob/led")).unwrap();
     homes.is_refused("bob", "homes", "get led", "NT_STATUS_ACCESS_DENIED");
 
-    // There is none for her as yet, but where it is made.
+    // There is none for Anne as yet, but where it is made.
     homes.is_refused("carol", "homes", "ls", "NT_STATUS_BAD_NETWORK_NAME");
     homes.does("carol", "new", "put sent letter");
     let made = fs::metadata(tree.join("of-carol")).unwrap();

@@ -242,7 +242,7 @@ fn the_self_signed_certificate_is_made_once_and_kept() {
     let first = fingerprint(server.https[0]);
     server.says("self-signed.crt"); // The user is told where it is.
     let certificate = state.path().join("linerate/self-signed.crt");
-    // Who trusts it needs no --insecure.
+    // A client that trusts it needs no --insecure.
     let mut curl = tool("curl", "curl");
     curl.args(["--silent", "--show-error", "--cacert"]).arg(&certificate).arg(server.https_url("/a.txt"));
     assert_eq!(output(&mut curl), b"hello\n");

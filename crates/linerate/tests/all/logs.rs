@@ -132,7 +132,7 @@ fn access_log_into_a_fifo_without_a_reader_starts_serves_and_ends() {
     assert_both_lanes_serve(&server);
     server.wait_counted("linerate_access_log_stalled", "", 1);
 
-    // Who comes late gets what was kept for him.
+    // A late reader gets what was kept for it.
     let mut reader = reader(&fifo);
     let mut lines = String::new();
     crate::support::wait_for("the lines of before", || {
@@ -212,7 +212,7 @@ fn addresses(http: SocketAddr, admin: SocketAddr, log: &str) -> String {
     )
 }
 
-/// A pipe that takes not one byte more, as long as nobody reads.
+/// Makes a pipe that takes not one byte more until it is read.
 fn full_pipe() -> (OwnedFd, OwnedFd) {
     let (reader, writer) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
     let flags = rustix::fs::fcntl_getfl(&writer).unwrap();
@@ -236,7 +236,7 @@ fn reader(fifo: &Path) -> File {
     File::options().read(true).custom_flags(flags).open(fifo).unwrap()
 }
 
-/// Sends acknowledgements of pings that nobody sent.
+/// Sends acknowledgements of pings that were not sent.
 fn flood(server: &Server, connections: usize, frames: usize) {
     for _ in 0..connections {
         let mut connection = http2::connect(server.https[0]);

@@ -8,7 +8,7 @@ use std::process::Output;
 use crate::support::{Launch, linerate, output, tool};
 use rustix::process::Signal;
 
-/// What lies there: of each name its kind, mode, time of change and bytes.
+/// Picture of a directory: of each name its kind, mode, time of change and bytes.
 type Picture = BTreeMap<PathBuf, (u32, i64, i64, Vec<u8>)>;
 
 fn picture(dir: &Path) -> Picture {

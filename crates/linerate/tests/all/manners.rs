@@ -1,4 +1,4 @@
-//! What every command owes to what is around it: files of others, pipes, full disks, terminals.
+//! Manners of every command: files of others, pipes, full disks, terminals.
 
 use std::fs::File;
 use std::io::{Read, Write};
@@ -135,7 +135,7 @@ fn lost_output_is_a_failure_and_a_reader_that_has_left_is_none() {
         assert_eq!(left.stderr, whole.stderr, "{line:?}: {}", String::from_utf8_lossy(&left.stderr));
         assert!([whole.status.code(), Some(0)].contains(&left.status.code()), "{line:?}: {}", left.status);
     }
-    // What is wrong is told to nobody then, and the code stays.
+    // What is wrong is not reported then, and the code stays.
     for line in [&["serve"][..], &["volume", "status", "none"], &["get", "smb://nobody"], &["frobnicate"]] {
         let whole = command(line).output().unwrap();
         let (reader, writer) = std::io::pipe().unwrap();
@@ -178,7 +178,7 @@ fn a_terminal_shows_what_is_typed_again_however_the_prompt_ends() {
             assert_eq!((&stop["shown"], &stop["hidden_after"]), (&true.into(), &true.into()), "{told}");
             assert!(stop["asks"] == 2 && told["said"].as_str().unwrap().contains("u-stop is user"), "{told}");
         }
-        // To bash itself the terminal gives Ctrl-C too, a signal to the command alone nobody.
+        // The terminal gives Ctrl-C to bash itself too; a signal to the command alone does not reach it.
         if !["SIGINT", "stop"].contains(&how) {
             assert_eq!(told["after"], goes_on, "{how}: {told}");
         }

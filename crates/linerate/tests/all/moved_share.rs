@@ -13,10 +13,10 @@ use testkit::stock_smbd::StockSmbd;
 
 use crate::support::{Launch, linerate, output, tool};
 
-/// Whose the files are, and somebody else: users of every Debian.
+/// Owner of the files, and another user: users of every Debian.
 const OWNER: &str = "backup";
 const OTHER: &str = "games";
-/// Who may not sign in.
+/// A user that may not sign in.
 const DISABLED: &str = "news";
 const PASSWORD: &str = "Geheim-18";
 
@@ -61,7 +61,7 @@ impl Site<'_> {
         command
     }
 
-    /// What smbclient says to these commands, and whether nothing was refused.
+    /// Returns what smbclient says to these commands, and whether nothing was refused.
     fn asks(&self, user: &str, commands: &str) -> (String, bool) {
         let done = self.client("smbclient", user).args(["-c", commands, SHARE]).output().unwrap();
         let said = String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned();
@@ -87,7 +87,7 @@ impl Site<'_> {
         output(self.client("smbcacls", OWNER).args([SHARE, name, "--set", &list.join(",")]));
     }
 
-    /// Those of a name's list that are not for Samba's or the server's own users.
+    /// Returns the entries of a name's list that are not for Samba's or the server's own users.
     fn entries(&self, name: &str) -> Vec<String> {
         let said = output(self.client("smbcacls", OWNER).args(["--numeric", SHARE, name]));
         let said = String::from_utf8(said).unwrap();
@@ -109,7 +109,7 @@ impl Site<'_> {
         self.set_entries(name, &[(EVERYBODY, "0x0/READ"), (&owner_sid(), "0x0/FULL")]);
     }
 
-    /// What lists say counts.
+    /// Checks that lists count.
     fn keeps_to(&self, readable: &str, closed: &str) {
         self.does(OTHER, &format!("get {readable} fetched"));
         self.is_denied(OTHER, &format!("put content {readable}"));
@@ -118,13 +118,13 @@ impl Site<'_> {
     }
 }
 
-/// The owner as POSIX knows him, whatever Samba's or our own domain is.
+/// Returns the owner's POSIX identifier, whatever Samba's or our own domain is.
 fn owner_sid() -> String {
     let id = output(tool("id", "coreutils").args(["-u", OWNER]));
     format!("S-1-22-1-{}", String::from_utf8(id).unwrap().trim())
 }
 
-/// What smbd is to be told beside what it is always.
+/// Returns what smbd is to be told beside what it is always.
 fn smbd_config(tree: &Path) -> String {
     format!(
         "[global]\nvfs objects = acl_xattr streams_xattr\nstore dos attributes = yes\nea support = yes\n\

@@ -86,7 +86,7 @@ fn smbclient_hears_of_what_is_put_by_http_and_stored_by_afs() {
     watch.hears(REMOVED, "dir\\page");
     put_by_afs(home, "dir/stored");
     wait_for("what was stored by AFS", || watch.said().contains("dir\\stored").then_some(()));
-    // Nobody has ended it, as a wrong answer would.
+    // No side has ended it, as a wrong answer would.
     assert!(watch.child.try_wait().unwrap().is_none(), "{}", watch.said());
     assert!(!watch.said().contains("NT_STATUS"), "{}", watch.said());
 }

@@ -1,5 +1,5 @@
-//! One file over AFS, SMB and HTTP, by clients that others have written: what one of them writes the others read at once, and who
-//! holds it is told before anybody hears that it has changed.
+//! One file over AFS, SMB and HTTP, by third-party clients: what one of them writes the others read at once,
+//! and a holder is told before any client hears that it has changed.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -16,7 +16,7 @@ const USER: &str = "anne";
 const PASSWORD: &str = "Secret007";
 /// Bytes of the file, always: FUSE believes a length for a second, whatever its file system says.
 const LEN: usize = 300_001;
-/// How often each of them writes.
+/// Number of times that each of them writes.
 const ROUNDS: usize = 6;
 
 /// A server of all three, and the directory of all that belongs to it.
@@ -80,7 +80,7 @@ impl Site {
     /// Has the file hold what `new` beside the tree holds; over once the client says so.
     fn write(&self, way: Way, afs: &mut AfsMount) {
         match way {
-            // afsd.fuse stores behind the back of who closes the file: whoever opens it next waits for that.
+            // afsd.fuse stores after the file was closed: the next open waits for that.
             Way::Afs => {
                 let page = format!("mnt/{CELL}/tree/page");
                 assert!(afs.does(&format!("cp ../new {page} && head -c 1 {page} >/dev/null")));

@@ -44,7 +44,7 @@ impl Place {
     }
 }
 
-/// Uploads so many bytes; `chunked`, so that nobody knows how many before. The status, and what was said.
+/// Uploads so many bytes; `chunked`, so that the length is not known before. The status, and what was said.
 fn upload(server: &Server, to: &str, len: usize, chunked: bool) -> (u16, String) {
     let mut curl = tool("curl", "curl");
     curl.args(["--silent", "--max-time", "60", "--write-out", "\n%{http_code}", "--upload-file", "-"]);
@@ -52,7 +52,7 @@ fn upload(server: &Server, to: &str, len: usize, chunked: bool) -> (u16, String)
         curl.args(["--header", &format!("Content-Length: {len}"), "--header", "Transfer-Encoding:"]);
     }
     let mut child = curl.arg(server.url(to)).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    // Who is refused early is not read to his end.
+    // A client that is refused early is not read to its end.
     let _ = child.stdin.take().unwrap().write_all(&patterned(len));
     let said = String::from_utf8(child.wait_with_output().unwrap().stdout).unwrap();
     let (said, status) = said.rsplit_once('\n').unwrap();

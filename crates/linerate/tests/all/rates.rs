@@ -53,7 +53,7 @@ fn download(server: SocketAddr) -> Download {
 fn download_sealed(server: &Server) -> Download {
     let mut curl = tool("curl", "curl");
     curl.args(["--silent", "--insecure", "--max-time", "60"]).arg(server.https_url("/big"));
-    // It ends when nobody reads its output any more.
+    // It ends when its output is not read any more.
     Box::new(curl.stdout(Stdio::piped()).spawn().unwrap().stdout.take().unwrap())
 }
 
@@ -95,5 +95,5 @@ const RATE: u64 = 4_000_000;
 /// For the first packets, which are not paced, and for what lies in buffers when a rate changes.
 const SETTLING: Duration = Duration::from_secs(1);
 const WINDOW: Duration = Duration::from_secs(3);
-/// What may lie in a client's buffers when the counting begins.
+/// Bytes that may lie in a client's buffers when the counting begins.
 const BUFFERED: f64 = 256e3;

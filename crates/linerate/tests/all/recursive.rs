@@ -19,7 +19,7 @@ fn names(dir: &Path) -> BTreeSet<Vec<u8>> {
     std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().file_name().as_bytes().to_vec()).collect()
 }
 
-/// What it told as JSON and complained of, where it failed in the end.
+/// Returns what it told as JSON and complained of, where it failed in the end.
 fn failed(command: &mut Command) -> (Value, String) {
     let Output { status, stdout, stderr } = command.output().unwrap();
     let complained = String::from_utf8_lossy(&stderr).into_owned();
@@ -60,7 +60,7 @@ fn the_rest_is_moved(command: impl Fn(&[&str]) -> Command, volume: &str, tree: &
     let said = String::from_utf8(stdout).unwrap();
     assert!(!status.success() && said.contains(" 80 failed"), "{said}");
 
-    // A pipe that nobody reads is not waited for.
+    // A pipe without a reader is not waited for.
     output(Command::new("mkfifo").arg(here.join("pipe")));
     let began = Instant::now();
     let Output { status, stderr, .. } =

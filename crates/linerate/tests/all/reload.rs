@@ -72,7 +72,7 @@ fn whoever_can_connect_to_a_new_address_is_answered_from_the_first_connection_on
             scope.spawn(|| {
                 while !stop.load(Ordering::Relaxed) {
                     if TcpStream::connect(new).is_ok() {
-                        // It listens; from now on nobody is refused, reset or left waiting.
+                        // It listens; from now on no client is refused, reset or left waiting.
                         assert_eq!(raw::get(new, "/a.txt").body, b"hello\n");
                         answered.fetch_add(1, Ordering::Relaxed);
                     }

@@ -12,11 +12,11 @@ use testkit::metrics::Scrape;
 use testkit::netns::Namespace;
 use testkit::stock_smbd::StockSmbd;
 
-/// A share, its tree on this machine, and who may use it.
+/// A share, its tree on this machine, and its users.
 struct Share {
     url: String,
     tree: PathBuf,
-    /// Where clients keep their own.
+    /// Directory of clients' own files.
     home: TempDir,
 }
 
@@ -32,7 +32,7 @@ impl Share {
         command.args(words).output().unwrap()
     }
 
-    /// What it says where it goes well.
+    /// Returns what it says where it goes well.
     fn said(&self, words: &[&str]) -> String {
         let output = self.run(words);
         let said = String::from_utf8_lossy(&output.stdout).into_owned();
@@ -45,7 +45,7 @@ impl Share {
         serde_json::from_str(&self.said(words)).unwrap()
     }
 
-    /// What it complains of where it fails.
+    /// Returns what it complains of where it fails.
     fn refused(&self, words: &[&str]) -> String {
         let output = self.run(words);
         assert!(!output.status.success(), "{words:?} went well");
@@ -222,7 +222,7 @@ impl Ours {
         (String::from_utf8_lossy(&said).into_owned(), output.status.success())
     }
 
-    /// What it shows of these, in its JSON, once it shows something.
+    /// Returns what it shows of these, in its JSON, once it shows something.
     fn shown(&self, what: &str) -> serde_json::Value {
         let shown = || {
             let (said, went_well) = self.smb(&[what, "--json"]);

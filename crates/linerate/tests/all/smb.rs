@@ -123,7 +123,7 @@ fn where_anyone_may_write_guests_come_in_by_smb_as_the_printed_line_says_and_sta
     assert!(is_well, "{told}");
     assert_eq!(std::fs::read_link(root.join("link")).unwrap(), Path::new("made"));
     assert_eq!(std::fs::read(led).unwrap(), b"by a guest");
-    // By no name, as clients come that ask nobody for one.
+    // By no name, as clients come that do not ask for one.
     let (told, is_well) = as_printed(&line.replace(" -U guest% ", " -N "), "ls");
     assert!(is_well && told.contains("made"), "{told}");
     let table = output(&mut linerate(["stat", "-n", "1", "-i", "0.1", &server.admin.to_string()]));
@@ -168,7 +168,7 @@ fn a_user_signs_in_by_the_line_that_was_printed_for_him() {
     drop(server);
 }
 
-/// Makes a user, and gives what is said to who did.
+/// Makes a user, and returns what the command prints.
 fn add_alice(accounts: &str) -> String {
     let add = ["user", "add", "alice", "--nt", "--password-stdin", "--accounts", accounts];
     let mut child = linerate(add)
@@ -263,7 +263,7 @@ async fn have_again(address: SocketAddr, id: FileId) {
         let how = OpenParams { disposition: Disposition::Open, ..OpenParams::overwrite() };
         Open::create(&other, "a.txt", &how).await.unwrap()
     });
-    // Before anybody else is let in it gives back what it may keep to itself.
+    // Before any other client is let in it gives back what it may keep to itself.
     let told = lane::time::timeout(Duration::from_secs(30), connection.next_break()).await.unwrap().unwrap();
     let BreakNotification::Lease { key, current: 7, new, acknowledge: true, .. } = told else {
         panic!("{told:?}")

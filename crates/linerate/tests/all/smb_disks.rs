@@ -23,7 +23,7 @@ use crate::support::{patterned, raw, wait_for};
 
 const MIB: usize = 1 << 20;
 
-/// What a client is told by something that it asks.
+/// Returns what a client is told by something that it asks.
 fn status<T>(done: Result<T, Error>) -> Status {
     match done {
         Ok(_) => Status::SUCCESS,
@@ -193,7 +193,7 @@ fn whoever_changes_a_programs_content_by_smb_or_http_takes_its_set_id_bits_with_
     made_anew();
     share.put_by_http("new", "/program");
     assert_eq!(bits(), 0, "PUT");
-    // Who only looks changes nothing.
+    // A look alone changes nothing.
     made_anew();
     share.does("get program back");
     assert_eq!(bits(), 0o6000);
@@ -277,7 +277,7 @@ async fn clone(address: SocketAddr) -> (bool, Status) {
     (shares, status(done))
 }
 
-/// What is free of a disk.
+/// Returns what is free of a disk.
 fn free(at: &Path) -> u64 {
     let stat = rustix::fs::statvfs(at).unwrap();
     stat.f_bavail * stat.f_frsize

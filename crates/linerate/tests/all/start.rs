@@ -1,4 +1,4 @@
-//! What a start needs, and what `--check` finds of it before.
+//! Requirements of a start, which `--check` finds before.
 
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::unix::process::CommandExt;
@@ -10,7 +10,7 @@ use crate::support::raw;
 use crate::support::site::{ANY_PORT, Site};
 use crate::support::{Launch, linerate, output};
 
-/// Whether the check is passed, and what it says.
+/// Returns whether the check is passed, and what it says.
 fn check(site: &Site, how: &str) -> (bool, String) {
     let (status, said) = site.launch().arg(how).fail();
     (status.success(), said)
@@ -196,7 +196,7 @@ fn what_the_kernel_lacks_is_said_once_and_the_rest_is_served() {
     std::fs::write(dir.path().join("a.txt"), "hello\n").unwrap();
     for (what, calls, word) in [
         ("IPv6", &["41:0=10=97"][..], Some("[addresses-narrowed]")),
-        // Nobody sends datagrams here.
+        // No datagrams are sent here.
         ("UDP segmentation", &["55:2=103=92"], None),
         ("fanotify", &["300=38"], None),
         ("inotify", &["294=38"], Some("[changes-unwatched]")),

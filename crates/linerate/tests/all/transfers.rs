@@ -1,4 +1,4 @@
-//! Files that change while real curl takes them, and listings that nobody takes.
+//! Files that change while real curl takes them, and listings that are not taken.
 
 use std::io::Write;
 use std::sync::Arc;
@@ -87,7 +87,7 @@ fn a_large_listing_costs_little_while_nobody_takes_it() {
     drop(held);
 }
 
-/// What a process has in memory.
+/// Returns what a process has in memory.
 fn resident_bytes(pid: i32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();

@@ -55,7 +55,7 @@ impl Scene {
         std::fs::read(self.served.join(name)).unwrap()
     }
 
-    /// What is in the served directory once what was given up is gone: the server's own names too.
+    /// Checks the names in the served directory once abandoned uploads are gone: the server's own names too.
     fn expect_names(&self, expected: &[&str]) {
         wait_for("the names in the served directory", || (names(&self.served) == expected).then_some(()));
     }
@@ -284,7 +284,7 @@ fn posix_access_lists_keep_out_whom_they_deny_by_what_the_kernel_hands_down_too(
         };
         [2u32.to_le_bytes().to_vec(), entries.iter().flat_map(entry).collect()].concat()
     };
-    // `setfacl -m u:777:---`, of what everybody may read.
+    // `setfacl -m u:777:---`, of what every user may read.
     let denies = list(&[(1, 6, !0), (2, 0, 777), (4, 4, !0), (0x10, 4, !0), (0x20, 4, !0)]);
     let set = |at: &Path, name: &str, list: &[u8]| {
         rustix::fs::setxattr(at, name, list, rustix::fs::XattrFlags::empty()).unwrap();

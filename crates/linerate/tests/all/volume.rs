@@ -30,7 +30,7 @@ fn json(dir: &Path, args: &[&str]) -> Value {
     serde_json::from_str(&said(dir, args)).unwrap()
 }
 
-/// Whether a server of this user keeps what it knows of files where none but root reaches it.
+/// Returns whether a server of this user keeps what it knows of files where none but root reaches it.
 fn is_trusted() -> bool {
     rustix::thread::capabilities(None).unwrap().effective.contains(CapabilitySet::SYS_ADMIN)
 }
@@ -41,13 +41,13 @@ const NOTHING: [u8; 36] = [
     0, 0,
 ];
 
-/// How it ends, and what it says on standard output.
+/// Returns how it ends, and what it says on standard output.
 fn said_by(dir: &Path, args: &[&str]) -> (Option<i32>, String) {
     let Output { status, stdout, .. } = volume(dir, args).output().unwrap();
     (status.code(), String::from_utf8(stdout).unwrap())
 }
 
-/// What it says on standard error as it fails.
+/// Returns what it says on standard error as it fails.
 fn refused(dir: &Path, args: &[&str]) -> String {
     let Output { status, stderr, .. } = volume(dir, args).output().unwrap();
     assert_eq!(status.code(), Some(1), "{args:?}");
@@ -242,7 +242,7 @@ fn a_check_finds_mends_and_then_has_nothing_to_do() {
     assert!(!dir.join("tree/.linerate-1f-0-7").exists());
     assert_eq!(json(&["check", "--json"], 0).1["records"], 3);
 
-    // A descriptor that nobody can read is told with its name, and left.
+    // A descriptor that cannot be read is told with its name, and left.
     let attribute = if is_trusted() { c"security.NTACL" } else { c"user.NTACL" };
     let described = |name: &str, value: &[u8]| {
         rustix::fs::setxattr(dir.join("tree").join(name), attribute, value, XattrFlags::empty()).unwrap();
@@ -257,7 +257,7 @@ fn a_check_finds_mends_and_then_has_nothing_to_do() {
     described("stays", &NOTHING);
     assert_eq!(json(&["check", "--json"], 0).1["descriptors"], 2);
 
-    // What only the administrator can mend stays wrong until he has.
+    // What only the administrator can mend stays wrong until mended.
     said(dir, &["create", "other", "other"]);
     std::fs::rename(dir.join("other"), dir.join("tree/other")).unwrap();
     std::os::unix::fs::symlink("tree/other", dir.join("other")).unwrap();
@@ -385,7 +385,8 @@ fn a_file_of_two_volumes_is_served_in_one_and_the_other_says_so() {
     assert!(server.stderr().contains("volume two: a file of it is refused, as it is in volume one too"));
     drop(server);
 
-    // One inside the other they are refused, also where nobody writes but clients that keep files are served.
+    // One inside the other they are refused, also where no client writes but clients that keep files are
+    // served.
     for smb in [false, true] {
         std::fs::create_dir_all(dir.join("one/in")).unwrap();
         let mut text = volumes("one/in");
@@ -437,7 +438,8 @@ fn what_is_mounted_over_a_directory_that_was_served_hides_it_within_a_second_and
         for path in ["/open/in/f", "/open/in/", "/m/1/f", "/m/1/", "/m/"] {
             assert_eq!(get(path).status, 200, "{path}");
         }
-        // A file system that is open to nobody, one whose directory is another, and one bound from a directory that is closed.
+        // Makes a file system that is open to no user, one whose directory is another, and one bound from a
+        // directory that is closed.
         let made = |at: &Path| {
             std::fs::create_dir_all(at).unwrap();
             std::fs::write(at.join("f"), "secret").unwrap();

@@ -1,4 +1,5 @@
-//! Volumes that somebody may write to: what a start says of them, and whose rights count before and after a reload.
+//! Volumes that some user may write to: what a start says of them, and whose rights count before and after a
+//! reload.
 
 use std::io::Write;
 use std::path::Path;
@@ -54,7 +55,7 @@ fn lists_count_whoever_may_write_and_whatever_else_is_configured() {
         raw::Response::parse(&raw::talk(http, asked.as_bytes())).status
     };
     let closed_alone = || {
-        // Who says who he is may be let in.
+        // An authenticated user may be let in.
         for closed in ["/closed/", "/closed/a.txt", "/closed/none", "/closed/in/", "/closed/in/there/a.txt"] {
             status(closed, 401);
         }
@@ -108,7 +109,7 @@ fn lists_count_whoever_may_write_and_whatever_else_is_configured() {
     assert!(told.contains("no server was told") && told.contains("within about a second"), "{told}");
 }
 
-/// What a common user's server and root's make of each other's lists.
+/// Servers of a common user and of root treat each other's lists alike.
 #[test]
 fn lists_lie_where_their_volume_keeps_them_whoever_serves_it_and_whoever_sets_them() {
     let sets = rustix::thread::capabilities(None).unwrap();
@@ -157,7 +158,7 @@ fn lists_lie_where_their_volume_keeps_them_whoever_serves_it_and_whoever_sets_th
     assert!(!refused.status.success(), "{refused:?}");
     drop(server);
 
-    // Moved, it counts for root's alone; the other says why it serves nobody.
+    // Moved, it counts for root's alone; the other says why it serves no client.
     let dry: serde_json::Value =
         serde_json::from_slice(&acl(&["convert", &root, "--to", "trusted", "--dry-run", "--json"]).stdout)
             .unwrap();
@@ -307,7 +308,7 @@ fn a_directory_copied_back_without_its_list_is_closed_until_an_operator_accepts_
     server.says("pub/closed/in is gone");
     accept(&server);
     assert_eq!(statuses(&server), [200, 200, 200]);
-    // A list that is taken away by the command is none that was lost, whoever runs.
+    // A list that is taken away by the command is none that was lost, whatever server runs.
     set(&server, "closed/in");
     assert_eq!(statuses(&server), [200, 200, 401]);
     ended(server);
@@ -356,7 +357,7 @@ fn one_server_writes_to_a_tree_whether_the_others_directory_is_the_same_or_lies_
         if words.contains("in which") {
             assert!(told.contains(&first.display().to_string()), "{told}");
         }
-        // It is read all the same, and whoever only reads is in nobody's way.
+        // It is read all the same, and a reader is in no other's way.
         let page = if *second == root { "/open/a.txt" } else { "/a.txt" };
         assert_eq!(raw::get(other.http[0], page).status, 200);
         assert_eq!(trouble(&serve(second, "nobody").start()), None);

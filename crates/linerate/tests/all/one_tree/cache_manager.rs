@@ -26,7 +26,7 @@ use super::truth::{CUT, Effect, State, WHOLE, Who, content};
 
 type Outcome<T> = Result<T, Failure<CallError>>;
 
-/// What is kept, and until when.
+/// Cached value, and until when it holds.
 struct Kept<T> {
     what: T,
     version: u64,
@@ -46,9 +46,9 @@ pub(crate) struct CacheManager {
     driver: RefCell<Option<Driver>>,
     directory: RefCell<Option<Kept<Names>>>,
     files: RefCell<BTreeMap<(u32, u32), Kept<State>>>,
-    /// How often it was told something: what came meanwhile is not believed.
+    /// Number of times that it was told something: what came meanwhile is not believed.
     told: Cell<u64>,
-    /// What the server had missed when the last call began that was served.
+    /// Number of misses of the server when the last served call began.
     misses: Cell<u64>,
     made: Cell<u32>,
     tally: rxafscb::Tally,
@@ -125,7 +125,7 @@ impl CacheManager {
         Ok((connection.call().await.map_err(Failure::Stream)?, before))
     }
 
-    /// What came of a call.
+    /// Returns what came of a call.
     fn ends<T>(&self, outcome: Outcome<T>, before: &Before) -> Outcome<T> {
         match &outcome {
             Ok(_) => {
@@ -190,7 +190,7 @@ impl CacheManager {
         Fid { volume: self.root.volume, vnode: target.vnode, uniquifier: target.uniquifier }
     }
 
-    /// What a name leads to, and whether its cache said so.
+    /// Returns what a name leads to, and whether its cache said so.
     async fn find(&self, name: &str) -> Outcome<(Option<Fid>, bool)> {
         let now = time::now();
         if let Some(kept) = &*self.directory.borrow()
@@ -256,7 +256,7 @@ impl CacheManager {
         self.shared.truth.is_read(self.who(), name, state, (began, self.shared.truth.now()));
     }
 
-    /// What it has of a file that it has stored.
+    /// Notes the state of a file that it has stored.
     fn has_stored(&self, fid: Fid, state: State, status: &Status, before: &Before) {
         let mut files = self.files.borrow_mut();
         match files.get_mut(&key(fid)) {
@@ -267,7 +267,8 @@ impl CacheManager {
         }
     }
 
-    /// What it has of the directory after a change of its own: edited where that was the next one, and it was told nothing.
+    /// Notes the state of the directory after a change of its own: edited where that was the next one, and it
+    /// was told nothing.
     fn has_changed(&self, status: &Status, before: &Before, edit: impl FnOnce(&mut Names)) {
         let mut directory = self.directory.borrow_mut();
         match &mut *directory {
@@ -390,7 +391,7 @@ impl CacheManager {
     }
 }
 
-/// What was so when a call began.
+/// State when a call began.
 struct Before {
     at: Duration,
     misses: u64,

@@ -1,4 +1,5 @@
-//! The rule: nobody who can be reached reads what is stale while a promise or lease of his stands, and in the end all read the same.
+//! The rule: no reachable client reads what is stale while a callback or lease of its stands, and in the end
+//! all read the same.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -56,7 +57,7 @@ impl Player {
         };
     }
 
-    /// It gives something back though nobody has asked.
+    /// Gives something back unasked.
     async fn lets_go(&self, name: &'static str) {
         match self {
             Self::Afs(client) => drop(client.gives_up_all().await),
@@ -145,7 +146,7 @@ fn nobody_reads_what_is_stale_and_all_read_the_same_in_the_end() {
     }
 }
 
-/// How the world of a history is.
+/// Returns how the world of a history is.
 fn world(seed: u64) -> (Config, Duration) {
     let mut config = Config::clean();
     config.fs.delay = Duration::ZERO..Duration::from_micros(300);
@@ -179,9 +180,9 @@ struct Bed {
     server: Server,
     shared: Rc<Shared>,
     machines: Vec<Machine>,
-    /// What each client has read at last.
+    /// Last state that each client has read.
     last: Rc<RefCell<Vec<[State; NAMES.len()]>>>,
-    /// When its clock began.
+    /// Time when its clock began.
     zero: Duration,
     rng: SmallRng,
 }
@@ -220,7 +221,7 @@ impl Bed {
         self.world.now() - self.zero
     }
 
-    /// One more client, on a machine of its own.
+    /// Adds a client, on a machine of its own.
     fn add(&mut self, kind: usize, number: usize, is_sloppy: bool) {
         let host = self.world.host(&format!("10.0.{}.{}", kind + 1, number + 1));
         let machine = Machine { host, reach: Rc::default() };
@@ -271,7 +272,7 @@ impl Bed {
         let all = self.machines.len();
         self.shared.phase.set(Phase::Settles);
         self.until("all have settled", || self.shared.ready.get() == all);
-        // What nobody waits for any more comes to its end too.
+        // What no client waits for any more comes to its end too.
         self.world.run_for(Duration::from_secs(120));
         self.shared.phase.set(Phase::Ends);
         self.until("all have read", || self.last.borrow().len() == all);
@@ -293,5 +294,5 @@ impl Bed {
 
 /// Seeds of a plain run.
 const SEEDS: u64 = 24;
-/// How long clients live.
+/// Time for which clients live.
 const LASTS: Duration = Duration::from_secs(10);

@@ -32,10 +32,10 @@ use xdr::afs::AfsUuid;
 
 use super::server::{LANES, PASSWORD, afs_address, config, http_address, smb_address};
 
-/// What its lanes count of the tree.
+/// Counters of its lanes about the tree.
 pub(crate) type Counters = Rc<RefCell<Vec<Arc<VfsCounters>>>>;
 
-/// What all lanes of it share.
+/// State that all its lanes share.
 pub(crate) struct Life {
     pub(crate) objects: Objects,
     pub(crate) counters: Counters,
@@ -55,7 +55,7 @@ pub(crate) struct Life {
     left: Cell<usize>,
 }
 
-/// Whatever comes is served where it came.
+/// A router that serves every connection where it came.
 struct Open;
 
 impl ConnectionRouter for Open {
@@ -129,7 +129,7 @@ impl Life {
         self.serving.get() == LANES
     }
 
-    /// Its lanes come to their ends.
+    /// Waits until the server's lanes have ended.
     pub(crate) fn is_to_end(&self) {
         self.is_over.set(true);
     }

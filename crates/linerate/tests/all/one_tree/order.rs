@@ -1,5 +1,6 @@
-//! In which order things happen when one client changes what another relies on: who holds something is told, writes back and gives it
-//! back, and only then is the change answered; who cannot be reached holds it up for so long, and no longer.
+//! In which order things happen when one client changes what another relies on: a holder is told, writes back
+//! and gives it back, and only then is the change answered; an unreachable client holds it up for so long,
+//! and no longer.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -33,14 +34,14 @@ impl<C: 'static> Machine<C> {
         self.host.start_on(0, async move { what(client).await }).await
     }
 
-    /// It ends where it was.
+    /// Ends the client where it was.
     async fn ends(self, end: fn(&C)) {
         let Self { host, client } = self;
         host.start_on(0, async move { end(&client) }).await;
     }
 }
 
-/// Who changes something.
+/// The client that makes a change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Afs,
@@ -48,7 +49,7 @@ enum By {
     Http,
 }
 
-/// What he does.
+/// Kind of the change.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Does {
     Writes,
@@ -57,7 +58,7 @@ enum Does {
     Removes,
 }
 
-/// A server, two who hold something, and three who change it.
+/// A server, two that hold something, and three that change it.
 struct Scene {
     net: Net,
     server: Host,
@@ -123,7 +124,7 @@ fn scene(seed: u64, wish: u32, play: impl AsyncFnOnce(&Scene, By, Does) + 'stati
     let mut rng = SmallRng::seed_from_u64(seed);
     let by = [By::Afs, By::Smb, By::Http][(seed % 3) as usize];
     let what = [Does::Writes, Does::Cuts, Does::Replaces, Does::Removes][(seed / 3 % 4) as usize];
-    // The holder's way is the shortest by a moment: what is sent to him no later than to others he has first.
+    // The holder's way is the shortest by a moment: what is sent to it no later than to others it has first.
     let latency = Duration::from_micros(rng.random_range(50..3000));
     for (at, host) in hosts.iter().enumerate() {
         let before = net.link(host, &server.host);
@@ -164,7 +165,7 @@ fn scene(seed: u64, wish: u32, play: impl AsyncFnOnce(&Scene, By, Does) + 'stati
     });
 }
 
-/// When something happened first.
+/// Returns when something happened first.
 fn first(events: &[(Who, Event)], who: Who, event: Event) -> usize {
     let found = events.iter().position(|happened| *happened == (who, event));
     found.unwrap_or_else(|| panic!("{who:?} {event:?} in {events:?}"))
@@ -207,7 +208,7 @@ fn whoever_relies_on_a_file_hears_before_another_change_is_answered() {
             let mut events = scene.shared.events();
             let answered = first(&events, Who::Nobody, Event::Answered);
             if (by, what) == (By::Smb, Does::Removes) {
-                // It goes when the last has closed it, whoever was answered before.
+                // It goes when the last has closed it, whatever client was answered before.
                 lane::time::sleep(Duration::from_secs(1)).await;
                 events.extend(scene.shared.events());
                 assert!(

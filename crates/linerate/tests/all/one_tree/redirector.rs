@@ -29,10 +29,10 @@ use super::truth::{CUT, Effect, State, Ticket, WHOLE, Who, content};
 struct Held {
     open: Open,
     key: Guid,
-    /// What is left of its lease.
+    /// State that is left of its lease.
     lease: Cell<u32>,
     cached: Cell<Option<State>>,
-    /// What is kept back: the content, and which change that is.
+    /// Write that is kept back: the content, and which change that is.
     dirty: Cell<Option<(u32, Ticket)>>,
     is_flushing: Cell<bool>,
     breaks: Cell<u32>,
@@ -48,7 +48,7 @@ pub(crate) struct Redirector {
     number: usize,
     shared: Rc<Shared>,
     pub(crate) reach: Rc<Reach>,
-    /// It never answers some of the breaks.
+    /// The client never answers some of the breaks.
     is_sloppy: bool,
     /// The lease that it asks for; at random without.
     wish: Option<u32>,
@@ -103,7 +103,7 @@ impl Redirector {
         self.made.replace(self.made.get() + 1)
     }
 
-    /// Its session, or a new one.
+    /// Returns the client's session, or a new one.
     async fn tree(self: &Rc<Self>) -> Option<Tree> {
         if let Some(tree) = &*self.tree.borrow()
             && tree.channel().connection().ended().is_none()
@@ -143,7 +143,7 @@ impl Redirector {
         Options::new(Guid::new([self.number as u8 + 1; 16]), Rc::new(random))
     }
 
-    /// What it has is worth nothing: what was kept back may be made yet, or not.
+    /// Drops all that it has: what was kept back may be made yet, or not.
     pub(crate) fn forgets(&self) {
         for held in std::mem::take(&mut *self.held.borrow_mut()).into_values() {
             held.lease.set(0);
@@ -151,7 +151,7 @@ impl Redirector {
         }
     }
 
-    /// What is kept back may never be made.
+    /// Notes that what is kept back may never be made.
     fn loses(&self, held: &Held) {
         if let Some((_, ticket)) = held.dirty.take() {
             self.shared.truth.is_lost(ticket);
@@ -237,7 +237,7 @@ impl Redirector {
         held.is_flushing.set(false);
     }
 
-    /// What an answer tells of who has it.
+    /// Notes what an answer tells of its client.
     fn served<T>(&self, answered: Result<T, Error>, began: Duration) -> Result<T, Error> {
         match &answered {
             Err(error) if error.status().is_none() => {}
@@ -303,7 +303,7 @@ impl Redirector {
         let kept_back = held.dirty.get().map(|(number, _)| State::Whole(number));
         if let Some(state) = kept_back.or(held.cached.get()) {
             self.shared.count("smb: read from the cache");
-            // What is kept back nobody else knows of.
+            // What is kept back is not known to other clients.
             if self.reach.is_sure() && kept_back.is_none() {
                 let now = truth.now();
                 truth.is_read(self.who(), name, state, (now.saturating_sub(self.shared.grace), now));
@@ -433,7 +433,7 @@ impl Redirector {
         moved
     }
 
-    /// Takes a file away, as soon as everybody has closed it.
+    /// Takes a file away, as soon as all have closed it.
     pub(crate) async fn remove(self: &Rc<Self>, name: &'static str) -> Option<()> {
         self.lets_go(name).await;
         let tree = self.tree().await?;
@@ -543,5 +543,5 @@ async fn cut(open: &Open) -> Result<(), Error> {
 
 pub(crate) const RH: u32 = state::READ | state::HANDLE;
 pub(crate) const RWH: u32 = RH | state::WRITE;
-/// How long a sign-in may take.
+/// Time for which a sign-in may take.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -17,17 +17,17 @@ use super::truth::{State, content};
 pub(crate) const LANES: usize = 2;
 /// The names that all clients use.
 pub(crate) const NAMES: [&str; 2] = ["page", "list"];
-/// How long an AFS client may rely on what it was promised.
+/// Time for which an AFS client may rely on what it was promised.
 const PROMISE: Duration = Duration::from_secs(20);
 const ADDRESS: [u8; 4] = [10, 0, 0, 1];
 pub(crate) const PASSWORD: &str = "open sesame";
 
-/// Where the file server of AFS is.
+/// Returns where the file server of AFS is.
 pub(crate) fn afs_address() -> SocketAddr {
     (ADDRESS, 7000).into()
 }
 
-/// Where a lane serves SMB,
+/// Returns where a lane serves SMB,
 pub(crate) fn smb_address(lane: usize) -> SocketAddr {
     (ADDRESS, 445 + lane as u16).into()
 }
@@ -37,7 +37,7 @@ pub(crate) fn http_address(lane: usize) -> SocketAddr {
     (ADDRESS, 80 + lane as u16).into()
 }
 
-/// How SMB's clients sign in.
+/// Returns how SMB's clients sign in.
 pub(crate) fn credentials() -> Credentials {
     let nt = NtHash::new(&PASSWORD.into()).unwrap();
     Credentials {
@@ -89,12 +89,12 @@ impl Server {
         self.life.root()
     }
 
-    /// They tell which clients did not hear in time what they had to.
+    /// Returns the counters of clients that did not hear in time what they had to.
     pub(crate) fn counters(&self) -> Counters {
         Rc::clone(&self.life.counters)
     }
 
-    /// What a name leads to on the disk.
+    /// Returns what a name leads to on the disk.
     pub(crate) fn on_disk(&self, name: &str) -> State {
         self.host.fs().read(&format!("/srv/{name}")).map_or(State::Absent, |bytes| State::of(&bytes))
     }

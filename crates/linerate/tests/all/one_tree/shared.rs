@@ -1,4 +1,4 @@
-//! What clients' tasks and the test share: what is true, how far they are, and who can be reached.
+//! State that clients' tasks and the test share: what is true, how far they are, and which can be reached.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -11,27 +11,27 @@ use vfs::VfsCounters;
 use super::life::Counters;
 use super::truth::{State, Truth, Who};
 
-/// What happens to a client, as it sees it.
+/// Event of a client, as it sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// It hears that what it was promised is over: a callback, or a lease.
+    /// The client hears that what it was promised is over: a callback, or a lease.
     Broken,
-    /// What it kept back is written.
+    /// The write that it kept back is made.
     WrittenBack,
-    /// It says that it has given a lease back, or closes the file.
+    /// The client says that it has given a lease back, or closes the file.
     GivesBack,
-    /// Its own change is made, or what it asked for is there.
+    /// The client's own change is made, or what it asked for is there.
     Answered,
 }
 
-/// How far a history has come.
+/// Phase of a history.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Phase {
     /// Clients read and write.
     Lives,
-    /// They end what they have begun, and give back what they hold.
+    /// Clients end what they have begun, and give back what they hold.
     Settles,
-    /// They read for the last time.
+    /// Clients read for the last time.
     Ends,
 }
 
@@ -40,13 +40,13 @@ pub(crate) struct Shared {
     pub(crate) phase: Cell<Phase>,
     /// Clients that are through with this phase.
     pub(crate) ready: Cell<usize>,
-    /// How late word may be that was sent before a reply to somebody else.
+    /// Delay of word that was sent before a reply to another client.
     pub(crate) grace: Duration,
     /// Only one changes something at a time.
     pub(crate) in_turn: bool,
     turn: Cell<bool>,
     counters: Counters,
-    /// What each strong entity tag of a name has stood for.
+    /// State that each strong entity tag of a name has stood for.
     pub(crate) tags: RefCell<BTreeMap<(&'static str, String), State>>,
     pub(crate) tally: RefCell<BTreeMap<&'static str, u64>>,
     /// In the order in which it happened.
@@ -77,7 +77,7 @@ impl Shared {
         self.events.borrow_mut().push((who, event));
     }
 
-    /// What has happened since it was last asked.
+    /// Returns what has happened since it was last asked.
     pub(crate) fn events(&self) -> Vec<(Who, Event)> {
         self.events.take()
     }
@@ -88,7 +88,7 @@ impl Shared {
         self.counters.borrow().iter().map(missed).sum()
     }
 
-    /// Waits until nobody else changes anything, where that is to be.
+    /// Waits until no other client changes anything, where that is to be.
     pub(crate) async fn turn(&self) -> Option<Turn<'_>> {
         if !self.in_turn {
             return None;
@@ -100,7 +100,7 @@ impl Shared {
     }
 }
 
-/// Somebody's turn.
+/// The turn of one client.
 pub(crate) struct Turn<'s>(&'s Shared);
 
 impl Drop for Turn<'_> {
@@ -113,27 +113,28 @@ impl Drop for Turn<'_> {
 #[derive(Default)]
 pub(crate) struct Reach {
     pub(crate) is_cut_off: Cell<bool>,
-    /// It could not be reached, and has not been served since it can.
+    /// The client could not be reached, and has not been served since it can.
     is_doubtful: Cell<bool>,
     since: Cell<Duration>,
 }
 
 impl Reach {
-    /// It is cut off, or is no more.
+    /// Notes that the client is cut off, or gone.
     pub(crate) fn changes(&self, is_cut_off: bool, now: Duration) {
         self.is_cut_off.set(is_cut_off);
         self.is_doubtful.set(true);
         self.since.set(now);
     }
 
-    /// It was served by a request that it began then: the server has told it before of all that it had missed.
+    /// Notes that the client was served by a request that it began then: the server has told it before of all
+    /// that it had missed.
     pub(crate) fn is_served(&self, began: Duration) {
         if !self.is_cut_off.get() && began >= self.since.get() {
             self.is_doubtful.set(false);
         }
     }
 
-    /// What it was promised counts.
+    /// Returns what it was promised counts.
     pub(crate) fn is_sure(&self) -> bool {
         !self.is_doubtful.get()
     }

@@ -23,9 +23,9 @@ pub(crate) struct Simulated {
     host: Host,
     disk: Programs,
     seed: u64,
-    /// What the index is on.
+    /// Storage of the index.
     memory: Memory,
-    /// How often the machine was started.
+    /// Number of times that the machine was started.
     boot: u8,
     running: Option<(Rc<Life>, Arc<Index>)>,
     rng: SmallRng,
@@ -249,7 +249,7 @@ impl Disk for Programs {
     }
 }
 
-/// How long AFS clients may rely on what they were promised: longer than a run.
+/// Time for which AFS clients may rely on what they were promised: longer than a run.
 const PROMISE: Duration = Duration::from_secs(86_400);
 const START_MAX: Duration = Duration::from_secs(10);
 /// A clean stop of a server with a handful of idle clients takes less.

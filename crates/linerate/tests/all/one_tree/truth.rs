@@ -1,4 +1,5 @@
-//! What is true of the files: which of the changes that were asked for may show at some moment, and which cannot any more.
+//! Truth about the files: which of the changes that were asked for may show at some moment, and which cannot
+//! any more.
 //!
 //! A file is a register. A change takes effect at some moment between its request and its reply; one that was not answered may do so
 //! much later, or never. What is read must be of a change that has begun by then, and of none that another, known to be made before the
@@ -10,27 +11,27 @@ use std::time::{Duration, Instant};
 
 use lane::time;
 
-/// What a name leads to.
+/// State of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum State {
     /// Nothing.
     Absent,
     /// A file that was just made.
     Empty,
-    /// The same, with a length.
+    /// Zeros of a length.
     Zeros,
-    /// What this change has written.
+    /// Content that this change has written.
     Whole(u32),
     /// The beginning of it.
     Cut(u32),
 }
 
-/// What a change makes of a name.
+/// Effect of a change on a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Effect {
     /// A file of the content of this number, whatever there was.
     Write(u32),
-    /// What there is, of [`CUT`] bytes.
+    /// The content, cut to [`CUT`] bytes.
     Cut,
     /// A file where there was none.
     Make,
@@ -47,21 +48,21 @@ struct Change {
     began: Duration,
     /// By when it is made, if it is.
     ended: Duration,
-    /// It was made.
+    /// The change was made.
     is_certain: bool,
 }
 
 /// A client, in messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Who {
-    /// What was there before anybody came.
+    /// State before the first client came.
     Nobody,
     Afs(usize),
     Smb(usize),
     Http(usize),
 }
 
-/// One of the changes.
+/// A change of the history.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket {
     name: &'static str,
@@ -76,7 +77,7 @@ pub(crate) struct Truth {
 }
 
 impl State {
-    /// What these bytes are.
+    /// Returns the state that these bytes are.
     ///
     /// # Panics
     /// When they are of no single change.
@@ -92,7 +93,7 @@ impl State {
     }
 }
 
-/// What a change writes.
+/// Returns what a change writes.
 pub(crate) fn content(number: u32) -> Vec<u8> {
     let mut state = u64::from(number).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let noise = (4..WHOLE).map(|_| {
@@ -128,7 +129,7 @@ impl Truth {
         self.numbers.replace(self.numbers.get() + 1)
     }
 
-    /// Somebody asks for a change from now on.
+    /// Notes that a client asks for a change from now on.
     pub(crate) fn begins(&self, who: Who, name: &'static str, effect: Effect) -> Ticket {
         let change = Change { effect, who, began: self.now(), ended: Duration::MAX, is_certain: false };
         let mut names = self.names.borrow_mut();
@@ -137,7 +138,7 @@ impl Truth {
         Ticket { name, at: changes.len() - 1 }
     }
 
-    /// It is made.
+    /// Notes that the change is made.
     pub(crate) fn is_done(&self, ticket: Ticket) {
         let now = self.now();
         self.with(ticket, |change| {
@@ -152,12 +153,12 @@ impl Truth {
         self.with(ticket, |change| change.ended = change.ended.min(now));
     }
 
-    /// Nobody was even asked.
+    /// Notes that the change was not even asked for.
     pub(crate) fn is_off(&self, ticket: Ticket) {
         self.with(ticket, |change| change.began = Duration::MAX);
     }
 
-    /// There was no answer.
+    /// Notes that there was no answer.
     pub(crate) fn is_lost(&self, ticket: Ticket) {
         let by = self.now() + MAY_TAKE;
         self.with(ticket, |change| change.ended = change.ended.min(by));
@@ -167,12 +168,12 @@ impl Truth {
         change(&mut self.names.borrow_mut().get_mut(ticket.name).expect("it is known")[ticket.at]);
     }
 
-    /// Whether something may have been changed in this time.
+    /// Returns whether something may have been changed in this time.
     pub(crate) fn may_have_changed(&self, name: &str, from: Duration, to: Duration) -> bool {
         self.names.borrow()[name].iter().any(|change| change.began <= to && change.ended >= from)
     }
 
-    /// Somebody has read this, by a request that began and ended then.
+    /// Checks what a client has read, by a request that began and ended then.
     ///
     /// # Panics
     /// When it is stale.
@@ -190,7 +191,7 @@ impl Truth {
             let latest: Vec<_> = changes.iter().rev().take(16).rev().collect();
             panic!("{who:?} read {state:?} of {name} between {began:?} and {ended:?}; of late: {latest:#?}");
         };
-        // Who reads what is written by one change alone knows that it is made.
+        // A read of what one change alone writes proves that it is made.
         if matches!(state, State::Whole(_) | State::Cut(_)) {
             let source = &mut changes[source];
             (source.ended, source.is_certain) = (source.ended.min(ended), true);
@@ -224,11 +225,11 @@ fn sources(changes: &[Change], state: State, (began, ended): (Duration, Duration
     }
 }
 
-/// Bytes of a file that somebody has written,
+/// Bytes of a file that a client has written,
 pub(crate) const WHOLE: usize = 900;
 /// and of one that was cut.
 pub(crate) const CUT: usize = 100;
-/// What is given up may be made this much later: a server waits for holders of leases for 75 s.
+/// Time after which an abandoned change may still be made: a server waits for holders of leases for 75 s.
 const MAY_TAKE: Duration = Duration::from_secs(100);
 
 #[test]

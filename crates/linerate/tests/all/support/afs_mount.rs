@@ -40,7 +40,7 @@ impl AfsMount {
         Some(Self { shell, to, from })
     }
 
-    /// Whether a line of shell succeeds.
+    /// Returns whether a line of shell succeeds.
     pub(crate) fn does(&mut self, words: &str) -> bool {
         writeln!(self.to.as_mut().unwrap(), "{words}").unwrap();
         let mut said = String::new();

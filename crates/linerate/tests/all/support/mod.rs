@@ -1,5 +1,5 @@
-//! What every test of the program starts from: `linerate serve` as a user runs it, on ports the kernel
-//! chooses, with its state and output in a directory of its own.
+//! Common parts of all tests of the program: `linerate serve` as a user runs it, on ports the kernel chooses,
+//! with its state and output in a directory of its own.
 //!
 //! Clients are real programs where there is one ([`tool`]) and raw sockets where none misbehaves enough.
 
@@ -34,7 +34,7 @@ pub(crate) struct Server {
     pub(crate) admin: SocketAddr,
 }
 
-/// How to start a server.
+/// Options of starting a server.
 #[derive(Default)]
 pub(crate) struct Launch {
     args: Vec<String>,
@@ -53,7 +53,7 @@ impl Launch {
         Self::every_protocol(dir).arg("--afs").arg("off").arg("--smb").arg("off")
     }
 
-    /// Serves `dir` as who says no more than that; AFS at the ports that its clients know.
+    /// Serves `dir` with no other option; AFS at the ports that its clients know.
     pub(crate) fn every_protocol(dir: &Path) -> Self {
         let any_port = ["--http", "127.0.0.1:0", "--https", "127.0.0.1:0", "--admin", "127.0.0.1:0"];
         let launch = any_port.into_iter().fold(Self::default(), Self::arg);
@@ -82,7 +82,7 @@ impl Launch {
         self
     }
 
-    /// Starts it without a capability, such as `sys_admin`, whoever runs the tests.
+    /// Starts it without a capability, such as `sys_admin`, whatever user runs the tests.
     pub(crate) fn lacking(mut self, capability: &'static str) -> Self {
         self.lacks = Some(capability);
         self
@@ -233,7 +233,7 @@ impl Server {
         })
     }
 
-    /// What it has said on standard output after its greeting included.
+    /// Returns what it has said on standard output after its greeting included.
     pub(crate) fn stdout(&self) -> String {
         std::fs::read_to_string(self.scratch.path().join("stdout")).unwrap()
     }
@@ -312,7 +312,7 @@ pub(crate) fn linerate<S: AsRef<OsStr>>(args: impl IntoIterator<Item = S>) -> Co
     command
 }
 
-/// How a reload went.
+/// Result of a reload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reloaded {
     Yes,

@@ -34,7 +34,7 @@ impl Response {
         self.headers.iter().find(|(other, _)| other == name).map(|(_, value)| value.as_str())
     }
 
-    /// As [`Response::header`], where it must be there.
+    /// Returns a header that must be there ([`Response::header`]).
     pub(crate) fn expect(&self, name: &str) -> &str {
         self.header(name).unwrap_or_else(|| panic!("no {name} in {:?}", self.headers))
     }
@@ -48,12 +48,12 @@ pub(crate) fn connect(addr: SocketAddr) -> TcpStream {
     stream
 }
 
-/// As [`connect`], from another of this machine's addresses.
+/// Connects ([`connect`]) from another of this machine's addresses.
 pub(crate) fn connect_from(source: Ipv4Addr, addr: SocketAddr) -> TcpStream {
     connect_as(addr, |socket| rustix::net::bind(socket, &SocketAddr::from((source, 0))).unwrap())
 }
 
-/// As [`connect`], with a receive buffer of this many bytes, however generous the kernel is.
+/// Connects ([`connect`]) with a receive buffer of this many bytes, however generous the kernel is.
 pub(crate) fn connect_narrow(addr: SocketAddr, bytes: usize) -> TcpStream {
     connect_as(addr, |socket| rustix::net::sockopt::set_socket_recv_buffer_size(socket, bytes).unwrap())
 }

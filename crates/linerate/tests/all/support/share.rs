@@ -13,11 +13,11 @@ use smb_wire::Guid;
 
 use super::{Launch, Server, linerate, output, tool};
 
-/// Who may use it.
+/// User that may use the share.
 pub(crate) const USER: &str = "anne";
 pub(crate) const PASSWORD: &str = "Secret007";
 
-/// One who signs in with [`PASSWORD`], in `home`'s file of accounts; `flags` say more of him.
+/// Adds a user that signs in with [`PASSWORD`] to `home`'s file of accounts; `flags` say more of it.
 pub(crate) fn add_user(home: &Path, name: &str, flags: &[&str]) {
     let mut add = linerate(["user", "add", name, "--nt", "--password-stdin", "--accounts", "accounts.toml"]);
     let add = add.args(flags).current_dir(home).stdin(Stdio::piped()).stdout(Stdio::null());
@@ -44,7 +44,7 @@ pub(crate) fn said(client: &mut Command) -> String {
 pub(crate) struct Share {
     pub(crate) server: Server,
     pub(crate) address: SocketAddr,
-    /// Where the server's files and clients' own are.
+    /// Directory of the server's files and clients' own.
     pub(crate) home: PathBuf,
 }
 
@@ -70,7 +70,7 @@ impl Share {
         smbclient(self.address, USER, "tree", &self.home)
     }
 
-    /// What smbclient says to these commands.
+    /// Returns what smbclient says to these commands.
     pub(crate) fn asks(&self, commands: &str) -> String {
         said(self.smbclient().args(["-c", commands]))
     }

@@ -65,7 +65,7 @@ impl Browser {
         browser
     }
 
-    /// Where clicked files go.
+    /// Returns where clicked files go.
     pub(crate) fn downloads(&self) -> PathBuf {
         self.scratch.path().join("downloads")
     }
@@ -98,7 +98,7 @@ impl Browser {
         self.post("/goog/cdp/execute", &json!({"cmd": command, "params": parameters}))
     }
 
-    /// What a person reads in the first element of a CSS selector.
+    /// Returns what a person reads in the first element of a CSS selector.
     pub(crate) fn text(&self, selector: &str) -> String {
         let element = self.find("css selector", selector);
         self.get(&format!("/element/{element}/text")).as_str().unwrap().to_owned()
@@ -118,7 +118,7 @@ impl Browser {
         self.click_element(&self.find("link text", text));
     }
 
-    /// What the page complained of, such as a breach of its content security policy.
+    /// Returns what the page complained of, such as a breach of its content security policy.
     pub(crate) fn console_errors(&self) -> Vec<String> {
         let entries = self.post("/se/log", &json!({"type": "browser"}));
         let errors = entries.as_array().unwrap().iter().filter(|entry| entry["level"] == "SEVERE");
