@@ -17,7 +17,7 @@ use crate::site::Place;
 
 pub(crate) type Outcome<T> = Result<T, Failure<CallError>>;
 
-/// What the client believes of an object: its state was this one.
+/// Cached state of an object in a client: its state was this one.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Kept {
     pub(crate) object: Object,
@@ -126,7 +126,7 @@ impl CacheManager {
         }
     }
 
-    /// Its own change was answered with this status: what it believes is that one.
+    /// Notes that the client's own change was answered with this status: what it believes is that one.
     pub(crate) fn has_changed(&mut self, object: Object, model: &Model) {
         let node = &model.objects[object];
         for kept in self.kept.values_mut().filter(|kept| kept.object == object) {
@@ -142,7 +142,7 @@ impl CacheManager {
         self.kept.clear();
     }
 
-    /// What it believes now.
+    /// Returns what it believes now.
     pub(crate) fn believes(&mut self) -> Vec<Kept> {
         self.hears();
         self.kept.values().copied().collect()

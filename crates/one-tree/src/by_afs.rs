@@ -1,4 +1,4 @@
-//! What AFS clients do.
+//! Operations of AFS clients.
 
 use afs_wire::{Fid, StoreStatus, rxafs};
 use anyhow::{Context, bail, ensure};
@@ -160,7 +160,7 @@ impl Run {
         self.model.objects[usize::from(path.directory())].fid.expect("directories' FIDs are asked for first")
     }
 
-    /// What AFS calls a file, which is asked for by its name where it is not known yet.
+    /// Returns what AFS calls a file, which is asked for by its name where it is not known yet.
     pub(crate) async fn fid(&mut self, path: Path) -> anyhow::Result<Fid> {
         let object = self.model.names[&path];
         if let Some(fid) = self.model.objects[object].fid {

@@ -1,4 +1,4 @@
-//! What HTTP clients do.
+//! Operations of HTTP clients.
 
 use anyhow::{bail, ensure};
 

@@ -1,4 +1,4 @@
-//! What local programs do beneath the server.
+//! Operations of local programs beneath the server.
 
 use anyhow::{Context, bail};
 use lane::time;
@@ -9,7 +9,7 @@ use crate::run::{LOCAL_BOUND, Run, bytes};
 impl Run {
     pub(crate) fn by_program(&mut self, step: &Step) -> anyhow::Result<()> {
         let until = time::now() + LOCAL_BOUND;
-        // What nobody has open then keeps its record until a check (docs/design/index.md, "The check").
+        // What is not open then keeps its record until a check (docs/design/index.md, "The check").
         let has_last_name = |path: &Path| {
             let object = self.model.names.get(path);
             object.is_some_and(|object| self.model.names_of(*object).count() == 1)

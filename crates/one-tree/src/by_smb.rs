@@ -1,4 +1,4 @@
-//! What SMB clients do.
+//! Operations of SMB clients.
 
 use anyhow::{Context, bail, ensure};
 

@@ -35,7 +35,7 @@ impl Run {
         Ok(())
     }
 
-    /// Who was promised something that has changed was told.
+    /// Checks that clients with a callback on something that has changed were told.
     pub(crate) fn are_told(&mut self) -> anyhow::Result<()> {
         for client in 0..self.afs.len() {
             for kept in self.afs[client].believes() {
@@ -107,7 +107,7 @@ impl Run {
         names.map(|(path, object)| (*path, *object)).collect()
     }
 
-    /// What is on the disk.
+    /// Checks what is on the disk.
     pub(crate) fn file_system(&mut self) -> anyhow::Result<()> {
         let tree = self.site.disk().tree()?;
         for (directory, name) in DIRECTORIES.iter().enumerate() {
@@ -176,7 +176,7 @@ impl Run {
         Ok(())
     }
 
-    /// What a name leads to is what GET sends.
+    /// Checks that GET sends what a name leads to.
     async fn is_sent(&mut self, path: Path) -> anyhow::Result<()> {
         let there = match self.model.at(path) {
             None => {

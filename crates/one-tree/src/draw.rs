@@ -7,7 +7,7 @@ use crate::operation::{
     Amid, Condition, DIRECTORIES, Disposition, End, Lease, Look, Looks, NAMES, Operation, Path, SLOTS, Step,
 };
 
-/// Who takes part beside the clients, and how much is looked at.
+/// Parties of a run beside the clients, and how much is looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
     /// Of a hundred steps, those that local programs do.

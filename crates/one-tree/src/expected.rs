@@ -1,13 +1,13 @@
-//! What must come of an operation: done, refused, or what a rule decides that the model does not have.
+//! Expected outcome of an operation: done, refused, or what a rule decides that the model does not have.
 
 use self::Expected::{Done, Either, Nothing, Refused};
 use crate::model::{Model, Object};
 use crate::operation::{Amid, Condition, Disposition, Operation, Path};
 
-/// What must come of an operation.
+/// Expected outcome of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// Its parties are not there, or nobody needs to know what comes of it: it is left out.
+    /// The step's parties are not there, or its outcome does not matter: it is left out.
     Nothing,
     Done,
     Refused,
@@ -24,7 +24,7 @@ fn done_or_nothing(is_so: bool) -> Expected {
 }
 
 impl Model {
-    /// What must come of an operation now.
+    /// Returns what must come of an operation now.
     pub(crate) fn expects(&self, operation: &Operation) -> Expected {
         match *operation {
             // Which name goes with the last open is no question for a model.
@@ -69,7 +69,7 @@ impl Model {
         self.is_pending(path) || self.names.get(&path).is_some_and(|object| self.is_held(*object))
     }
 
-    /// What this name leads to has others elsewhere.
+    /// Returns what this name leads to has others elsewhere.
     fn is_in_several_directories(&self, path: Path) -> bool {
         let Some(object) = self.names.get(&path) else { return false };
         self.names_of(*object).any(|other| other.directory() != path.directory())
@@ -202,7 +202,8 @@ impl Model {
         }
     }
 
-    /// Nobody keeps a local program from what it may do: the others are left out.
+    /// Returns what is expected of a local program, which nothing keeps from what it may do: the others are
+    /// left out.
     fn expects_of_program(&self, operation: &Operation) -> Expected {
         let is_file = |path: Path| self.at(path).is_some_and(|node| !node.is_directory);
         let can_be = match *operation {

@@ -24,9 +24,9 @@ pub(crate) struct Browser {
     /// Some of which are on each lane of the server.
     connections: Vec<Option<TcpStream>>,
     turn: usize,
-    /// What was last read by a name, and its tag.
+    /// Content that was last read by a name, and its tag.
     kept: BTreeMap<Path, (String, Vec<u8>)>,
-    /// What each strong tag of a name has stood for.
+    /// Content that each strong tag of a name has stood for.
     tags: BTreeMap<(Path, String), Vec<u8>>,
 }
 

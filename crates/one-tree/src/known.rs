@@ -11,7 +11,7 @@ impl Known {
     /// All of them.
     pub const ALL: [Self; 1] = [Self::UntoldStatus];
 
-    /// As command lines have it.
+    /// Returns the name on command lines.
     pub fn name(self) -> &'static str {
         match self {
             Self::UntoldStatus => "untold-status",

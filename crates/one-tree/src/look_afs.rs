@@ -1,4 +1,4 @@
-//! What AFS shows of the tree: names and FIDs, status and content, and versions.
+//! Checks of the tree by AFS: names and FIDs, status and content, and versions.
 
 use std::collections::BTreeSet;
 
@@ -35,7 +35,7 @@ impl Run {
         self.are_gone(&objects).await
     }
 
-    /// What the step was about.
+    /// Checks what the step touched.
     pub(crate) async fn by_afs_touched(&mut self) -> anyhow::Result<()> {
         let directories: BTreeSet<_> = self.touched.paths.iter().map(|path| path.directory()).collect();
         for directory in directories {

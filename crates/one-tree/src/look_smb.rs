@@ -1,4 +1,4 @@
-//! What SMB shows of the tree.
+//! Checks of the tree by SMB.
 
 use anyhow::{Context, bail, ensure};
 use smb_wire::Status;
@@ -37,7 +37,7 @@ impl Run {
         Ok(())
     }
 
-    /// What the step was about, by one of the clients, and by all opens of that.
+    /// Checks what the step touched, by one of the clients, and by all opens of that.
     pub(crate) async fn by_smb_touched(&mut self) -> anyhow::Result<()> {
         let client = self.turn();
         for path in self.touched.paths.clone() {
@@ -49,7 +49,7 @@ impl Run {
         Ok(())
     }
 
-    /// What a name leads to is what an open of it reads.
+    /// Checks that an open of a name reads what it leads to.
     async fn is_read(&self, client: usize, path: Path) -> anyhow::Result<()> {
         let tree = self.smb[client].tree();
         let read = async || tree.read(&path.smb(), LEN_MAX).await;

@@ -1,5 +1,5 @@
-//! What is true: files with their contents, the names that lead to them, and the opens of SMB clients. One operation comes after the
-//! other, so that there is one truth at each moment.
+//! Model of the truth: files with their contents, the names that lead to them, and the opens of SMB clients.
+//! One operation comes after the other, so that there is one truth at each moment.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Instant;
@@ -19,23 +19,24 @@ pub(crate) struct Node {
     pub(crate) contents: u64,
     /// Changes of anything that AFS tells of it.
     pub(crate) changes: u64,
-    /// What AFS calls it, once it was seen.
+    /// AFS's identifier, once it was seen.
     pub(crate) fid: Option<Fid>,
-    /// As far as it was seen before a loss of power too.
+    /// The file's last identifier that was seen, before a loss of power too.
     pub(crate) last_fid: Option<Fid>,
-    /// Its last version that was seen, and of which content.
+    /// The file's last version that was seen, and of which content.
     pub(crate) version: Option<(u64, u64)>,
     /// The next version that is seen may be a later one, whether content has changed or not.
     pub(crate) may_rise: bool,
     /// Not only the next one that is seen, but each until then.
     pub(crate) may_rise_until: Option<Instant>,
-    /// Somebody has looked since it was changed in any way: a change of names or mode alone shows by that.
+    /// A client has looked since it was changed in any way: a change of names or mode alone shows by that.
     pub(crate) is_known: bool,
     /// The file system's number of it.
     pub(crate) inode: Option<u64>,
-    /// Its name goes with the last open of an SMB client.
+    /// The file's name goes with the last open of an SMB client.
     pub(crate) is_pending: bool,
-    /// A local program has changed its content, and nobody has looked since: leases hear of it with the first look.
+    /// A local program has changed its content, and no client has looked since: leases hear of it with the
+    /// first look.
     pub(crate) is_unseen: bool,
 }
 
@@ -58,13 +59,13 @@ pub(crate) struct Model {
     pub(crate) objects: Vec<Node>,
     pub(crate) names: BTreeMap<Path, Object>,
     pub(crate) opens: [[Option<Opened>; SLOTS as usize]; 2],
-    /// What AFS has called each object by vnode and uniquifier, for ever.
+    /// Objects that AFS has named by vnode and uniquifier, for ever.
     pub(crate) fids: BTreeMap<(u32, u32), Object>,
-    /// What a loss of power leaves, if it is not changed again.
+    /// State that a loss of power leaves, if it is not changed again.
     pub(crate) synced: Synced,
 }
 
-/// What was on the disk at the last sync.
+/// State on the disk at the last sync.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Synced {
     pub(crate) names: BTreeMap<Path, Object>,
@@ -112,7 +113,7 @@ impl Model {
         self.at(path).is_some_and(|node| node.is_pending)
     }
 
-    /// Somebody has it open who does not let others write or remove.
+    /// Returns whether a client has it open that does not let others write or remove.
     pub(crate) fn is_held(&self, object: Object) -> bool {
         self.opens_of(object).any(|opened| !opened.shares)
     }
@@ -158,7 +159,7 @@ impl Model {
         }
     }
 
-    /// What AFS calls an object; where that is another name than before, its versions are others.
+    /// Notes AFS's identifier of an object; where that is another name than before, its versions are others.
     pub(crate) fn is_called(&mut self, object: Object, fid: Fid) {
         let node = &mut self.objects[object];
         if node.fid.replace(fid).is_none() && node.last_fid != Some(fid) {
@@ -223,7 +224,7 @@ impl Model {
         self.objects[object].changes += 1;
     }
 
-    /// Somebody has looked at these.
+    /// Notes that a client has looked at these.
     pub(crate) fn are_seen(&mut self, objects: &BTreeSet<Object>) {
         for object in objects {
             let node = &mut self.objects[*object];
@@ -231,8 +232,9 @@ impl Model {
         }
     }
 
-    /// A local program is about to change names or mode of this alone. Where nothing but the change time tells of it, or nobody has looked since
-    /// the change before, it may be a change of content as well (docs/design/vfs.md, "How a look finds foreign changes").
+    /// A local program is about to change names or mode of this alone. Where nothing but the change time
+    /// tells of it, or no client has looked since the change before, it may be a change of content as well
+    /// (docs/design/vfs.md, "How a look finds foreign changes").
     pub(crate) fn changes_beside(&mut self, path: Path, shows_alone: bool, until: Instant) {
         let Some(object) = self.names.get(&path) else { return };
         let node = &mut self.objects[*object];

@@ -1,10 +1,10 @@
-//! Steps of a run: what is done, by whom, and which looks follow.
+//! Steps of a run: what is done, by which party, and which looks follow.
 
 /// One of the names that a run uses, each of which leads to a file, an empty directory or nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Path(pub(crate) u8);
 
-/// How an SMB client opens a file that lives on.
+/// Disposition of an SMB client's open of a file that lives on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Disposition {
     Open,
@@ -14,7 +14,7 @@ pub(crate) enum Disposition {
     OverwriteIf,
 }
 
-/// What an upload demands of what is there.
+/// Condition of an upload on an existing file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Condition {
     Anything,
@@ -33,18 +33,18 @@ pub(crate) enum Lease {
     ReadWriteHandle,
 }
 
-/// How the server ends.
+/// End of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
     /// In order.
     Stop,
     /// Of its process.
     Kill,
-    /// Its machine loses power, and what was not synced.
+    /// The server's machine loses power, and what was not synced.
     Power,
 }
 
-/// What is done. `client` is one of two, `slot` one of the opens of an SMB client.
+/// Operation of a step. `client` is one of two, `slot` one of the opens of an SMB client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Operation {
     SmbOpen {
@@ -212,7 +212,7 @@ pub(crate) enum Operation {
     },
 }
 
-/// What a server is killed amid.
+/// Operation amid which a server is killed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Amid {
     /// An upload by HTTP, which takes the name in one step.
@@ -224,22 +224,22 @@ pub(crate) enum Amid {
 /// A step, and the looks that follow it.
 #[derive(Clone, Copy, Debug)]
 pub struct Step {
-    /// Its place in the whole run.
+    /// Place of the step in the whole run.
     pub(crate) index: usize,
     pub(crate) operation: Operation,
     pub(crate) looks: Looks,
 }
 
-/// How much of the tree somebody looks at after a step.
+/// Part of the tree that a party looks at after a step.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Look {
     Nothing,
-    /// What the step was about.
+    /// The objects that the step touched.
     Touched,
     All,
 }
 
-/// Who looks at how much after a step. The disk is always looked at, all of it.
+/// Looks of each party after a step. The disk is always looked at, all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Looks {
     pub(crate) afs: Look,
@@ -252,7 +252,7 @@ impl Looks {
 }
 
 impl Step {
-    /// Its place in the whole run.
+    /// Returns the step's place in the whole run.
     pub fn index(&self) -> usize {
         self.index
     }
@@ -338,7 +338,7 @@ impl Path {
         self.0 / NAMES.len() as u8
     }
 
-    /// Its last name.
+    /// Returns the last name of the path.
     pub(crate) fn name(self) -> &'static str {
         NAMES[usize::from(self.0) % NAMES.len()]
     }

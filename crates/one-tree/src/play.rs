@@ -14,27 +14,27 @@ use crate::site::Site;
 /// The step that a run failed at, and why.
 #[derive(Debug)]
 pub struct Failure {
-    /// How many of the steps were begun.
+    /// Number of steps that were begun.
     pub begun: usize,
-    /// What was found.
+    /// Error that was found.
     pub error: anyhow::Error,
 }
 
-/// How many of the steps were done, and what failed.
+/// Number of steps that were done, and the failure.
 #[derive(Debug)]
 pub struct Outcome {
     /// Steps whose parties were there.
     pub done: usize,
-    /// What ended the run early, or was found at its end.
+    /// Failure that ended the run early, or was found at its end.
     pub failure: Option<Failure>,
 }
 
 /// A failing run, reduced.
 #[derive(Debug)]
 pub struct Reduced {
-    /// What is left.
+    /// Steps that are left.
     pub steps: Vec<Step>,
-    /// What it fails by.
+    /// Error by which it fails.
     pub error: anyhow::Error,
 }
 

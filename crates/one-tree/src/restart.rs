@@ -13,7 +13,7 @@ use crate::run::{LOCAL_BOUND, OWN, Run, SIGNED_IN_WITHIN, bytes};
 use crate::site::{Place, Seen};
 use crate::smb::Redirector;
 
-/// What is on the disk, by path.
+/// State of the disk, by path.
 type Tree = BTreeMap<String, Seen>;
 
 impl Run {
@@ -144,7 +144,7 @@ impl Model {
         }
     }
 
-    /// What a loss of power has left is what is true from now on. What was synced and not changed since is there.
+    /// Adopts what a loss of power has left as the truth. What was synced and not changed since is there.
     fn adopts(&mut self, tree: &Tree) -> anyhow::Result<()> {
         let mut names: BTreeMap<Path, Object> = BTreeMap::new();
         for path in Path::all() {
@@ -193,7 +193,7 @@ impl Model {
     }
 }
 
-/// What was there, with these bytes over it.
+/// Returns what was there, with these bytes over it.
 fn stored(before: &[u8], offset: usize, bytes: &[u8]) -> Vec<u8> {
     let mut content = before.to_vec();
     content.resize(content.len().max(offset + bytes.len()), 0);
@@ -201,7 +201,7 @@ fn stored(before: &[u8], offset: usize, bytes: &[u8]) -> Vec<u8> {
     content
 }
 
-/// Whether each byte is of the content before or after, or of a hole that the rest was to fill.
+/// Returns whether each byte is of the content before or after, or of a hole that the rest was to fill.
 fn is_part(left: &[u8], before: &[u8], after: &[u8]) -> bool {
     let is_of_one = |(at, byte): (usize, &u8)| {
         *byte == after[at] || before.get(at).map_or(*byte == 0, |before| byte == before)
@@ -209,7 +209,8 @@ fn is_part(left: &[u8], before: &[u8], after: &[u8]) -> bool {
     (before.len()..=after.len()).contains(&left.len()) && left.iter().enumerate().all(is_of_one)
 }
 
-/// As a client does whose server has just started: one that was killed resets connections in its first moments.
+/// Signs in again, as a client does whose server has just started: one that was killed resets connections in
+/// its first moments.
 async fn signs_in_again(place: &Place, number: u8) -> anyhow::Result<Redirector> {
     let give_up = time::now() + SIGNED_IN_WITHIN;
     loop {

@@ -28,7 +28,7 @@ pub(crate) struct Run {
     pub(crate) known: Vec<Known>,
     /// Until when what a local program did last may not show yet.
     pub(crate) settled: Instant,
-    /// What the step is about.
+    /// Objects that the step touches.
     pub(crate) touched: Touched,
     /// The index may have what the tree has not, as no check has mended since.
     pub(crate) is_to_mend: bool,
@@ -44,7 +44,7 @@ pub(crate) struct Touched {
     pub(crate) objects: BTreeSet<Object>,
 }
 
-/// What the server made of an operation.
+/// Answer of the server to an operation.
 pub(crate) enum Answer {
     Done,
     Refused(String),
@@ -158,7 +158,7 @@ impl Run {
         }
     }
 
-    /// Everybody leaves, and the server stops: nothing is left open, and index and tree agree.
+    /// Ends all clients, and stops the server: nothing is left open, and index and tree agree.
     ///
     /// # Errors
     /// What was found.
@@ -229,7 +229,7 @@ impl Run {
     }
 }
 
-/// What a step writes: like nothing that another one does.
+/// Returns what a step writes: like nothing that another one does.
 pub(crate) fn bytes(index: usize, len: u16) -> Vec<u8> {
     let mut state = (index as u64 + 1).wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let noise = std::iter::repeat_with(|| {
@@ -241,7 +241,7 @@ pub(crate) fn bytes(index: usize, len: u16) -> Vec<u8> {
     noise.take(len.into()).collect()
 }
 
-/// How what was read differs from what is there.
+/// Returns how what was read differs from what is there.
 pub(crate) fn unlike(read: &[u8], there: &[u8]) -> String {
     let at = read.iter().zip(there).position(|(read, there)| read != there);
     let at = at.unwrap_or(read.len().min(there.len()));
@@ -249,7 +249,7 @@ pub(crate) fn unlike(read: &[u8], there: &[u8]) -> String {
 }
 
 pub(crate) const SIGNED_IN_WITHIN: Duration = Duration::from_secs(5);
-/// What a local program does shows within a second.
+/// Time within which a local program's change shows.
 pub(crate) const LOCAL_BOUND: Duration = Duration::from_millis(1200);
 /// A break goes by another connection than the answer that it came before.
 pub(crate) const BREAK_BOUND: Duration = Duration::from_millis(200);

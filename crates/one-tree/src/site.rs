@@ -1,4 +1,4 @@
-//! Where a server of all three services runs, and the disk beneath it, as a run needs them.
+//! Site of a server of all three services, and the disk beneath it, as a run needs them.
 
 use std::collections::BTreeMap;
 use std::net::{IpAddr, SocketAddr};
@@ -11,7 +11,7 @@ use crate::operation::End;
 /// A future of a site: boxed, as a run is compiled once for all kinds of them.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
-/// Where clients find the server, and as whom they sign in.
+/// Addresses where clients find the server, and their users.
 #[derive(Clone, Debug)]
 pub struct Place {
     /// Of SMB,
@@ -20,7 +20,7 @@ pub struct Place {
     pub afs: SocketAddr,
     /// and of HTTP without TLS.
     pub http: SocketAddr,
-    /// Where AFS clients bind their sockets.
+    /// Address that AFS clients bind their sockets to.
     pub client: IpAddr,
     /// `\\server\share`.
     pub share: String,
@@ -34,7 +34,7 @@ pub struct Place {
 
 /// A server that runs, over a tree that holds the empty [`DIRECTORIES`](crate::DIRECTORIES) and nothing else.
 pub trait Site {
-    /// Where it is reached.
+    /// Returns where it is reached.
     fn place(&self) -> Place;
 
     /// The tree beneath it.
@@ -52,16 +52,16 @@ pub trait Site {
     /// Starts the server anew.
     fn starts(&mut self) -> BoxFuture<'_, anyhow::Result<()>>;
 
-    /// What the server has said since it last started.
+    /// Returns what the server has said since it last started.
     fn said(&self) -> String;
 }
 
-/// What is beneath a name, as the file system tells.
+/// File beneath a name, as the file system tells.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
     /// Else a file.
     pub is_directory: bool,
-    /// What tells it from others of the tree, if possible from those that are gone too.
+    /// Inode that tells it from others of the tree, if possible from those that are gone too.
     pub inode: u64,
     /// Names of it; of a directory that counts for nothing.
     pub links: u64,
@@ -75,7 +75,8 @@ pub struct Seen {
 pub trait Disk {
     /// All there is, by path.
     fn tree(&self) -> anyhow::Result<BTreeMap<String, Seen>>;
-    /// Its time of change is of whole seconds, which says nothing over a stop: a coarse file system has no others.
+    /// Returns whether the time of change is of whole seconds, which says nothing over a stop: a coarse file
+    /// system has no others.
     fn is_of_whole_second(&self, path: &str) -> anyhow::Result<bool>;
     /// Makes a file of this content, where there was none.
     fn make(&self, path: &str, content: &[u8]) -> anyhow::Result<()>;

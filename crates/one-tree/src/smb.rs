@@ -64,7 +64,7 @@ impl Redirector {
         self.opens[usize::from(slot)].as_ref().map(|(open, _)| open)
     }
 
-    /// What is left of an open's lease.
+    /// Returns what is left of an open's lease.
     pub(crate) fn lease(&self, slot: u8) -> u32 {
         let Some((_, key)) = &self.opens[usize::from(slot)] else { return 0 };
         self.leases.borrow().iter().find(|(known, _)| known == key).map_or(0, |(_, state)| *state)
