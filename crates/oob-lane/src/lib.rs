@@ -2,7 +2,7 @@
 //! owner's hands. Both ends use it.
 //!
 //! - [`send_part`], [`receive_part`], [`discard`];
-//! - [`Stop`]: the word that a transfer is over, from who knows to who moves its bytes;
+//! - [`Stop`]: the word that a transfer is over, to the task that moves its bytes;
 //! - [`Patience`]: how long the other end may take.
 
 mod memory;
@@ -19,13 +19,13 @@ pub use receive::{Received, discard, receive_part};
 pub use send::{NoPace, Pace, Sent, send_part};
 pub use stop::Stop;
 
-/// Why a connection is of no use any more.
+/// Reason why a connection is of no use any more.
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
     /// The stream failed, or ended.
     #[error("{0}")]
     Stream(#[from] io::Error),
-    /// What came is no frame of the transfer.
+    /// The received bytes are no frame of the transfer.
     #[error(transparent)]
     Frame(#[from] oob::FrameError),
     /// The other end took, or sent, too little for too long.

@@ -5,7 +5,8 @@ use std::rc::Rc;
 
 use lane::buffer::{Buf, Lender};
 
-/// One piece of memory, made when it is first used. It is lent to whoever writes the bytes on, and comes back when he is done.
+/// One piece of memory, made when it is first used. It is lent to the task that writes the bytes on, and
+/// comes back when that is done.
 #[derive(Clone, Debug, Default)]
 pub struct Memory(Rc<Shelf>);
 
@@ -21,7 +22,7 @@ impl Memory {
         bytes
     }
 
-    /// The first `len` bytes, for who writes them on.
+    /// The first `len` bytes, for their writer.
     pub(crate) fn lend(&self, mut bytes: Vec<u8>, len: usize) -> Buf {
         // Its capacity is its length from here on, which makes it a box without a copy.
         bytes.resize(bytes.capacity(), 0);

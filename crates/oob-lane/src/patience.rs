@@ -1,4 +1,4 @@
-//! How long the other end may take.
+//! Time limits of the other end.
 
 use std::time::{Duration, Instant};
 
@@ -11,16 +11,16 @@ pub struct Patience {
     pub stall: Duration,
     /// A piece of what is to be received, 256 KiB or the rest of its frame, may be so long on its way.
     pub piece: Duration,
-    /// What is sent is taken at this rate at least, bytes a second, over the time since the part began.
+    /// Rate at which sent bytes must be taken at least, bytes a second, over the time since the part began.
     pub rate_min: u64,
     /// Judged after so long.
     pub judged_after: Duration,
-    /// How long a frame that was begun may take once the transfer is over.
+    /// Time for which a frame that was begun may take once the transfer is over.
     pub grace: Duration,
 }
 
 impl Patience {
-    /// Whether what was taken since `began` is too little.
+    /// Returns whether what was taken since `began` is too little.
     pub(crate) fn is_too_slow(&self, began: Instant, sent: u64) -> bool {
         let taken = now().saturating_duration_since(began);
         taken >= self.judged_after && u128::from(sent) * 1000 < u128::from(self.rate_min) * taken.as_millis()

@@ -11,7 +11,7 @@ use oob::{Expected, HEADER_BYTES, Receiving};
 
 use crate::{Broken, Memory, Patience, Stop};
 
-/// How a part ended.
+/// End of a received part.
 #[derive(Debug)]
 pub enum Received<E> {
     /// All of it has come and was taken. The connection is idle.
@@ -20,7 +20,7 @@ pub enum Received<E> {
     Stopped(i32),
     /// The transfer is over; more may come: see [`discard`].
     Over(i32),
-    /// Its owner did not take it; more may come.
+    /// The connection's owner did not take it; more may come.
     Refused(E),
 }
 
@@ -82,7 +82,8 @@ pub async fn discard(
     thrown.await.unwrap_or(Err(Broken::Stalled))
 }
 
-/// What comes next: a header, or bytes of the file, with the next header where there is one for certain.
+/// Returns what comes next: a header, or bytes of the file, with the next header where there is one for
+/// certain.
 async fn piece(
     stream: &TcpStream,
     receiving: &mut Receiving,

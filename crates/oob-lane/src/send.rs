@@ -13,12 +13,12 @@ use oob::{Sending, Step};
 
 use crate::{Broken, Patience, Stop};
 
-/// Leave to send, for who obeys a rate.
+/// Leave to send, for a sender that obeys a rate.
 pub trait Pace {
     /// Waits for leave to send some of `want` bytes; returns how many.
     fn grant(&mut self, want: usize) -> impl Future<Output = usize>;
 
-    /// So many of what was granted were not sent.
+    /// Gives back granted bytes that were not sent.
     fn give_back(&self, bytes: usize);
 }
 
@@ -34,7 +34,7 @@ impl Pace for NoPace {
     fn give_back(&self, _: usize) {}
 }
 
-/// How a part ended. The connection is idle in each case.
+/// End of a sent part. The connection is idle in each case.
 #[derive(Debug)]
 pub enum Sent {
     /// All of it was sent; `short` where the file has become shorter, and zeros took the place of its bytes.

@@ -5,7 +5,7 @@ use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// Says to all who move bytes of a transfer that it is over. Clones are the same.
+/// Says to all that move bytes of a transfer that it is over. Clones are the same.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Rc<Inner>);
 
