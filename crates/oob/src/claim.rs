@@ -1,4 +1,4 @@
-//! What a connection begins with: whose it is.
+//! Claim, with which a connection begins: whose it is.
 
 use crate::VERSION;
 
@@ -9,7 +9,8 @@ pub const RANDOM_BYTES: usize = 26;
 /// Bytes of a claim.
 pub const CLAIM_BYTES: usize = 8 + TOKEN_BYTES;
 
-/// What ties a connection to a call. To clients it is opaque; its server finds in it the lane and the place where the call waits.
+/// Token that ties a connection to a call. To clients it is opaque; its server finds in it the lane and the
+/// place where the call waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token([u8; TOKEN_BYTES]);
 
@@ -23,10 +24,10 @@ pub struct Claim {
 /// Bytes that are no claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
-    /// They begin otherwise.
+    /// The bytes do not begin with the magic number.
     #[error("the connection does not begin with a claim")]
     Magic,
-    /// Another version, or bits that are to be 0.
+    /// The version is another one, or bits are set that are to be 0.
     #[error("a claim of version {0}")]
     Version(u16),
 }
@@ -41,17 +42,17 @@ impl Token {
         Self(bytes)
     }
 
-    /// As a client has it from a grant.
+    /// Makes the token from the bytes of a grant.
     pub fn from_bytes(bytes: [u8; TOKEN_BYTES]) -> Self {
         Self(bytes)
     }
 
-    /// Its bytes.
+    /// Returns the token's bytes.
     pub fn as_bytes(&self) -> &[u8; TOKEN_BYTES] {
         &self.0
     }
 
-    /// The lane that it leads to. Anybody may have made it up.
+    /// Returns the lane that it leads to. Any host may have made it up.
     pub fn lane(&self) -> u16 {
         u16::from_be_bytes([self.0[0], self.0[1]])
     }
@@ -68,7 +69,7 @@ impl Token {
 }
 
 impl Claim {
-    /// As it is sent.
+    /// Encodes the claim.
     pub fn encode(&self) -> [u8; CLAIM_BYTES] {
         let mut bytes = [0; CLAIM_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);

@@ -26,13 +26,13 @@ struct Awaited<T> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Issued(Token);
 
-/// Why a claim is refused.
+/// Reason why a claim is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
     /// No call waits for it: it never did, has ended, or has got its connection.
     #[error("nobody waits for the token")]
     Unknown,
-    /// It came too late.
+    /// The claim came too late.
     #[error("the token has expired")]
     Expired,
     /// The call came from another address.
@@ -76,7 +76,8 @@ impl<T> Claims<T> {
         Some(Issued(token))
     }
 
-    /// What waits for a connection with this token. It is good once; refused, it stays for who it was given to, but for its time.
+    /// Returns what waits for a connection with this token. It is good once; refused, it stays for the client
+    /// it was given to, but for its time.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -92,7 +93,7 @@ impl<T> Claims<T> {
         if in_time { Ok(taken.what) } else { Err(Refusal::Expired) }
     }
 
-    /// Nobody waits for it any more.
+    /// Withdraws a token that no call waits for any more.
     pub fn withdraw(&mut self, issued: Issued) -> Option<T> {
         let slot = self.places.get_mut(issued.0.place() as usize)?;
         let taken = slot.take_if(|awaited| awaited.token.is(&issued.0))?;
@@ -105,7 +106,7 @@ impl<T> Claims<T> {
         self.places.len() - self.free.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }

@@ -1,4 +1,4 @@
-//! What stands in front of the bytes of a frame.
+//! Header in front of the bytes of a frame.
 
 /// Bytes of a frame at most, without its header.
 pub const FRAME_MAX: u32 = 4 << 20;
@@ -10,23 +10,23 @@ pub const HEADER_BYTES: usize = 24;
 pub struct Header {
     /// The client's number for the transfer.
     pub transfer: u64,
-    /// What it is.
+    /// Kind of the frame.
     pub frame: Frame,
 }
 
-/// What a frame is.
+/// Kind of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// Bytes of the file.
     Data {
         /// In the file, of the first byte.
         offset: u64,
-        /// How many follow: 1 to [`FRAME_MAX`].
+        /// Number of bytes that follow: 1 to [`FRAME_MAX`].
         len: u32,
     },
     /// No further bytes come of the part.
     Stop {
-        /// Why: an abort code.
+        /// Reason: an abort code.
         code: i32,
     },
 }
@@ -46,14 +46,14 @@ pub enum FrameError {
     /// Of another transfer.
     #[error("a frame of transfer {0:#x}, which is not under way here")]
     Transfer(u64),
-    /// Not where the frame before ended, or beyond the end of the part.
+    /// The frame is not where the one before ended, or beyond the end of the part.
     #[error("a frame at {offset} of {len} bytes where the part is at {at} and ends at {end}")]
     Place {
         /// Of the frame.
         offset: u64,
         /// Of the frame.
         len: u32,
-        /// Where the part goes on.
+        /// Offset where the part goes on.
         at: u64,
         /// Behind its last byte.
         end: u64,
@@ -61,7 +61,7 @@ pub enum FrameError {
 }
 
 impl Header {
-    /// As it is sent.
+    /// Encodes the header.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let (kind, len, word) = match self.frame {
             Frame::Data { offset, len } => (DATA, len, offset),

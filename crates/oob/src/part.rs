@@ -1,4 +1,4 @@
-//! What one connection moves of a transfer.
+//! Part of a transfer that one connection moves.
 
 /// A run of bytes of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

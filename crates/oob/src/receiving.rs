@@ -14,16 +14,16 @@ pub struct Receiving {
     stopped: Option<i32>,
 }
 
-/// What comes next.
+/// Input that is expected next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
     /// A header.
     Header,
     /// Bytes of the file.
     Bytes {
-        /// Where the first belongs.
+        /// Offset of the first byte.
         offset: u64,
-        /// How many.
+        /// Number of bytes.
         len: u32,
     },
     /// Nothing: all of the part has come.
@@ -38,7 +38,7 @@ impl Receiving {
         Self { transfer, at: part.offset, end: part.end(), in_frame: 0, stopped: None }
     }
 
-    /// What comes next.
+    /// Returns what comes next.
     pub fn expected(&self) -> Expected {
         match self.stopped {
             Some(code) => Expected::Stopped(code),
@@ -68,7 +68,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// So many bytes of the file have come.
+    /// Notes that so many bytes of the file have come.
     ///
     /// # Panics
     /// When the frame has not so many.
@@ -78,7 +78,8 @@ impl Receiving {
         self.at += u64::from(count);
     }
 
-    /// Whether behind the next `count` bytes of the file there is a header for certain, so that both may be received at once.
+    /// Returns whether behind the next `count` bytes of the file there is a header for certain, so that both
+    /// may be received at once.
     pub fn is_followed_by_header(&self, count: u32) -> bool {
         self.in_frame == count && self.at + u64::from(count) < self.end
     }

@@ -19,14 +19,14 @@ pub struct Sending {
     stopped: bool,
 }
 
-/// What leaves next.
+/// Output that leaves next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// The rest of a header.
     Header {
         /// The whole of it.
         bytes: [u8; HEADER_BYTES],
-        /// How much has left.
+        /// Number of bytes that have left.
         from: usize,
         /// Whether bytes of the file follow.
         more: bool,
@@ -35,7 +35,7 @@ pub enum Step {
     Bytes {
         /// First byte.
         offset: u64,
-        /// How many, at most.
+        /// Number of bytes, at most.
         len: u32,
     },
     /// Nothing: all of the part has left.
@@ -61,7 +61,7 @@ impl Sending {
         sending
     }
 
-    /// What leaves next.
+    /// Returns what leaves next.
     pub fn step(&self) -> Step {
         match (self.header, self.stop) {
             (Some((bytes, from)), _) => Step::Header { bytes, from, more: self.in_frame > 0 },
