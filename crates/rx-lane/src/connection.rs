@@ -57,8 +57,8 @@ impl Connection {
         .await
     }
 
-    /// Its service: after the first reply that of the newer version, if one was asked for and granted. `None` when the
-    /// connection is gone.
+    /// Returns the connection's service: after the first reply that of the newer version, if one was asked
+    /// for and granted. `None` when the connection is gone.
     pub fn service(&self) -> Option<u16> {
         let CloseOnDrop { shared, handle } = &*self.open;
         shared.state.borrow().endpoint.connection(*handle).map(|connection| connection.service())

@@ -1,4 +1,4 @@
-//! What one lane's Rx counts, in a block that a collector may read from any thread.
+//! Counters of one lane's Rx, in a block that a collector may read from any thread.
 
 use rx::{EndpointStats, PacketPool};
 

@@ -19,7 +19,7 @@ use crate::state::DriverShared;
 //@ counter: rx_refused{reason="draining"}, rx_calls_cut
 //@ attack: none, an administrator drains a server
 //@ reach: server
-/// How a drain went.
+/// Result of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
     /// Calls that were still in progress at the deadline, and aborted.

@@ -1,8 +1,8 @@
-//! How calls and connections fail, as the application sees it.
+//! Failures of calls and connections, as the application sees it.
 
 use rx::DeadReason;
 
-/// How a call ended.
+/// End of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallEnd {
     /// Well.
@@ -13,7 +13,7 @@ pub(super) enum CallEnd {
     Dead(DeadReason),
 }
 
-/// Why a call cannot go on.
+/// Reason why a call cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
     /// The peer, or a broken rule, ended it.
@@ -22,7 +22,7 @@ pub enum CallError {
     /// A time limit ended it.
     #[error("the call is dead: {}", reason(*.0))]
     Dead(DeadReason),
-    /// It has ended well, or its writing half has: nothing more can be written.
+    /// The call has ended well, or its writing half has: nothing more can be written.
     #[error("the call has ended")]
     Ended,
     /// The peer's stream ended before all that was asked for had come.
@@ -34,10 +34,10 @@ pub enum CallError {
     /// Rooms of it are lent out: commit or drop them first.
     #[error("payload rooms of the call are lent out")]
     Lent,
-    /// Its connection has no numbers left for calls: open another.
+    /// The call's connection has no numbers left for calls: open another.
     #[error("the connection's call numbers are used up")]
     UsedUp,
-    /// Its connection does not exist any more.
+    /// The call's connection does not exist any more.
     #[error("the connection is gone")]
     Gone,
 }
@@ -63,13 +63,13 @@ fn reason(reason: DeadReason) -> &'static str {
     }
 }
 
-/// Why a driver did not start.
+/// Reason why a driver did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The socket.
     #[error("cannot bind {address}: {source}")]
     Bind {
-        /// Where.
+        /// Address that it was to listen at.
         address: std::net::SocketAddr,
         /// The system's answer.
         source: std::io::Error,

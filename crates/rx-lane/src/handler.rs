@@ -36,13 +36,13 @@ pub struct AbortCode(pub i32);
 ///   connection is gone) is dropped at its next `await`, unless a [`Shield`](crate::Shield) stands or its service
 ///   [`outlives_calls`](Service::outlives_calls).
 pub trait Handler: 'static {
-    /// What the service keeps of each connection: its client's host and identity, for instance.
+    /// State that the service keeps of each connection: its client's host and identity, for instance.
     type Connection: 'static;
-    /// How a call fails.
+    /// Error of a call.
     type Error: Into<AbortCode>;
 
-    /// A connection has its first call, and its client is proved to be who it says. What is returned lives as long as the
-    /// connection, and the calls that still have it in hand.
+    /// A connection has its first call, and its client has proved its identity. What is returned lives as
+    /// long as the connection, and the calls that still have it in hand.
     fn connected(&self, connection: &ServerConnection) -> Self::Connection;
 
     /// Answers one call.
@@ -134,7 +134,7 @@ impl<H: Handler> Offer for Offered<H> {
 }
 
 impl<H: Handler> Offered<H> {
-    /// What the service keeps of the call's connection.
+    /// Returns what the service keeps of the call's connection.
     fn data(self: &Rc<Self>, shared: &DriverShared, connection: &ServerConnection) -> Rc<H::Connection> {
         let handle = connection.handle();
         let known = shared.state.borrow().attached.get(handle).and_then(|data| data.downcast().ok());

@@ -15,7 +15,7 @@ use lane::socket::unreachable::Unreachable;
 use rx::LaneMap;
 use rxdebug::DeskMail;
 
-/// What one lane sends another.
+/// Message from one lane to another.
 #[derive(Debug)]
 pub(super) enum Mail {
     Packets(Handed),
@@ -69,7 +69,7 @@ impl LaneGroup {
         Self::of(LaneMap::new(silos), capacity)
     }
 
-    /// As [`over`](Self::over) for `lanes` lanes of one silo.
+    /// Makes the links for `lanes` lanes of one silo ([`over`](Self::over)).
     pub fn between(lanes: usize, capacity: usize) -> Self {
         Self::of(LaneMap::one_silo(lanes), capacity)
     }
@@ -99,7 +99,7 @@ impl LaneGroup {
         Some(LaneGroupLink { lane, lane_map: Arc::clone(&self.lane_map), ends })
     }
 
-    /// Whether some lane has links.
+    /// Returns whether some lane has links.
     pub fn is_in_use(&self) -> bool {
         self.lane_map.is_anybody_present()
     }
@@ -116,12 +116,12 @@ impl LaneGroupLink {
         Self::among(LaneMap::new(silos), capacity)
     }
 
-    /// As [`over`](Self::over) for `lanes` lanes of one silo.
+    /// Makes the links for `lanes` lanes of one silo ([`over`](Self::over)).
     pub fn between(lanes: usize, capacity: usize) -> Vec<Self> {
         Self::among(LaneMap::one_silo(lanes), capacity)
     }
 
-    /// Links of a lane that shares its address with nobody.
+    /// Makes the links of a lane that shares its address with no other.
     pub fn alone() -> Self {
         let lane_map = Arc::new(LaneMap::one_silo(1));
         Self { lane: 0, lane_map, ends: None }
@@ -133,7 +133,7 @@ impl LaneGroupLink {
         lanes.map(|lane| lane_group.join(lane).expect("each joins once")).collect()
     }
 
-    /// Which of the lanes this is.
+    /// Returns which of the lanes this is.
     pub fn lane(&self) -> usize {
         self.lane
     }

@@ -65,7 +65,7 @@ impl Held {
         self.batch.len()
     }
 
-    /// Whether there is not a byte: so at the end of the peer's stream.
+    /// Returns whether there is not a byte: so at the end of the peer's stream.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty()
     }

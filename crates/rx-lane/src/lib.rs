@@ -73,15 +73,16 @@ pub use server_connection::ServerConnection;
 
 use state::DriverShared;
 
-/// What a driver may use.
+/// Configuration of a driver.
 #[derive(Clone, Debug)]
 pub struct DriverConfig {
     /// Limits and timers of the protocol. The lane numbers in it are set from the driver's [`LaneGroupLink`].
     pub endpoint: EndpointConfig,
     /// Calls in the hands of services at once; more are aborted, and those of a host that has as many as are free.
     pub handlers_max: usize,
-    /// How long the lane gathers packets of stock peers at most where they come fast, on Linux from 6.12 on; zero for never.
-    /// Less where few packets are under way, so that the peers do not run out of work.
+    /// Time for which the lane gathers packets of stock peers at most where they come fast, on Linux from
+    /// 6.12 on; zero for never. Less where few packets are under way, so that the peers do not run out of
+    /// work.
     pub gather: Duration,
     /// Receive and send buffers of the socket, and coalesced receives.
     pub socket: UdpOptions,
@@ -94,7 +95,7 @@ pub struct Driver {
     shared: Rc<DriverShared>,
 }
 
-/// How a client proves who it is: makes the [`Security`] of a new connection.
+/// Proof of a client's identity: makes the [`Security`] of a new connection.
 pub trait Credentials {
     /// Security index.
     fn index(&self) -> u8;
@@ -141,7 +142,7 @@ impl Driver {
         Self::start_counting(socket, link, config, Arc::default())
     }
 
-    /// As [`start`](Self::start), with counters that are there already: of one driver at a time.
+    /// Starts the driver ([`start`](Self::start)) with existing counters: of one driver at a time.
     ///
     /// # Errors
     /// [`StartError::Random`].
@@ -156,7 +157,8 @@ impl Driver {
         Ok(Self::started(socket, link, config, seed, counters))
     }
 
-    /// As [`start`](Self::start) with everything random drawn from `seed`: for simulated lanes.
+    /// Starts the driver ([`start`](Self::start)) with everything random drawn from `seed`: for simulated
+    /// lanes.
     pub fn start_seeded(
         socket: impl Into<Rc<UdpSocket>>,
         link: LaneGroupLink,
@@ -184,7 +186,7 @@ impl Driver {
         let _ = socket.report_unreachable();
         let shared = Rc::new(DriverShared::new(endpoint, socket, config.handlers_max, counters));
         let running = pass::run(Rc::clone(&shared), link, config.gather);
-        // After a panic nobody knows what state the protocol is in.
+        // After a panic the state of the protocol is unknown.
         lane::spawn_critical("Rx driver", async move {
             running.await;
             lane::Ended::Done
@@ -198,7 +200,7 @@ impl Driver {
         self.serve_as(service, Service::default(), handler);
     }
 
-    /// As [`serve`](Self::serve) with the service's upgrade.
+    /// Serves a service ([`serve`](Self::serve)) with its upgrade.
     pub fn serve_as(&self, id: u16, service: Service, handler: impl Handler) {
         self.shared.state.borrow_mut().endpoint.add_service(id, service);
         self.shared.add_handler(id, service, handler);
@@ -222,8 +224,8 @@ impl Driver {
         self.connect_with(remote, service, credentials, ConnectOptions::default())
     }
 
-    /// As [`connect`](Self::connect), with a service upgrade or from one address: a server that calls its client back
-    /// gives what [`ServerCall::local_ip`] says.
+    /// Connects ([`connect`](Self::connect)) with a service upgrade or from one address: a server that calls
+    /// its client back gives what [`ServerCall::local_ip`] says.
     ///
     /// # Errors
     /// [`ConnectError`].

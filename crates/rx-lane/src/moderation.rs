@@ -1,4 +1,4 @@
-//! How long the lane gathers packets of stock peers before it looks at them, as NICs moderate interrupts.
+//! Moderation: the lane gathers packets of stock peers before it looks at them, as NICs moderate interrupts.
 //!
 //! A stock sender's packets come one by one, and a stock receiver acknowledges every second one. Each would be a wake-up
 //! and a pass; where they come fast, a wait too short to be felt brings several of each.
@@ -40,9 +40,10 @@ impl Moderation {
         Self { packets: none, calls: none, jumbograms: none, cut: none, seen, wait, at: now }
     }
 
-    /// What to gather for after a pass. Peers work on while we wait as long as they have something in hand: a call of many
-    /// packets half a window, a small one no more than its packets. Packets of jumbograms are worked off sooner; and where IP cuts
-    /// those up, sending takes us so long that enough comes meanwhile.
+    /// Returns what to gather for after a pass. Peers work on while we wait as long as they have something in
+    /// hand: a call of many packets half a window, a small one no more than its packets. Packets of
+    /// jumbograms are worked off sooner; and where IP cuts those up, sending takes us so long that enough
+    /// comes meanwhile.
     pub(super) fn after_pass(&mut self, now: Instant, seen: TrafficCounts) -> Option<Duration> {
         let time = now.saturating_duration_since(self.at).as_secs_f64();
         let rate = |old: f64, came: u64| (old * MEMORY_S + came as f64) / (MEMORY_S + time);
@@ -65,7 +66,7 @@ impl Moderation {
 
 /// Time in which an old rate loses most of its weight, seconds.
 const MEMORY_S: f64 = 0.001;
-/// How long to gather at most unless configured otherwise.
+/// Time for which to gather at most unless configured otherwise.
 pub(super) const WAIT: Duration = Duration::from_micros(100);
 /// Less is not worth it.
 const WAIT_MIN: Duration = Duration::from_micros(25);
@@ -75,7 +76,7 @@ const RATE_MIN: f64 = 60_000.0;
 const HALF_A_WINDOW: f64 = 16.0;
 /// ACKs that a stock peer gives for a jumbogram, about.
 const ACKS_PER_JUMBOGRAM: f64 = 3.0;
-/// What a stock peer takes for a packet that came alone; for one of a jumbogram it is a third.
+/// Time that a stock peer takes for a packet that came alone; for one of a jumbogram it is a third.
 const PACKET_TIME: Duration = Duration::from_nanos(2_250);
 
 #[cfg(test)]

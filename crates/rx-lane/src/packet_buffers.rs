@@ -32,7 +32,7 @@ struct Lending {
     batch: RefCell<Option<WriteBatch>>,
     /// Buffers not back yet.
     out: Cell<usize>,
-    /// Nobody waits for them any more.
+    /// No task waits for the buffers any more.
     given_up: Cell<bool>,
 }
 
@@ -73,7 +73,7 @@ impl PacketBuffers {
         self.batch.as_mut().into_iter().flat_map(WriteBatch::payloads)
     }
 
-    /// The same for a vectored read.
+    /// Returns the buffers for a vectored read.
     pub fn io_slices(&mut self) -> Vec<IoSliceMut<'_>> {
         self.slices_mut().map(IoSliceMut::new).collect()
     }
@@ -83,7 +83,7 @@ impl PacketBuffers {
         self.len
     }
 
-    /// Whether there is no room; so where none was asked for.
+    /// Returns whether there is no room; so where none was asked for.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -143,7 +143,7 @@ impl Lender for Lending {
 
 impl Drop for PacketBuffers {
     fn drop(&mut self) {
-        // Whoever drops them has no use for how the call ended.
+        // A task that drops them has no use for how the call ended.
         let _ = self.give_back(0);
     }
 }

@@ -39,7 +39,7 @@ pub(super) async fn run(shared: Rc<DriverShared>, link: LaneGroupLink, gather: D
         }
         pass.take_in(lane::time::clock());
         pass.shared.dispatch();
-        // Whoever was woken reads and writes now, before the one transmit pass.
+        // Woken tasks read and write now, before the one transmit pass.
         lane::yield_now().await;
         pass.shared.dispatch();
         if pass.send_out() == PassEnd::Blocked {
@@ -59,11 +59,11 @@ struct Pass {
     shared: Rc<DriverShared>,
     link: LaneGroupLink,
     desk: LaneDesk,
-    /// When the endpoint last heard the time of day.
+    /// Time when the endpoint last heard the time of day.
     time_told: Option<Instant>,
     received: Vec<Datagram>,
     mail: Vec<Mail>,
-    /// What the socket did not take, from this datagram on.
+    /// Burst that the socket did not take, from this datagram on.
     blocked: Option<(Transmit, usize)>,
     sleep: Sleep,
     moderation: Moderation,
@@ -75,7 +75,7 @@ struct Pass {
 /// Passes that timers alone have caused and in which nothing happened.
 #[derive(Debug, Default)]
 struct Idle {
-    /// How many there were in a row, at the end of each of which a timer was due.
+    /// Number of passes in a row after each of which a timer was due.
     passes: u32,
     /// No timer causes a pass before this.
     until: Option<Instant>,
@@ -105,7 +105,7 @@ impl Drop for Pass {
     }
 }
 
-/// How a transmit pass ended.
+/// End of a transmit pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PassEnd {
     /// Nothing more to send now.
@@ -114,7 +114,7 @@ enum PassEnd {
     Blocked,
 }
 
-/// How one burst ended.
+/// End of one burst.
 enum Burst {
     Gone,
     /// A path-MTU probe that the interface cannot carry.
@@ -256,7 +256,7 @@ impl Pass {
         Burst::Gone
     }
 
-    /// Where packets of stock peers come fast, the lane's next park waits for several.
+    /// Makes the lane's next park wait for several packets where those of stock peers come fast.
     fn moderate(&mut self) {
         let seen = {
             let state = self.shared.state.borrow();
@@ -303,9 +303,9 @@ const RECEIVES_PER_CLOCK: usize = 8;
 const TRANSMITS_PER_PASS: usize = 64;
 /// Passes in a row in which nothing happens and a timer stays due, before the driver sleeps all the same.
 const IDLE_PASSES_MAX: u32 = 16;
-/// How long.
+/// Time that the driver sleeps then, though a timer stays due.
 const IDLE_SLEEP: Duration = Duration::from_millis(5);
-/// How often the endpoint hears the time of day, which an operator may change.
+/// Interval at which the endpoint hears the time of day, which an operator may change.
 const TIME_OF_DAY_EVERY: Duration = Duration::from_secs(1);
 /// errno of a datagram larger than the path's MTU.
 const EMSGSIZE: i32 = 90;

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use rx::Endpoint;
 
-/// Who says what the lane's DATA may take, and what the endpoint was told of it.
+/// The arbiter of the rate of the lane's DATA, and what the endpoint was told of it.
 pub(super) struct Share {
     source: Source,
     told: Option<u64>,

@@ -44,7 +44,7 @@ impl<C> ServerCall<C> {
         Self { call: Call::new(shared, cell, None), connection, data }
     }
 
-    /// What the service keeps of the call's connection.
+    /// Returns what the service keeps of the call's connection.
     pub fn data(&self) -> &Rc<C> {
         &self.data
     }
@@ -69,7 +69,7 @@ impl<C> ServerCall<C> {
         self.connection.local_ip()
     }
 
-    /// Who the client proved to be; `None` for an anonymous one.
+    /// Returns the principal that the client proved to be; `None` for an anonymous one.
     pub fn principal(&self) -> Option<Principal> {
         self.connection.principal()
     }

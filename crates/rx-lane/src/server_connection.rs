@@ -60,18 +60,18 @@ impl ServerConnection {
         self.look(|view| view.security_index())
     }
 
-    /// Who the client proved to be, how its packets are protected, and when that expires; `None` also for an anonymous
-    /// one.
+    /// Returns the principal that the client proved to be, how its packets are protected, and when that
+    /// expires; `None` also for an anonymous one.
     pub fn principal(&self) -> Option<Principal> {
         self.look(|view| view.principal().cloned()).flatten()
     }
 
-    /// Whether there may be further calls.
+    /// Returns whether there may be further calls.
     pub fn is_alive(&self) -> bool {
         self.look(|view| view.error().is_none()).unwrap_or(false)
     }
 
-    /// How long its calls may take.
+    /// Returns how long its calls may take.
     pub fn limits(&self) -> Option<Limits> {
         self.look(|view| view.limits())
     }
@@ -134,13 +134,13 @@ impl std::fmt::Debug for ServerConnection {
     }
 }
 
-/// What services keep for connections, by the connection's place in the endpoint's table.
+/// State that services keep for connections, by the connection's place in the endpoint's table.
 #[derive(Default)]
 pub(super) struct Attachments {
     by_slot: Vec<Option<Attached>>,
 }
 
-/// What a service keeps for one connection.
+/// State that a service keeps for one connection.
 pub(super) struct Attached {
     connection: ConnectionHandle,
     data: Rc<dyn Any>,

@@ -1,4 +1,4 @@
-//! Who has how many calls in the hands of services.
+//! Numbers of calls that services have in hand, by source.
 
 use std::net::IpAddr;
 

@@ -1,5 +1,5 @@
-//! What the driver's task and the calls of its lane share: the endpoint, who waits for which call, and the
-//! services.
+//! State that the driver's task and the calls of its lane share: the endpoint, the tasks that wait for calls,
+//! and the services.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
@@ -54,15 +54,15 @@ pub(super) struct DriverState {
     calls: Vec<Option<Rc<CallCell>>>,
     /// Of these, calls of clients.
     pub(super) serving: usize,
-    /// What services keep of clients' connections.
+    /// State that services keep of clients' connections.
     pub(super) attached: Attachments,
-    /// Connections that nobody uses any more, and when to close them.
+    /// Connections that are not in use any more, and when to close them.
     closing: VecDeque<(Instant, ConnectionHandle)>,
     /// Tasks that wait for a free channel.
     channel_waiters: HashMap<ConnectionHandle, Vec<Waker>>,
 }
 
-/// What a call's owner and the driver tell each other.
+/// State that a call's owner and the driver share.
 #[derive(Debug)]
 pub(super) struct CallCell {
     pub(super) handle: CallHandle,
@@ -73,7 +73,7 @@ pub(super) struct CallCell {
     served: bool,
     /// The task of the service that has the call.
     pub(super) handler: RefCell<Option<Waker>>,
-    /// That task runs, and says what becomes of a call that it drops unfinished.
+    /// Set while the handler's task runs, which decides about a call that it drops unfinished.
     pub(super) handled: Cell<bool>,
     pub(super) unfinished: Cell<bool>,
     /// Sections under way that the call's death does not end.
@@ -122,7 +122,7 @@ impl DriverShared {
         self.kick();
     }
 
-    /// Whether nothing is sent or received any more.
+    /// Returns whether nothing is sent or received any more.
     pub(super) fn is_closed(&self) -> bool {
         self.closed.get()
     }
@@ -149,7 +149,7 @@ impl DriverShared {
         }
     }
 
-    /// Whether there was a kick since the last time; if not, the next one wakes `task`.
+    /// Returns whether there was a kick since the last time; if not, the next one wakes `task`.
     pub(super) fn was_kicked(&self, task: &Waker) -> bool {
         let kicked = self.kicked.replace(false);
         if !kicked {
@@ -284,7 +284,7 @@ impl DriverState {
         }
     }
 
-    /// When something is to be done without a packet or a call's doing.
+    /// Returns when something is to be done without a packet or a call's doing.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let closing = self.closing.front().map(|(at, _)| *at);
         [closing, self.endpoint.poll_timeout()].into_iter().flatten().min()
@@ -319,7 +319,7 @@ impl DriverState {
         wake(Some(&cell.handler));
     }
 
-    /// All calls. Who waits to make one more looks again.
+    /// Takes all calls. Tasks that wait to make one more look again.
     fn all(&mut self) -> Vec<Rc<CallCell>> {
         self.channel_waiters.drain().flat_map(|(_, waiters)| waiters).for_each(Waker::wake);
         self.calls.iter().flatten().map(Rc::clone).collect()
@@ -352,7 +352,7 @@ impl CallCell {
         }
     }
 
-    /// Whether the peer will not take part in it any more.
+    /// Returns whether the peer will not take part in it any more.
     pub(super) fn has_died(&self) -> bool {
         matches!(self.end.get(), Some(CallEnd::Aborted(_) | CallEnd::Dead(_)))
     }
@@ -373,5 +373,5 @@ pub(super) fn wake(waiting: Option<&RefCell<Option<Waker>>>) {
     }
 }
 
-/// How long a connection that nobody uses still answers its server.
+/// Time for which an unused connection still answers its server.
 const LINGER: Duration = Duration::from_secs(1);

@@ -16,7 +16,7 @@ async fn open(dir: &Dir, name: &str) -> File {
     dir.open(&CString::new(name).unwrap(), how).await.unwrap()
 }
 
-/// As StoreData: what is received goes to the file, packet by packet, by vectored writes.
+/// Serves a call like StoreData: what is received goes to the file, packet by packet, by vectored writes.
 async fn store(mut call: ServerCall, file: Rc<File>) -> Result<(), AbortCode> {
     let mut at = 0;
     loop {
@@ -34,7 +34,7 @@ async fn store(mut call: ServerCall, file: Rc<File>) -> Result<(), AbortCode> {
     Ok(call.finish().await?)
 }
 
-/// As FetchData: a small head, and the file in the packets behind it by vectored reads.
+/// Serves a call like FetchData: a small head, and the file in the packets behind it by vectored reads.
 async fn fetch(mut call: ServerCall, file: Rc<File>) -> Result<(), AbortCode> {
     call.read_to_end(0).await?;
     let len = file.stat().map_err(|_| EIO)?.size;

@@ -95,7 +95,8 @@ fn handler_that_outlives_its_call_goes_on() {
     });
 }
 
-/// What a task writes at the end of a long turn leaves at its end, so the round trip does not begin before.
+/// Data that a task writes at the end of a long turn leaves at its end, so the round trip does not begin
+/// before.
 #[test]
 fn round_trips_are_measured_from_when_packets_leave() {
     const TURN: Duration = Duration::from_millis(60);

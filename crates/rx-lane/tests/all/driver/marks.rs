@@ -1,4 +1,4 @@
-//! How the network is asked to treat packets: the lane's mark, and code points of connections.
+//! Code points of packets: the lane's mark, and code points of connections.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -33,7 +33,8 @@ impl Seen {
     }
 }
 
-/// Passes packets on between `server` and whoever writes to the address that is returned, and notes their classes.
+/// Passes packets on between `server` and the sender to the address that is returned, and notes their
+/// classes.
 fn relay(at: SocketAddr, server: SocketAddr) -> (SocketAddr, Rc<RefCell<Seen>>) {
     let options = UdpOptions { traffic_class: true, ..UdpOptions::default() };
     let socket = UdpSocket::bind(at, &options).expect("a free port");

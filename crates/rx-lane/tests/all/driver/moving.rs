@@ -50,7 +50,7 @@ struct Paths {
 
 #[derive(Clone, Copy)]
 struct Changes {
-    /// How likely a client comes by the other NIC from its next packet on.
+    /// Probability that a client comes by the other NIC from its next packet on.
     move_rate: f64,
     /// Packets of clients after which the second node's lanes get nothing more.
     drained_after: usize,
@@ -59,7 +59,7 @@ struct Changes {
 const NO_CHANGES: Changes = Changes { move_rate: 0.0, drained_after: usize::MAX };
 
 impl Paths {
-    /// What the kernel's selector answers.
+    /// Returns what the kernel's selector answers.
     fn lane(&mut self, from: SocketAddr, datagram: &[u8]) -> Option<usize> {
         let route = Route::of(datagram)?;
         if !route.from_client && datagram[20] != VERSION {
@@ -104,7 +104,7 @@ fn call_from_everywhere(world: &World) {
     call_from(world, 1);
 }
 
-/// As [`call_from_everywhere`], from hosts of a network of their own.
+/// Calls from many addresses ([`call_from_everywhere`]), from hosts of a network of their own.
 fn call_from(world: &World, net: u8) {
     let driver = world.host(&format!("10.0.{net}.0"));
     let hosts: Vec<Host> = (1..=CLIENTS).map(|n| world.host(&format!("10.0.{net}.{n}"))).collect();

@@ -92,7 +92,7 @@ impl Path {
         })
     }
 
-    /// One of the counters of `Ip:` in the namespace of `end`.
+    /// Returns a counter of `Ip:` in the namespace of `end`.
     fn ip_counter(&self, end: &Namespace, name: &str) -> u64 {
         end.enter().unwrap();
         let text = std::fs::read_to_string("/proc/thread-self/net/snmp").unwrap();

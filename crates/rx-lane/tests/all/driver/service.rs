@@ -1,5 +1,5 @@
-//! What services are given: data of their own for each connection, rooms and held packets, shields, and what becomes of
-//! their errors. In seeded worlds, over paths that lose packets.
+//! Interface of services: data of their own for each connection, rooms and held packets, shields, and what
+//! becomes of their errors. In seeded worlds, over paths that lose packets.
 
 mod draining;
 mod holding;
@@ -89,7 +89,7 @@ impl Pair {
         })
     }
 
-    /// Lets the last ACKs and timers through; no packet may be left in anybody's hands then.
+    /// Lets the last ACKs and timers through; no packet may be held then.
     fn assert_books_balance(&self) {
         self.world.run_for(Duration::from_secs(60));
         let driver = self.driver();
@@ -172,7 +172,7 @@ struct Counting {
     gone: Rc<RefCell<Vec<(ConnectionEnd, u64)>>>,
 }
 
-/// What is kept of one connection.
+/// State that is kept of one connection.
 struct Kept {
     connection: ServerConnection,
     remote: SocketAddr,
@@ -280,7 +280,7 @@ fn connection_that_fails_is_gone_for_its_service_and_its_handlers_end() {
     pair.assert_books_balance();
 }
 
-/// How far a handler has come.
+/// Steps that a handler has made.
 #[derive(Default)]
 struct Steps {
     begun: Cell<bool>,
@@ -388,7 +388,7 @@ fn handler_is_dropped_when_a_limit_of_its_connection_ends_its_call() {
         lane::time::sleep(Duration::from_secs(1)).await;
         (driver, call)
     });
-    // Nobody hears the client any more.
+    // No lane hears the client any more.
     pair.world.net().partition(&pair.client, &pair.server);
     pair.world.run_for(Duration::from_secs(6));
     assert!(steps.dropped.get());

@@ -13,7 +13,7 @@ use lane::socket::reuseport::Steering;
 use lane::topology::Topology;
 use rx_lane::{Driver, DriverConfig, LaneGroupLink, RxCounters, open_group};
 
-/// It serves until it is dropped.
+/// Two lanes that serve until this is dropped.
 pub(crate) struct TwoLanes {
     pub(crate) address: SocketAddr,
     /// By lane.
@@ -63,7 +63,7 @@ impl TwoLanes {
         Some(Self { address, counters, stop, runtime: Some(runtime) })
     }
 
-    /// What both lanes have counted together.
+    /// Returns what both lanes have counted together.
     pub(crate) fn sum(&self, of: fn(&RxCounters) -> u64) -> u64 {
         self.counters.iter().map(|lane| of(lane)).sum()
     }

@@ -10,7 +10,7 @@ use rx_lane::{Anonymous, CallError, Driver, LaneGroupLink};
 
 use super::{SERVICE, assert_books_balance, bind, config, echo, pattern, run};
 
-/// An address where nobody listens.
+/// Returns an address without a listener.
 fn nobody() -> SocketAddr {
     UdpSocket::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap()
 }

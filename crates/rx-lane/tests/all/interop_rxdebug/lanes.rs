@@ -82,7 +82,7 @@ fn stock_rxdebug_reads_all_lanes_of_a_server() {
     });
 }
 
-/// As rxdebug writes a connection's ids.
+/// Writes a connection's ids as rxdebug does.
 fn cuid((epoch, cid): (u32, u32)) -> String {
     format!("{epoch:x}/{cid:x}")
 }

@@ -1,4 +1,4 @@
-//! How calls end that do not end well, as the stock library tells it: handlers' abort codes, and a server that drains.
+//! Ends of failed calls, as the stock library tells it: handlers' abort codes, and a server that drains.
 
 use std::cell::Cell;
 use std::net::SocketAddr;

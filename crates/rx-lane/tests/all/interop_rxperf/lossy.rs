@@ -1,4 +1,4 @@
-//! Ours and stock's over a path that loses packets: our client must not be the one who is slow.
+//! Ours and stock's over a path that loses packets: our client must not be the slow one.
 
 use std::net::SocketAddr;
 use std::path::Path as FilePath;
@@ -78,7 +78,8 @@ async fn rates(program: &'static FilePath, loss: u64) -> [f64; 4] {
     medians
 }
 
-/// Its ACKs are what a stock sender's recovery lives on: too few, and each loss costs it a timeout.
+/// The receiver's ACKs are what a stock sender's recovery lives on: too few, and each loss costs it a
+/// timeout.
 #[test]
 fn our_client_over_a_lossy_path_is_at_least_as_fast_as_stocks() {
     let Some(rxperf) = stock::rxperf() else { return };

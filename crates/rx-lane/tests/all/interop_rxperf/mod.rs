@@ -40,7 +40,7 @@ async fn finished(mut child: Child) -> Output {
     child.wait_with_output().expect("it has ended")
 }
 
-/// What the calls of a server have moved.
+/// Bytes that the calls of a server have moved.
 #[derive(Default)]
 struct Moved {
     calls: Cell<u64>,
@@ -56,7 +56,7 @@ fn server() -> (Driver, Rc<Moved>) {
     (server, moved)
 }
 
-/// As [`rxperf::serve`], with the payload counted.
+/// Serves a call ([`rxperf::serve`]) with the payload counted.
 async fn counted(mut call: ServerCall, moved: Rc<Moved>) -> Result<(), CallError> {
     let mut inbound = Inbound::default();
     while call.read(|part| inbound.handle(part).expect("a stock request")).await? > 0 {}
@@ -191,7 +191,8 @@ impl StockServer {
         let mut command = Command::new(program);
         command.args(["server", "-p", &address.port().to_string()]).args(flags);
         let child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("rxperf starts");
-        // Who calls before it listens hears that nobody is there. Its namespace is this thread's.
+        // A client that calls before it listens hears that no socket is there. Its namespace is this
+        // thread's.
         let bound = format!(":{:04X} ", address.port());
         testkit::wait_for("the stock server to listen", Duration::from_secs(30), || {
             let sockets = std::fs::read_to_string("/proc/thread-self/net/udp").unwrap();

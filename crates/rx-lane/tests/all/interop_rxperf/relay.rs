@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// What the path does to datagrams, the same in both directions.
+/// Behaviour of the path, the same in both directions.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Path {
     pub(crate) seed: u64,
@@ -20,7 +20,7 @@ pub(crate) struct Path {
 
 /// The relay between one client and one server, stopped when dropped.
 pub(crate) struct Relay {
-    /// Where the client finds the server.
+    /// Address where the client finds the server.
     pub(crate) address: SocketAddr,
     ended: Arc<AtomicBool>,
     threads: Vec<JoinHandle<()>>,

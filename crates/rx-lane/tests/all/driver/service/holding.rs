@@ -2,7 +2,8 @@
 
 use super::*;
 
-/// As StoreData: two words of arguments, data that is held while a slow disk writes it, and a word behind it.
+/// Serves a call like StoreData: two words of arguments, data that is held while a slow disk writes it, and a
+/// word behind it.
 async fn store(mut call: ServerCall, seed: u64) -> Result<(), AbortCode> {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut head = [0; 8];
@@ -50,7 +51,8 @@ fn store_gets_its_arguments_the_data_in_packets_and_what_comes_behind() {
     });
 }
 
-/// As FetchData: a head of 30 bytes, data read into rooms that outlive the borrow of the call, a tail.
+/// Serves a call like FetchData: a head of 30 bytes, data read into rooms that outlive the borrow of the
+/// call, a tail.
 async fn fetch(mut call: ServerCall, seed: u64) -> Result<(), AbortCode> {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut len = [0; 8];
