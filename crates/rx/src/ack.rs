@@ -12,7 +12,8 @@
 //! +19 "LNR1" | flags u16 | nRanges u16 | { first u32, count u32 } * nRanges       our extension
 //! ```
 //! OpenAFS and Linux read four trailer words and ignore what follows, so the extension needs no negotiation:
-//! who sends it understands it. Its ranges are runs of received packets above the 255-entry table, ascending.
+//! a peer that sends it understands it. Its ranges are runs of received packets above the 255-entry table,
+//! ascending.
 
 use crate::header::HEADER_LEN;
 use crate::jumbo::JUMBO_PACKETS_MAX;
@@ -39,7 +40,7 @@ pub const WINDOW_MAX: u32 = 65_535;
 /// Largest packet size believed of a peer, bytes: a UDP datagram holds no more.
 pub const PACKET_BYTES_MAX: u32 = 65_507;
 
-/// Why an ACK was sent.
+/// Reason why an ACK was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum AckReason {
@@ -81,8 +82,9 @@ impl AckReason {
     }
 }
 
-/// What the sender of an ACK can take. A parsed one is within bounds, whatever the packet said: a window of 1 to
-/// [`WINDOW_MAX`], sizes up to [`PACKET_BYTES_MAX`], as many packets in a jumbogram as fit one.
+/// Trailer of an ACK: what its sender can take. A parsed one is within bounds, whatever the packet said: a
+/// window of 1 to [`WINDOW_MAX`], sizes up to [`PACKET_BYTES_MAX`], as many packets in a jumbogram as fit
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trailer {
     /// Largest packet it will accept, bytes including the Rx header.
@@ -104,7 +106,7 @@ pub struct Ack<'a> {
     pub previous: u32,
     /// Serial of the packet that prompted the ACK.
     pub serial: u32,
-    /// Why it was sent.
+    /// Reason why it was sent.
     pub reason: AckReason,
     /// One byte for each packet from `first`; bit 0 says received.
     pub table: &'a [u8],
@@ -132,7 +134,7 @@ impl<'a> Ack<'a> {
         })
     }
 
-    /// Whether the peer speaks our extension.
+    /// Returns whether the peer speaks our extension.
     pub fn is_extended(&self) -> bool {
         self.ranges.is_some()
     }
@@ -216,7 +218,7 @@ pub const fn packet_len(entries: usize) -> usize {
     HEADER_LEN + ACK_FIXED + entries + PAD + TRAILER
 }
 
-/// Why an ACK payload was refused.
+/// Reason why an ACK payload was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AckError {
     /// Shorter than its fixed part.

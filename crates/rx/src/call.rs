@@ -31,7 +31,7 @@ pub(crate) use ack_policy::AckPolicy;
 pub(crate) use input::DataOutcome;
 pub(crate) use output::TimerOutcome;
 
-/// Where a server call stands before the application sees it.
+/// State of a server call before the application sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
     /// Waits for the client's address or identity to be proved.
@@ -68,7 +68,7 @@ pub(crate) struct Call {
     /// The congestion window, not the application, ended the last burst.
     pub(crate) window_limited: bool,
     pacer: Pacer,
-    /// There is something to send that the pacer holds back until then.
+    /// Time until which the pacer holds back something to send.
     paced_until: Option<Instant>,
     bursts: burst::Bursts,
     /// Packets that a datagram of the DATA packet taken last may have, until that is asked.
@@ -99,7 +99,7 @@ struct Filling {
     capacity: usize,
 }
 
-/// Why a call takes no bytes now.
+/// Reason why a call takes no bytes now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
     /// The call has as much queued as it may; [`Event::Writable`] follows.
@@ -314,7 +314,7 @@ impl Call {
         Ok(())
     }
 
-    /// Whether the application was refused room to write and has not been told that there is some.
+    /// Returns whether the application was refused room to write and has not been told that there is some.
     pub(crate) fn awaits_room(&self) -> bool {
         self.write_refused
     }
@@ -390,7 +390,7 @@ impl Call {
         }
     }
 
-    /// Whether a client call has nothing left to do.
+    /// Returns whether a client call has nothing left to do.
     pub(crate) fn is_over(&self) -> bool {
         match self.side {
             Side::Client => self.rx.is_consumed(),
@@ -400,12 +400,12 @@ impl Call {
 }
 
 impl Shared {
-    /// How long packets may have waited for one another on this lane.
+    /// Returns how long packets may have waited for one another on this lane.
     pub(crate) fn own_queue(&self) -> Duration {
         if self.pool.held() < WORKING_SET_MIN as usize { Duration::ZERO } else { OWN_QUEUE_MAX }
     }
 
-    /// Whether the lane has as much under way as a path to this peer can use.
+    /// Returns whether the lane has as much under way as a path to this peer can use.
     fn is_working_set_full(&self, peer: usize) -> bool {
         let held = self.pool.held() as u128;
         held >= WORKING_SET_MIN
@@ -423,9 +423,10 @@ const RESENT_REMEMBERED: usize = 16;
 /// Packets that a lane has under way before each call is down to its share, on a path without delay. More would
 /// only stand in queues, and fall out of the processor's cache before their turn.
 const WORKING_SET_MIN: u128 = 1024;
-/// How long a lane may take for all that is under way, once it is as much.
+/// Time for which a lane may take for all that is under way, once it is as much.
 const OWN_QUEUE_MAX: Duration = Duration::from_millis(20);
-/// And for every microsecond of the path's smallest round trip: what the fastest lane sends in it.
+/// Packets of the working set for every microsecond of the path's smallest round trip: what the fastest lane
+/// sends in it.
 const PACKETS_PER_US: u128 = 2;
 /// Packets that a call may hold however many other calls do: a thousand calls have as many thousands of packets under
 /// way, and with sixteen each they cost half as much again for every byte.

@@ -1,4 +1,5 @@
-//! RESPONSEs that security classes are checking, or making: how many, for whom, and which of them are done.
+//! RESPONSEs that security classes are checking, or making: their number, their clients, and which of them
+//! are done.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -25,7 +26,7 @@ struct RunningCheck {
     ended: bool,
 }
 
-/// Where classes say, from any thread, that an answer is there.
+/// Board where classes say, from any thread, that an answer is there.
 #[derive(Debug, Default)]
 struct Board {
     /// Spares the lane the lock while nothing has happened.
@@ -48,7 +49,8 @@ pub(crate) struct AnswerWaker {
 }
 
 impl Checks {
-    /// Whether one more check may begin for `address`, where `max` may run, or half of them if it is not proved.
+    /// Returns whether one more check may begin for `address`, where `max` may run, or half of them if it is
+    /// not proved.
     pub(crate) fn has_room(&mut self, address: IpAddr, proved: bool, max: usize) -> bool {
         self.running.retain(|check| !check.ended || check.answer.strong_count() > 0);
         let share = (max / SHARES).max(1);
@@ -63,7 +65,7 @@ impl Checks {
         self.running.push(RunningCheck { connection, address, answer, ended: false });
     }
 
-    /// The check has its verdict, or nobody waits for one any more.
+    /// Ends a check that has its verdict, or that no connection waits for any more.
     pub(crate) fn end(&mut self, connection: ConnectionHandle) {
         for check in self.running.iter_mut().filter(|check| check.connection == connection) {
             check.ended = true;
@@ -71,12 +73,12 @@ impl Checks {
         self.running.retain(|check| !check.ended || check.answer.strong_count() > 0);
     }
 
-    /// Checks under way, those included that nobody waits for and a helper still has.
+    /// Returns the number of checks under way, also those that a helper has and no connection waits for.
     pub(crate) fn count(&self) -> usize {
         self.running.iter().filter(|check| !check.ended || check.answer.strong_count() > 0).count()
     }
 
-    /// What wakes the connection's check; the same for all its life.
+    /// Returns what wakes the connection's check; the same for all its life.
     pub(crate) fn answer(&self, connection: ConnectionHandle) -> Arc<AnswerWaker> {
         let known = self.running.iter().find(|check| check.connection == connection && !check.ended);
         known

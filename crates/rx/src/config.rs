@@ -7,13 +7,13 @@ use crate::event::Side;
 use crate::jumbo_path::Jumbograms;
 use crate::source::AddressRange;
 
-/// What an endpoint may use and how long it waits. The defaults suit a server of many clients.
+/// Configuration of an endpoint. The defaults suit a server of many clients.
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
     /// Packet buffers in the pool.
     pub packets: usize,
-    /// Of these, how many have memory though nobody uses them; all, made at start, where it is `None`. A process of many endpoints
-    /// keeps few in each.
+    /// Of these, how many keep memory while they are free; all, made at start, where it is `None`. A process
+    /// of many endpoints keeps few in each.
     pub packets_kept: Option<usize>,
     /// Largest datagram payload sent or buffered, bytes: Rx header and data. Bounds path-MTU discovery.
     pub packet_size_max: u16,
@@ -23,7 +23,7 @@ pub struct EndpointConfig {
     pub receive_window: u32,
     /// Packets that one call may have queued and unacknowledged.
     pub send_window: u32,
-    /// When to send jumbograms to stock peers that take them, and to say that we take them.
+    /// Conditions under which jumbograms are sent to stock peers that take them, and announced.
     pub jumbograms: Jumbograms,
     /// Peers to which data is checked by more than UDP's sum though no security class protects it, by the operator's word: the
     /// network between encrypts or signs, or makes no fragments. With [`Jumbograms::Fragments`] they get those.
@@ -36,8 +36,8 @@ pub struct EndpointConfig {
     pub stock_in_flight: u32,
     /// Connections, both sides together.
     pub connections_max: usize,
-    /// Server connections whose client's address is not yet proved. One that has had a second for its answer gives way to
-    /// the next; where all are younger, nothing is kept of a newcomer until he answers.
+    /// Server connections whose client's address is not yet proved. One that has had a second for its answer
+    /// gives way to the next; where all are younger, nothing is kept of a newcomer until it answers.
     pub unproved_max: usize,
     /// Congestion controller of new calls.
     pub congestion: Algorithm,
@@ -45,18 +45,19 @@ pub struct EndpointConfig {
     pub check_reach: bool,
     /// Advertise and understand our ACK extension, and do path-MTU discovery.
     pub extensions: bool,
-    /// Clients whose connections may follow them to another address although no security class proves that it is they
-    /// who moved: whoever knows a connection's ids can take it over while its client is silent. By the client's
-    /// address; none by default. Without it, such a client goes on by its next call.
+    /// Clients whose connections may follow them to another address although no security class proves that it
+    /// is they that moved: an attacker that knows a connection's ids can take it over while its client is
+    /// silent. By the client's address; none by default. Without it, such a client goes on by its next call.
     pub roaming: Vec<AddressRange>,
-    /// Askers that DEBUG answers show connection ids and serials to, besides those on this host. Others find zeros:
-    /// who knows them can interfere with a connection that no security class protects.
+    /// Addresses that DEBUG answers show connection ids and serials to, besides those on this host. Others
+    /// find zeros: a host that knows them can interfere with a connection that no security class protects.
     pub debug_ids: Vec<AddressRange>,
     /// A call dies when its peer is silent this long.
     pub dead_time: Duration,
     /// A client's call dies here when it makes no progress this long, `None` for never.
     pub idle_time: Option<Duration>,
-    /// The same for calls we make. Off by default: a server may think about an answer as long as it answers pings.
+    /// Idle time for calls that this endpoint makes. Off by default: a server may think about an answer as
+    /// long as it answers pings.
     pub client_idle_time: Option<Duration>,
     /// A call dies at this age, `None` for never.
     pub hard_time: Option<Duration>,
@@ -82,7 +83,8 @@ pub struct EndpointConfig {
     pub version: String,
 }
 
-/// How long the calls of one connection may take; see [`Endpoint::set_limits`](crate::Endpoint::set_limits).
+/// Time for which the calls of one connection may take; see
+/// [`Endpoint::set_limits`](crate::Endpoint::set_limits).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// A call dies when its peer is silent this long.
@@ -93,16 +95,16 @@ pub struct Limits {
     pub hard_time: Option<Duration>,
 }
 
-/// Whose packets leave first where several connections have some; see
+/// Order in which several connections' packets leave; see
 /// [`Endpoint::set_priority`](crate::Endpoint::set_priority).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Priority {
-    /// Before the others: calls of few bytes that somebody waits for.
+    /// Before the others: calls of few bytes that a caller waits for.
     High,
-    /// What every connection begins with.
+    /// Priority that every connection begins with.
     #[default]
     Normal,
-    /// After the others: bulk that nobody waits for.
+    /// After the others: bulk that no caller waits for.
     Low,
 }
 
@@ -142,7 +144,7 @@ impl Default for EndpointConfig {
             //@ connection: 4 calls
             //@ address: as many as are free, at least 16; an IPv6 /56 twice, a /48 three times as many
             //@ all: lane: `connections_max` ({})
-            //@ empty: a host or network with its share replaces its own idle ones; a full table takes idle ones from whoever has most
+            //@ empty: a host or network with its share replaces its own idle ones; a full table takes idle ones from the source that has most
             //@ counter: rx_connections_displaced, rx_refused{reason="connections_full"}, rx_connections
             //@ attack: rx-connections
             connections_max: 64 * 1024,

@@ -42,29 +42,29 @@ pub(crate) struct Core {
     pub(crate) service: u16,
     pub(crate) security_index: u8,
     pub(crate) security: Box<dyn Security>,
-    /// When the security class says that it ends.
+    /// Time when the security class says that it ends.
     pub(crate) expiry: Option<Expiry>,
     /// Client: ask for the service's newer version on the first packet.
     pub(crate) wants_upgrade: bool,
     /// Last serial used.
     pub(crate) serial: u32,
-    /// When a packet last came from `remote`.
+    /// Time when a packet last came from `remote`.
     pub(crate) heard_at: Instant,
     /// Found by its client's address too: there is, or was, another connection with the same ids.
     pub(crate) by_address: bool,
     /// An address that the client may have moved to, and when it was asked.
     pub(crate) asked: Option<(SocketAddr, Instant)>,
-    /// Another address, from which the security class has accepted DATA.
+    /// Address besides the client's, from which the security class has accepted DATA.
     pub(crate) accepted_from: Option<SocketAddr>,
     /// DATA packets that the security class has accepted.
     pub(crate) opened: u64,
     /// Bytes charged to the credit of the client's address.
     debt: u32,
-    /// What its DATA may take, if that is bounded.
+    /// Rate of its DATA, if that is bounded.
     pub(crate) rate: Option<Rate>,
-    /// It has sent DATA since it last waited for the endpoint's share.
+    /// The connection has sent DATA since it last waited for the endpoint's share.
     had_share: bool,
-    /// The round of the list of those who wait for credit in which it was put there last.
+    /// The round of the list of those that wait for credit in which it was put there last.
     pub(crate) waits_for_credit: u64,
     /// Turns in a row after which something of it was still due.
     pub(crate) overdue_turns: u8,
@@ -104,13 +104,13 @@ pub(crate) struct Connection {
     pub(crate) control: SmallVec<[Control; 2]>,
     /// A client was refused a channel and waits for one.
     pub(crate) channel_wanted: bool,
-    /// Where the transmit pass goes on among the channels.
+    /// Channel where the transmit pass goes on.
     turn: usize,
     /// The channel that sent last.
     served: usize,
 }
 
-/// Who is at the other end of a new connection.
+/// Identity of the peer of a new connection.
 #[derive(Debug)]
 pub(crate) struct Identity {
     pub(crate) index: u32,
@@ -142,17 +142,17 @@ impl Core {
         self.serial
     }
 
-    /// Whether received packets may be opened and calls delivered, as far as the security class goes.
+    /// Returns whether received packets may be opened and calls delivered, as far as the security class goes.
     pub(crate) fn is_authentic(&self) -> bool {
         self.side == Side::Client || self.validation.authentic
     }
 
-    /// Whether an unproved client has sent enough of a request to be asked for a sign of life.
+    /// Returns whether an unproved client has sent enough of a request to be asked for a sign of life.
     pub(crate) fn holds_many(&self, held: u32) -> bool {
         self.side == Side::Server && !self.validation.reached && held >= HELD_UNPROVED / 8
     }
 
-    /// Whom packets that the connection holds are charged to.
+    /// Returns the account that packets of the connection are charged to.
     pub(crate) fn account(&self) -> BufferAccount {
         self.account
     }
@@ -301,7 +301,7 @@ impl Connection {
         if let DataOutcome::Abort(code) = outcome {
             self.abort_call(header.channel(), code, true, shared);
         }
-        // Who has shown who he is needs nothing more for the calls that are delivered.
+        // An authenticated client needs nothing more for the calls that are delivered.
         let proved = self.core.validation.authentic && self.core.validation.reached;
         let held = |call: &Call| call.delivery == Delivery::Held;
         if self.core.side == Side::Server
@@ -467,7 +467,7 @@ impl Connection {
         allowed
     }
 
-    /// Whether the connection has no calls, and no packets of its own to send.
+    /// Returns whether the connection has no calls, and no packets of its own to send.
     pub(crate) fn is_silent(&self) -> bool {
         !self.has_calls() && self.control.is_empty()
     }
@@ -476,7 +476,7 @@ impl Connection {
         self.channels.iter().any(|channel| channel.call.is_some())
     }
 
-    /// Whether every channel has had its last call.
+    /// Returns whether every channel has had its last call.
     pub(crate) fn is_used_up(&self) -> bool {
         self.channels.iter().all(|channel| channel.number >= CALL_NUMBER_MAX)
     }
@@ -513,7 +513,7 @@ impl Connection {
     }
 }
 
-/// When the next ACK for a finished call goes out.
+/// Time when the next ACK for a finished call goes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
     /// Set its timer in the next pass.
@@ -522,7 +522,7 @@ pub(crate) enum Due {
     At(Instant),
     /// In the next pass: the peer asked by a packet, or by a ping whose answer must say so.
     Now(AckReason),
-    /// Not at all unless asked.
+    /// Sent only if the peer asks.
     Implied,
 }
 

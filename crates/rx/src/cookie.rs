@@ -16,7 +16,7 @@ pub(crate) struct Cookies {
     started_at: Instant,
 }
 
-/// What a cookie is for: one of another kind proves nothing.
+/// Purpose of a cookie: one of another kind proves nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Purpose {
@@ -26,7 +26,7 @@ enum Purpose {
     Move = 2,
 }
 
-/// Whose cookie it is.
+/// The client that a cookie is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
     pub(crate) address: SocketAddr,
@@ -47,7 +47,7 @@ impl Cookies {
         self.serial_at(self.step(now), holder)
     }
 
-    /// Whether an ACK that names `serial` answers one of the first packets of such a connection.
+    /// Returns whether an ACK that names `serial` answers one of the first packets of such a connection.
     pub(crate) fn is_early_serial(&self, now: Instant, holder: &Holder, serial: u32) -> bool {
         let step = self.step(now);
         [Some(step), step.checked_sub(1)].into_iter().flatten().any(|step| {
@@ -61,7 +61,7 @@ impl Cookies {
         self.nonce_at(self.step(now), holder)
     }
 
-    /// Whether an answer repeats the number of a question put to that address not long ago.
+    /// Returns whether an answer repeats the number of a question put to that address not long ago.
     pub(crate) fn is_nonce(&self, now: Instant, holder: &Holder, nonce: u32) -> bool {
         let step = self.step(now);
         [Some(step), step.checked_sub(1)]

@@ -1,11 +1,11 @@
-//! How the network is asked to treat a connection's packets.
+//! Code points, which ask the network for a treatment of a connection's packets.
 
 /// A code point of differentiated services (RFC 2474): 46 is expedited forwarding, 1 lower effort (RFC 8622).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dscp(u8);
 
 impl Dscp {
-    /// What every connection begins with.
+    /// Code point that every connection begins with.
     pub const DEFAULT: Self = Self(0);
 
     /// `None` for more than six bits.

@@ -77,19 +77,19 @@ pub struct Endpoint {
     factories: Vec<Box<dyn SecurityFactory>>,
     epoch: u32,
     next_cid: u32,
-    /// What strangers have had of this turn.
+    /// Share of this turn that strangers have had.
     strangers: Strangers,
     /// Answers that belong to no connection.
     loose: VecDeque<UnboundPacket>,
     /// A packet that did not fit the burst before it.
     carried: Option<QueuedPacket>,
     abort_buckets: Box<[TokenBucket]>,
-    /// When the application was last told of a client whose security class is not offered.
+    /// Time when the application was last told of a client whose security class is not offered.
     proof_refused_at: Option<Instant>,
     answer_bucket: TokenBucket,
     /// Of these answers, what one source may have.
     asker_buckets: Box<[TokenBucket]>,
-    /// DEBUG questions that nobody has taken yet.
+    /// DEBUG questions that were not taken yet.
     questions: VecDeque<Question>,
     /// The lanes that share the address, and which of them this is.
     lane_map: Arc<LaneMap>,
@@ -99,7 +99,7 @@ pub struct Endpoint {
     next_reclaim: Instant,
 }
 
-/// How a service is offered.
+/// Options of a service.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Service {
     /// Service that a client is moved to when its first packet asks for an upgrade.
@@ -107,11 +107,13 @@ pub struct Service {
     /// Abort code of calls beyond what services may have in hand: one that the service's clients take as "try again
     /// later" (AFS file services: VBUSY, 110).
     pub busy_code: i32,
-    /// A handler goes on when its call has died, and learns of it when it next reads or writes. Otherwise it is
-    /// dropped where it waits, as nobody will get its reply; what must be done in any case belongs in a task of its own.
+    /// A handler goes on when its call has died, and learns of it when it next reads or writes. Otherwise it
+    /// is dropped where it waits, as no client will get its reply; what must be done in any case belongs in a
+    /// task of its own.
     pub outlives_calls: bool,
-    /// Abort code of a call whose handler has panicked: one that its clients take as an error of this call alone. (EIO, 5:
-    /// AFS clients hand it on to whoever asked, and take a negative code for a server that is gone.)
+    /// Abort code of a call whose handler has panicked: one that its clients take as an error of this call
+    /// alone. (EIO, 5: AFS clients hand it on to their caller, and take a negative code for a server that is
+    /// gone.)
     pub panic_code: i32,
 }
 
@@ -121,7 +123,7 @@ impl Default for Service {
     }
 }
 
-/// How a connection is opened, beside what it is for.
+/// Options of opening a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectOptions {
     /// Ask for the service's newer version by the first packet; [`ConnectionView::service`] tells after the first reply
@@ -130,13 +132,13 @@ pub struct ConnectOptions {
     /// Address of ours to send from, on hosts with several: the one at which the peer has reached us, as firewalls and
     /// NATs on the way know no other. `None` leaves it to the system.
     pub local_ip: Option<IpAddr>,
-    /// Calls end, as [`DeadReason::PortClosed`](crate::DeadReason::PortClosed), as soon as the peer's own address says that
-    /// nobody has the port: for peers that are to be told something which is nothing to them once their socket is closed.
-    /// Not for servers, which may be on their way back.
+    /// Calls end, as [`DeadReason::PortClosed`](crate::DeadReason::PortClosed), as soon as the peer's own
+    /// address reports the port closed: for peers that are to be told something which is nothing to them once
+    /// their socket is closed. Not for servers, which may be on their way back.
     pub ends_at_closed_port: bool,
 }
 
-/// Why no call was opened.
+/// Reason why no call was opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OpenError {
     /// The connection does not exist any more.
@@ -172,7 +174,7 @@ struct UnboundPacket {
 struct QueuedPacket {
     /// Index of its connection.
     origin: Option<u32>,
-    /// Where it goes; `None` where the packet before it went, which is of its connection.
+    /// Key of the burst's destination; `None` where the packet before it went, which is of its connection.
     burst_key: Option<BurstKey>,
     packet: PacketRef,
     /// Bytes.
@@ -528,8 +530,8 @@ impl Endpoint {
         }
     }
 
-    /// When to call [`handle_timeout`](Self::handle_timeout), if nothing else happens. Right only after
-    /// [`poll_transmit`](Self::poll_transmit) has returned `None`.
+    /// Returns when to call [`handle_timeout`](Self::handle_timeout), if nothing else happens. Right only
+    /// after [`poll_transmit`](Self::poll_transmit) has returned `None`.
     pub fn poll_timeout(&self) -> Option<Instant> {
         [self.shared.next_timer(), self.shared.share.opens_at()].into_iter().flatten().min()
     }
@@ -554,7 +556,8 @@ impl Endpoint {
                 continue;
             }
             connection.on_timer(now, &mut self.shared);
-            // Its last call has just died, and nobody is to hear of it: a turn of its own would only end it.
+            // Its last call has just died, and no caller is to hear of it: a turn of its own would only end
+            // it.
             if connection.is_silent() && connection.reap_at(&self.shared).is_some_and(|at| at <= now) {
                 self.remove(now, index, ConnectionEnd::Idle);
                 continue;

@@ -10,7 +10,8 @@ pub struct ConnectionHandle {
 }
 
 impl ConnectionHandle {
-    /// Its place in a table of the endpoint's connections, below `connections_max`; taken again once it is gone.
+    /// Returns the connection's place in a table of the endpoint's connections, below `connections_max`;
+    /// taken again once it is gone.
     pub fn slot(&self) -> usize {
         self.index as usize
     }
@@ -33,7 +34,7 @@ impl CallHandle {
     }
 }
 
-/// Which side of a connection this endpoint is.
+/// Side of a connection that this endpoint is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Side {
     /// We opened it and make calls.
@@ -42,15 +43,15 @@ pub enum Side {
     Server,
 }
 
-/// Why a call died without an abort from the peer.
+/// Reason why a call died without an abort from the peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DeadReason {
     /// Nothing was heard for the dead time.
     Silent,
     /// The network said twice that the peer cannot be reached, and nothing was heard between.
     Unreachable,
-    /// The peer's own address said that nobody has the port, which is enough where the connection
-    /// [says so](crate::ConnectOptions::ends_at_closed_port), and for a client of a server that drains.
+    /// The peer's own address reported the port closed, which is enough where the connection [says
+    /// so](crate::ConnectOptions::ends_at_closed_port), and for a client of a server that drains.
     PortClosed,
     /// No data moved for the idle time.
     Idle,
@@ -60,16 +61,16 @@ pub enum DeadReason {
     Replaced,
 }
 
-/// Why a connection that a client opened is no more.
+/// Reason why a connection that a client opened is no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ConnectionEnd {
-    /// It had no call for the time that one is kept.
+    /// The connection had no call for the time that one is kept.
     Idle,
-    /// It had no call, and gave way when connections were short.
+    /// The connection had no call, and gave way when connections were short.
     Displaced,
-    /// It was closed here.
+    /// The connection was closed here.
     Closed,
-    /// It failed, or was aborted by one of both sides, with this code.
+    /// The connection failed, or was aborted by one of both sides, with this code.
     Aborted(i32),
 }
 
@@ -86,7 +87,7 @@ pub enum Event {
     },
     /// Bytes, or the end of the stream, can be read where there was nothing before.
     Readable(CallHandle),
-    /// There is room to write again after a write was refused for lack of it.
+    /// A call has room to write again after a write was refused for lack of it.
     Writable(CallHandle),
     /// The call ended well. For a client: the reply is read to its end. For a server: the reply has been
     /// received in full.
@@ -102,7 +103,7 @@ pub enum Event {
     Dead {
         /// The call.
         call: CallHandle,
-        /// Which limit.
+        /// Limit that was exceeded.
         reason: DeadReason,
     },
     /// A client connection has a channel free again after `open_call` was refused.
@@ -112,7 +113,7 @@ pub enum Event {
     ConnectionEnded {
         /// The connection.
         connection: ConnectionHandle,
-        /// Why.
+        /// Cause of the end.
         end: ConnectionEnd,
     },
     /// The connection failed with this code, and takes no more calls; each of its calls has its own event.
@@ -122,10 +123,10 @@ pub enum Event {
         /// Abort code.
         code: i32,
     },
-    /// A client came with a security class that is not offered and was refused. At most once a second; its address may be
-    /// somebody else's.
+    /// A client came with a security class that is not offered and was refused. At most once a second; its
+    /// address may be another host's.
     ProofRefused {
-        /// Where it came from.
+        /// Address that it came from.
         remote: SocketAddr,
         /// Security index of the class.
         index: u8,

@@ -44,7 +44,7 @@ pub enum PacketType {
     Abort = 4,
     /// Everything sent so far has been received.
     AckAll = 5,
-    /// The server asks the client to prove who it is.
+    /// The server asks the client to prove its identity.
     Challenge = 6,
     /// The client's proof.
     Response = 7,
@@ -148,17 +148,17 @@ impl Header {
         self.cid & !CHANNEL_MASK
     }
 
-    /// Whether the side that opened the connection sent this.
+    /// Returns whether the side that opened the connection sent this.
     pub fn from_client(&self) -> bool {
         self.flags & flags::CLIENT_INITIATED != 0
     }
 
-    /// Whether the sender wants an ACK at once.
+    /// Returns whether the sender wants an ACK at once.
     pub fn wants_ack(&self) -> bool {
         self.flags & flags::REQUEST_ACK != 0
     }
 
-    /// Whether this is the last DATA packet of its direction.
+    /// Returns whether this is the last DATA packet of its direction.
     pub fn is_last(&self) -> bool {
         self.flags & flags::LAST_PACKET != 0
     }
@@ -177,7 +177,7 @@ pub(crate) fn serial_after(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) > 0
 }
 
-/// Why bytes are not an Rx packet.
+/// Reason why bytes are not an Rx packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
     /// Fewer than [`HEADER_LEN`] bytes.

@@ -4,8 +4,9 @@
 //! | header 28 | 1412 bytes | jumbo header 4 | 1412 bytes | ... | jumbo header 4 | 1..=1412 bytes |
 //! jumbo header: | flags u8 | pad u8 | checksum u16 |
 //! ```
-//! The JUMBO flag stands on every sub-packet but the last; `seq` and `serial` count up by one each; the rest is
-//! inherited. We take them from anybody, and send them to stock peers that state they take them (`jumbo_path.rs`).
+//! The JUMBO flag stands on every sub-packet but the last; `seq` and `serial` count up by one each; the rest
+//! is inherited. The endpoint takes them from any peer, and sends them to stock peers that state they take
+//! them (`jumbo_path.rs`).
 
 use crate::header::{HEADER_LEN, Header, flags};
 
@@ -16,8 +17,9 @@ pub const JUMBO_HEADER: usize = 4;
 /// Sub-packets accepted in one datagram (Linux sends up to 46, its hard limit is 47).
 pub const JUMBO_PACKETS_MAX: usize = 47;
 
-/// Whether the DATA packet `after` may follow `before` in a datagram: they are neighbours of one call, sent one after the
-/// other, and `before` has the length of a part. What a jumbo header may have overwritten is not looked at.
+/// Returns whether the DATA packet `after` may follow `before` in a datagram: they are neighbours of one
+/// call, sent one after the other, and `before` has the length of a part. What a jumbo header may have
+/// overwritten is not looked at.
 pub(crate) fn continues(before: &[u8], after: &[u8]) -> bool {
     let follows = |at: usize| {
         let count = |bytes: &[u8]| bytes[at..].first_chunk().map_or(0, |count| u32::from_be_bytes(*count));
@@ -29,7 +31,7 @@ pub(crate) fn continues(before: &[u8], after: &[u8]) -> bool {
         && follows(SERIAL_AT)
 }
 
-/// Where epoch, connection, channel and call end in a header, and the sequence number begins.
+/// Offset in a header where epoch, connection, channel and call end, and the sequence number begins.
 const SEQ_AT: usize = 12;
 const SERIAL_AT: usize = 16;
 
@@ -86,7 +88,7 @@ impl<'a> Iterator for SubPackets<'a> {
     }
 }
 
-/// Why the rest of a jumbogram was dropped.
+/// Reason why the rest of a jumbogram was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JumboError {
     /// A sub-packet that announces a successor is not followed by one.

@@ -11,22 +11,22 @@ use std::time::{Duration, Instant};
 use crate::config::EndpointConfig;
 use crate::jumbo::jumbogram_len;
 
-/// When to send jumbograms to stock peers that take them.
+/// Conditions under which jumbograms are sent to stock peers that take them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Jumbograms {
     /// Never.
     Off,
-    /// Where the path carries them whole.
+    /// Sends them where the path carries them whole.
     #[default]
     Whole,
-    /// As IP fragments too, as OpenAFS does, where a fragment of another datagram in the place of one of ours would be
-    /// noticed: on connections whose security class
-    /// [protects the data](crate::security::Security::protects_data), and to
+    /// Sends them as IP fragments too, as OpenAFS does, where a fragment of another datagram in the place of
+    /// one of ours would be noticed: on connections whose security class [protects the
+    /// data](crate::security::Security::protects_data), and to
     /// [`checked_paths`](crate::EndpointConfig::checked_paths). Half the processor time on plain Ethernet.
     Fragments,
 }
 
-/// What is known of jumbograms to one peer.
+/// Knowledge of jumbograms to one peer.
 #[derive(Clone, Debug)]
 pub(crate) struct JumboPath {
     policy: Jumbograms,
@@ -67,7 +67,7 @@ impl JumboPath {
         self.stated = u8::try_from(packets.min(PARTS_MAX.into())).expect("few").max(1);
     }
 
-    /// Whether the peer takes jumbograms at all.
+    /// Returns whether the peer takes jumbograms at all.
     #[inline]
     pub(crate) fn is_wanted(&self) -> bool {
         self.stated > 1
@@ -79,7 +79,7 @@ impl JumboPath {
         self.carried(now, is_protected).min(self.stated)
     }
 
-    /// The same as far as it is for us and the path to say, and not for the peer.
+    /// Returns the number of packets as far as this endpoint and the path decide, and not the peer.
     pub(crate) fn carried(&self, now: Instant, is_protected: impl FnOnce() -> bool) -> u8 {
         let rests = self.rests_until.is_some_and(|until| now < until);
         match (self.policy, self.path) {
@@ -90,12 +90,13 @@ impl JumboPath {
         }
     }
 
-    /// Whether the path carries them without cutting them up.
+    /// Returns whether the path carries them without cutting them up.
     pub(crate) fn is_whole(&self) -> bool {
         matches!(self.path, JumboState::Carries(..))
     }
 
-    /// Whether there may be jumbograms, once the path has shown that it carries them: packets are made to fit.
+    /// Returns whether there may be jumbograms, once the path has shown that it carries them: packets are
+    /// made to fit.
     pub(crate) fn is_possible(&self) -> bool {
         self.is_wanted()
             && match self.policy {
@@ -150,15 +151,16 @@ pub(crate) fn probe_size(parts: u8) -> usize {
 
 /// Packets in one jumbogram at most (OpenAFS `RX_MAX_DGRAM_PACKETS`).
 pub(crate) const PARTS_MAX: u8 = 6;
-/// The same of one that arrives whole. Linux keeps a datagram of up to 7.6 kB in 8 KiB of its socket's buffer, and a longer
-/// one in 16 KiB: with six packets each a buffer that has room for 42 packets would overflow at 30.
+/// Most packets of a jumbogram that arrives whole. Linux keeps a datagram of up to 7.6 kB in 8 KiB of its
+/// socket's buffer, and a longer one in 16 KiB: with six packets each a buffer that has room for 42 packets
+/// would overflow at 30.
 const WHOLE_PARTS_MAX: u8 = 5;
 const PROBES_MAX: u8 = 3;
-/// How long an answer holds.
+/// Time for which an answer holds.
 const KNOWN_FOR: Duration = Duration::from_secs(60);
-/// How long to leave a path alone that does not carry them.
+/// Time for which to leave a path alone that does not carry them.
 const REFUSED_FOR: Duration = Duration::from_secs(600);
-/// And one that seems to have stopped.
+/// Time for which to leave a path alone that seems to have stopped carrying them.
 const REST: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

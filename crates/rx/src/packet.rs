@@ -45,16 +45,16 @@ pub struct PacketPool {
     /// Places for large datagrams, without memory until they are taken, then the pool's buffers as far as they were ever used.
     slots: Vec<BufferSlot>,
     packets: usize,
-    /// Buffers that have memory and that nobody holds.
+    /// Buffers that have memory and are free.
     free: Vec<u32>,
-    /// Buffers without memory, which nobody holds.
+    /// Free buffers without memory.
     bare: Vec<u32>,
-    /// Buffers of the pool with memory, and how many of them keep it when nobody holds them.
+    /// Buffers of the pool with memory, and how many of them keep it when they are free.
     filled: usize,
     kept: usize,
     free_large: Vec<u32>,
     payload_max: usize,
-    /// Buffers that nobody holds, with memory or without, used before or not.
+    /// Free buffers, with memory or without, used before or not.
     unheld: usize,
     low_water: usize,
     exhausted: u64,
@@ -62,7 +62,7 @@ pub struct PacketPool {
     held_by: Vec<u32>,
 }
 
-/// Whom a buffer in use is charged to.
+/// Account that a buffer in use is charged to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct BufferAccount(pub(crate) u32);
 
@@ -80,7 +80,7 @@ struct BufferSlot {
     bytes: Box<[u8]>,
     len: u32,
     pins: u16,
-    /// What a jumbo header has overwritten for as long as it is pinned: the end of the packet's own.
+    /// Bytes that a jumbo header has overwritten for as long as it is pinned: the end of the packet's own.
     own: Option<[u8; JUMBO_HEADER]>,
     state: BufferState,
     account: BufferAccount,
@@ -95,7 +95,8 @@ enum BufferState {
     Draining,
 }
 
-/// Where a jumbo header begins in the buffer of a packet that continues a jumbogram, and where the flags stand otherwise.
+/// Offset of a jumbo header in the buffer of a packet that continues a jumbogram, and where the flags stand
+/// otherwise.
 const JUMBO_START: usize = HEADER_LEN - JUMBO_HEADER;
 const FLAGS_AT: usize = 21;
 
@@ -108,7 +109,8 @@ impl PacketPool {
         pool
     }
 
-    /// As [`new`](Self::new), with memory for buffers in use alone, and for `kept` of those that were.
+    /// Makes a pool ([`new`](Self::new)) with memory for buffers in use alone, and for `kept` of those that
+    /// were.
     pub fn keeping(packets: usize, payload_max: usize, kept: usize) -> Self {
         assert!(u32::try_from(packets + LARGE_MAX as usize).is_ok(), "packet count fits 32 bits");
         Self {
@@ -132,7 +134,7 @@ impl PacketPool {
         self.alloc_for(BufferAccount::OWN)
     }
 
-    /// As [`alloc`](Self::alloc), charged to an account until the buffer is free again.
+    /// Allocates a buffer ([`alloc`](Self::alloc)), charged to an account until the buffer is free again.
     #[inline]
     pub(crate) fn alloc_for(&mut self, account: BufferAccount) -> Option<Packet> {
         let Some(index) = self.free.pop().or_else(|| self.take_bare()) else {
@@ -256,7 +258,7 @@ impl PacketPool {
         self.slots[packet.0 as usize].len as usize
     }
 
-    /// Whether no buffer is in use.
+    /// Returns whether no buffer is in use.
     pub fn is_empty(&self) -> bool {
         self.free_count() == self.packets
     }
@@ -284,7 +286,7 @@ impl PacketPool {
         PacketRef(packet.0)
     }
 
-    /// Whether a transmit in progress reads the packet, so its bytes must not change.
+    /// Returns whether a transmit in progress reads the packet, so its bytes must not change.
     pub(crate) fn is_pinned(&self, packet: &Packet) -> bool {
         self.slots[packet.0 as usize].pins > 0
     }
@@ -346,7 +348,7 @@ impl PacketPool {
         self.packets
     }
 
-    /// Buffers nobody holds.
+    /// Returns the number of free buffers.
     #[inline]
     pub fn free_count(&self) -> usize {
         self.unheld
@@ -357,12 +359,13 @@ impl PacketPool {
         self.filled * (HEADER_LEN + self.payload_max) + self.slots.capacity() * size_of::<BufferSlot>()
     }
 
-    /// Buffers somebody holds, by the free list.
+    /// Returns the number of buffers in use, by the free list.
     pub(crate) fn held(&self) -> usize {
         self.packets - self.free_count()
     }
 
-    /// Buffers somebody holds, counted one by one: the check that [`PacketPool::free_count`] must pass.
+    /// Returns the number of buffers in use, counted one by one: the check that [`PacketPool::free_count`]
+    /// must pass.
     pub fn in_use(&self) -> usize {
         self.slots[LARGE_MAX as usize..].iter().filter(|slot| slot.state != BufferState::Free).count()
     }

@@ -1,4 +1,4 @@
-//! What is known of one remote address: round trips, sizes, abilities, and whether it is really there.
+//! Knowledge of one remote address: round trips, sizes, abilities, and whether it is really there.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -30,9 +30,9 @@ pub struct Peer {
     /// Does path-MTU discovery, so ACKs are not needed for every second packet (AuriStor, Linux, ours).
     pub(crate) modern: bool,
     pub(crate) jumbo: JumboPath,
-    /// It looks stock and yet was silent: until then it is asked for its ACKs.
+    /// The peer looks stock and yet was silent: until then it is asked for its ACKs.
     pub(crate) ask_until: Option<Instant>,
-    /// What its socket buffer takes, if it is stock.
+    /// Room of its socket buffer, if it is stock.
     pub(crate) room: SocketRoom,
     /// Last window it stated at the start of a call, packets.
     pub(crate) window: u32,
@@ -40,19 +40,20 @@ pub struct Peer {
     pub(crate) packet_max: Option<u32>,
     /// Reordering that its calls have seen, in quarters of the smallest round trip, and when.
     reordering: Option<(u32, Instant)>,
-    /// When a call last found losses here that mislead (`Controller::losses_mislead`).
+    /// Time when a call last found losses here that mislead (`Controller::losses_mislead`).
     misled_at: Option<Instant>,
     /// Largest packet our buffers and configuration allow, bytes.
     own_max: u16,
-    /// When the next DATA packet asks for an ACK, whatever else: for the round trip's sake.
+    /// Time when the next DATA packet asks for an ACK, whatever else: for the round trip's sake.
     pub(crate) ask_rtt_at: Option<Instant>,
     pub(crate) proved_at: Option<Instant>,
-    /// When it last acknowledged something sent here; `None` also once it was silent for too long after that.
+    /// Time when it last acknowledged something sent here; `None` also once it was silent for too long after
+    /// that.
     pub(crate) acknowledged_at: Option<Instant>,
-    /// What had been received from here when the address said that its port is closed, bytes.
+    /// Bytes that had been received from here when the address said that its port is closed.
     closed_when: Option<u64>,
     pub(crate) connections: u32,
-    /// Whom the packets of its connections are charged to.
+    /// Account that the packets of its connections are charged to.
     pub(crate) account: BufferAccount,
     pub(crate) idle_since: Instant,
     pub(crate) abort_tokens: TokenBucket,
@@ -83,7 +84,7 @@ pub(crate) struct MtuProbe {
     pub(crate) connection: u32,
     pub(crate) serial: u32,
     pub(crate) sent_at: Instant,
-    /// It is for jumbograms of so many packets; 0 for single packets.
+    /// The probe is for jumbograms of so many packets; 0 for single packets.
     pub(crate) parts: u8,
 }
 
@@ -152,23 +153,23 @@ impl Peer {
         }
     }
 
-    /// Whether it is time to ask the client whether it knows of what is sent here.
+    /// Returns whether it is time to ask the client whether it knows of what is sent here.
     pub(crate) fn is_credit_low(&self) -> bool {
         self.credit < CREDIT_MAX / 2
     }
 
-    /// Whether calls may draw on the credit: only while the address acknowledges what comes.
+    /// Returns whether calls may draw on the credit: only while the address acknowledges what comes.
     pub(crate) fn has_credit(&self, now: Instant) -> bool {
         self.acknowledged_at.is_some_and(|at| now.saturating_duration_since(at) < CREDIT_AGE_MAX)
     }
 
-    /// Whether the credit ends soon unless the address acknowledges something.
+    /// Returns whether the credit ends soon unless the address acknowledges something.
     pub(crate) fn is_credit_ageing(&self, now: Instant) -> bool {
         self.acknowledged_at.is_none_or(|at| now.saturating_duration_since(at) >= CREDIT_AGE_MAX / 2)
     }
 
-    /// What was sent for a new call was not acknowledged in time: unless others were meanwhile, the credit is over until something
-    /// is.
+    /// Notes that what was sent for a new call was not acknowledged in time: unless others were meanwhile,
+    /// the credit is over until something is.
     pub(crate) fn on_unanswered(&mut self, now: Instant) {
         let rto = self.rtt.rto();
         self.acknowledged_at = self.acknowledged_at.filter(|at| now.saturating_duration_since(*at) < rto);
@@ -179,7 +180,7 @@ impl Peer {
         self.closed_when = Some(self.counters.bytes_received);
     }
 
-    /// Whether the last that came from here is that its port is closed.
+    /// Returns whether the last that came from here is that its port is closed.
     pub(crate) fn is_port_closed(&self) -> bool {
         self.closed_when == Some(self.counters.bytes_received)
     }
@@ -208,7 +209,7 @@ impl Peer {
         usize::from(self.mtu.current()).min(limit as usize)
     }
 
-    /// Whether it is known to be OpenAFS, or as old.
+    /// Returns whether it is known to be OpenAFS, or as old.
     pub(crate) fn is_stock(&self) -> bool {
         !self.modern && self.packet_max.is_some()
     }
@@ -218,12 +219,12 @@ impl Peer {
         if self.is_stock() { self.jumbo.parts(now, || security.protects_data()) } else { 1 }
     }
 
-    /// Which of its connections is to send now, if there is room again.
+    /// Returns which of its connections is to send now, if there is room again.
     pub(crate) fn call_next(&mut self, config: &EndpointConfig) -> Option<u32> {
         self.room.call(self.rtt.min_rtt(), config)
     }
 
-    /// Whether its socket has room for so many packets more.
+    /// Returns whether its socket has room for so many packets more.
     pub(crate) fn has_room(&self, packets: u32, config: &EndpointConfig) -> bool {
         self.room.free(self.rtt.min_rtt(), config) >= packets
     }
@@ -249,7 +250,7 @@ impl Peer {
         }
     }
 
-    /// It got no answer.
+    /// Notes that the probe got no answer.
     pub(crate) fn probe_lost(&mut self, now: Instant) {
         match self.end_probe() {
             Some(MtuProbe { parts: 0, .. }) => self.mtu.on_probe_lost(),
@@ -269,12 +270,12 @@ impl Peer {
         probe.is_some()
     }
 
-    /// Whether it acknowledges every second packet without being asked.
+    /// Returns whether it acknowledges every second packet without being asked.
     pub(crate) fn acks_unasked(&self, now: Instant) -> bool {
         self.is_stock() && self.ask_until.is_none_or(|until| now >= until)
     }
 
-    /// How much reordering a new call should expect. It is forgotten by halves, as routes change.
+    /// Returns how much reordering a new call should expect. It is forgotten by halves, as routes change.
     pub(crate) fn reordering(&self, now: Instant) -> Option<u32> {
         let (quarters, at) = self.reordering?;
         let halvings = now.saturating_duration_since(at).as_secs() / REORDERING_HALVED.as_secs();
@@ -286,8 +287,8 @@ impl Peer {
         self.reordering = Some((known.max(quarters), now));
     }
 
-    /// Whether a call has lately found that losses here are no sign of congestion. It is of the path and not of the call
-    /// (RFC 9040); a congestion window is not, and every channel finds its own.
+    /// Returns whether a call has lately found that losses here are no sign of congestion. It is of the path
+    /// and not of the call (RFC 9040); a congestion window is not, and every channel finds its own.
     pub(crate) fn losses_mislead(&self, now: Instant) -> bool {
         self.misled_at.is_some_and(|at| now.saturating_duration_since(at) < MISLED_FOR)
     }
@@ -301,7 +302,7 @@ impl Peer {
         self.connections
     }
 
-    /// When its last connection ended, meaningful while [`connections`](Self::connections) is 0.
+    /// Returns when its last connection ended, meaningful while [`connections`](Self::connections) is 0.
     pub fn idle_since(&self) -> Instant {
         self.idle_since
     }
@@ -311,7 +312,7 @@ impl Peer {
         self.counters
     }
 
-    /// Whether the peer speaks our ACK extension.
+    /// Returns whether the peer speaks our ACK extension.
     pub fn is_extended(&self) -> bool {
         self.extended
     }
@@ -321,12 +322,12 @@ impl Peer {
         self.window
     }
 
-    /// Whether packets sent to this address are known to arrive, as of `now`.
+    /// Returns whether packets sent to this address are known to arrive, as of `now`.
     pub fn is_proved(&self, now: Instant, reach_time: Duration) -> bool {
         self.proved_at.is_some_and(|at| now.saturating_duration_since(at) < reach_time)
     }
 
-    /// Whether windows over 255 packets, hard-acknowledged on receipt, suit this peer.
+    /// Returns whether windows over 255 packets, hard-acknowledged on receipt, suit this peer.
     pub(crate) fn takes_large_windows(&self) -> bool {
         self.extended || self.window > 255
     }
@@ -359,7 +360,7 @@ pub(crate) struct Peers {
 }
 
 impl Peers {
-    /// None yet, which may have `connections_max` connections together.
+    /// Makes an empty table of peers, which may have `connections_max` connections together.
     pub(crate) fn new(connections_max: usize) -> Self {
         Self { slab: slab::Slab::new(), by_address: HashMap::new(), sources: Sources::new(connections_max) }
     }
@@ -429,9 +430,9 @@ impl Peers {
         });
     }
 
-    /// Forgets a peer without connections at once, if it has proved nothing or there are more than `max` peers:
-    /// clients that come and go must not leave more behind than those who stay. The last one of a host that `holds`
-    /// something stays.
+    /// Forgets a peer without connections at once, if it has proved nothing or there are more than `max`
+    /// peers: clients that come and go must not leave more behind than those that stay. The last one of a
+    /// host that `holds` something stays.
     pub(crate) fn drop_if_idle(&mut self, index: usize, max: usize, holds: bool) {
         let peer = &self.slab[index];
         if holds && self.sources.is_last_peer(peer.account) {
@@ -498,17 +499,18 @@ impl TokenBucket {
 //@ empty: held back, and a PING asks for the confirmation; others feel nothing
 //@ counter: rx_amplification_limited
 //@ attack: rx-reflection
-/// Bytes that all new calls of one address together may send there until an ACK shows that the client knows of the call,
-/// beyond what its own packets pay for; and the time in which they come back otherwise. What is sent to an address in
-/// somebody else's name is bounded by this, and by [`crate::connection::AMPLIFICATION_MAX`].
+/// Bytes that all new calls of one address together may send there until an ACK shows that the client knows
+/// of the call, beyond what its own packets pay for; and the time in which they come back otherwise. What is
+/// sent to an address in another host's name is bounded by this, and by
+/// [`crate::connection::AMPLIFICATION_MAX`].
 const CREDIT_MAX: u32 = 256 * 1024;
 const CREDIT_TIME: Duration = Duration::from_secs(60);
-/// How long after an acknowledgement the credit may be drawn on. It costs a client that comes back after a pause one round trip
-/// where a reply is larger than its request pays for.
+/// Time for which after an acknowledgement the credit may be drawn on. It costs a client that comes back
+/// after a pause one round trip where a reply is larger than its request pays for.
 const CREDIT_AGE_MAX: Duration = Duration::from_secs(1);
 /// Send window before the peer has stated its own, packets (OpenAFS `rx_initSendWindow`).
 const STOCK_WINDOW: u32 = 16;
-/// How long a peer that was silent is asked for its ACKs.
+/// Time for which a peer that was silent is asked for its ACKs.
 pub(crate) const ASKED_AFTER_SILENCE: Duration = Duration::from_secs(10);
 /// Packet size that jumbograms are made of.
 const JUMBO_PART: u32 = (HEADER_LEN + JUMBO_PAYLOAD) as u32;
@@ -516,7 +518,7 @@ const JUMBO_PART: u32 = (HEADER_LEN + JUMBO_PAYLOAD) as u32;
 const STOCK_PACKET: u32 = 1444;
 /// Time in which what was learnt of reordering loses half its weight.
 const REORDERING_HALVED: Duration = Duration::from_secs(120);
-/// How long it is remembered that losses mislead: without any there is nothing to tell it by.
+/// Time for which it is remembered that losses mislead: without any there is nothing to tell it by.
 const MISLED_FOR: Duration = Duration::from_secs(60);
 /// Smallest packet limit believed of a peer, bytes (OpenAFS `RX_MIN_PACKET_SIZE`).
 const PACKET_MIN: u32 = 520;

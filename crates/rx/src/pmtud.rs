@@ -14,9 +14,9 @@ pub struct MtuConfig {
     pub min: u16,
     /// Largest size worth asking for, bytes: the smaller of the interface's and the peer's advertised limit.
     pub max: u16,
-    /// How long a finished search stands before larger sizes are tried again (paths change).
+    /// Time for which a finished search stands before larger sizes are tried again (paths change).
     pub interval: Duration,
-    /// How long to rest after a black hole before searching again.
+    /// Time for which to rest after a black hole before searching again.
     pub black_hole_cooldown: Duration,
 }
 
@@ -76,7 +76,7 @@ impl MtuDiscovery {
         self.current
     }
 
-    /// Whether a probe is outstanding.
+    /// Returns whether a probe is outstanding.
     pub fn probe_in_flight(&self) -> bool {
         matches!(&self.phase, SearchPhase::Searching(Search { probe: Some(_), .. }))
     }

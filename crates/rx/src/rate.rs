@@ -24,14 +24,14 @@ impl Rate {
         rate
     }
 
-    /// Another rate from now on; what is in the bucket stays as far as there is room for it.
+    /// Sets another rate; what is in the bucket stays as far as there is room for it.
     pub(crate) fn change(&mut self, now: Instant, bytes_per_second: u64) {
         self.fill(now);
         self.bytes_per_second = bytes_per_second.max(1);
         self.tokens = self.tokens.min(self.capacity());
     }
 
-    /// Whether a packet may leave now; else when to ask again.
+    /// Checks whether a packet may leave now; else when to ask again.
     pub(crate) fn ready(&mut self, now: Instant) -> Result<(), Instant> {
         if self.tokens > 0 && !self.empty {
             return Ok(());
@@ -74,8 +74,8 @@ impl Rate {
     }
 }
 
-/// What all connections of an endpoint may send together, and who waits for it: those who had nothing in this round go
-/// first in the next.
+/// Rate that all connections of an endpoint share, and the connections that wait for it: those that had
+/// nothing in this round go first in the next.
 #[derive(Debug, Default)]
 pub(crate) struct Share {
     rate: Option<Rate>,
@@ -91,7 +91,7 @@ impl Share {
             (Some(rate), Some(bytes)) => rate.change(now, bytes),
             (rate, bytes) => *rate = bytes.map(|bytes| Rate::new(now, bytes)),
         }
-        // Who waits looks again: it may be much sooner now.
+        // Waiting connections look again: it may be much sooner now.
         self.opens_at = self.opens_at.map(|_| now);
     }
 
@@ -99,7 +99,8 @@ impl Share {
         self.rate.is_some()
     }
 
-    /// Whether a connection may send now. If not it is called by [`take_waiting`](Self::take_waiting).
+    /// Returns whether a connection may send now. If not it is called by
+    /// [`take_waiting`](Self::take_waiting).
     pub(crate) fn ready(&mut self, now: Instant, connection: u32, was_served: bool) -> bool {
         let Some(rate) = &mut self.rate else { return true };
         let Err(until) = rate.ready(now) else { return true };
@@ -127,12 +128,12 @@ impl Share {
         self.waiting.len() + self.served.len()
     }
 
-    /// When those who wait are to be called.
+    /// Returns when those that wait are to be called.
     pub(crate) fn opens_at(&self) -> Option<Instant> {
         self.opens_at
     }
 
-    /// Those who wait, in their order, if it is time.
+    /// Takes the waiting connections, in their order, if it is time.
     pub(crate) fn take_waiting(&mut self, now: Instant) -> impl Iterator<Item = u32> + use<> {
         let due = self.opens_at.is_some_and(|at| at <= now);
         let mut called = VecDeque::new();
@@ -150,14 +151,14 @@ impl Share {
 //@ unit: byte a second
 //@ connection: `set_rate`
 //@ all: lane: its part of the server's rate, divided by connections that wait
-//@ empty: DATA waits, and acknowledgements do not; others come before who was served last
+//@ empty: DATA waits, and acknowledgements do not; others come before the one that was served last
 //@ counter: rx_share_waits
-//@ attack: none, no rate is set unless the configuration says so, and it delays nobody else
+//@ attack: none, no rate is set unless the configuration says so, and it delays no other
 //@ reach: server
-/// What a bucket holds, in time and at least in bytes: a burst that hides the timers' coarseness.
+/// Size of a bucket, in time and at least in bytes: a burst that hides the timers' coarseness.
 const BURST_TIME: Duration = Duration::from_millis(2);
 const BURST_MIN: i64 = 16 * 1024;
-/// Time for which a bucket fills at once, and for which one who waits is not called, at most.
+/// Time for which a bucket fills at once, and for which a waiting connection is not called, at most.
 const FILL_MAX: Duration = Duration::from_secs(60);
 const WAIT_MAX: Duration = Duration::from_secs(1);
 const NANOS: u128 = 1_000_000_000;

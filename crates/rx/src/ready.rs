@@ -1,7 +1,8 @@
 //! The connections that have something to send, in the order of their turns.
 //!
-//! Those of higher priority go first. So that none waits for ever, who is behind them has a burst after every few of
-//! theirs. As long as all have the same priority, which is nearly always, there is one list and nothing to choose.
+//! Those of higher priority go first. So that none waits for ever, a connection behind them has a burst after
+//! every few of theirs. As long as all have the same priority, which is nearly always, there is one list and
+//! nothing to choose.
 
 use std::collections::{HashMap, VecDeque};
 
@@ -15,20 +16,20 @@ pub(crate) struct Ready {
     low: VecDeque<u32>,
     /// Of the connections that have another than the normal one.
     priorities: HashMap<u32, Priority>,
-    /// Whose turn it is.
+    /// Priority of the connection whose turn it is.
     turn: Priority,
-    /// Packets that have gone ahead of somebody who waits, since he last had a burst.
+    /// Packets that have gone ahead of a waiting connection since its last burst.
     ahead: u32,
     /// Packets of that burst.
     burst: u32,
-    /// The last burst of one who waited was of a connection of low priority.
+    /// The last burst of a waiting connection was of a connection of low priority.
     low_had: bool,
 }
 
 impl Ready {
     /// Puts a connection on the list, at the end of those of its priority.
     pub(crate) fn push(&mut self, index: u32) {
-        // As a rule nobody has another.
+        // As a rule no connection has another.
         let priority = if self.priorities.is_empty() { Priority::Normal } else { self.priority(index) };
         self.list(priority).push_back(index);
     }
@@ -59,7 +60,7 @@ impl Ready {
         }
     }
 
-    /// Whose turn it is.
+    /// Returns the connection whose turn it is.
     #[inline]
     pub(crate) fn front(&mut self) -> Option<u32> {
         if self.high.is_empty() && self.low.is_empty() {
@@ -150,9 +151,9 @@ impl Ready {
 //@ counter: none
 //@ attack: none, no client sets a priority
 //@ reach: server
-/// Packets that may go ahead of one who waits.
+/// Packets that may go ahead of a waiting connection.
 const AHEAD_MAX: u32 = 512;
-/// Packets that he may send then.
+/// Packets that a waiting connection may send then.
 const BURST: u32 = 64;
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use crate::packet::{Packet, PacketPool};
 
-/// What to do with a DATA packet, decided before its bytes are copied.
+/// Verdict on a DATA packet, decided before its bytes are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// The next packet in order.
@@ -94,7 +94,7 @@ impl ReceiveWindow {
         self.window
     }
 
-    /// Whether a packet may be stored. The order of the checks follows OpenAFS: old, too far, seen.
+    /// Checks whether a packet may be stored. The order of the checks follows OpenAFS: old, too far, seen.
     pub(crate) fn classify(&self, seq: u32, last: bool) -> Verdict {
         if seq < self.base {
             return Verdict::Duplicate;
@@ -178,7 +178,7 @@ impl ReceiveWindow {
         numbered.filter_map(move |(index, slot)| Some((base + index as u32, slot.as_mut()?)))
     }
 
-    /// Whether an unread byte waits in order.
+    /// Returns whether an unread byte waits in order.
     pub(crate) fn is_readable(&self) -> bool {
         self.chunks().any(|chunk| chunk.start < chunk.end)
     }
@@ -217,7 +217,8 @@ impl ReceiveWindow {
         }
     }
 
-    /// The same where the reader holds packets before them: the window moves once it gives those back.
+    /// Drops used packets where the reader holds packets before them: the window moves once it gives those
+    /// back.
     #[cold]
     fn drop_used_behind_taken(&mut self, pool: &mut PacketPool) {
         while self.base + self.taken < self.next {
@@ -295,12 +296,12 @@ impl ReceiveWindow {
         self.held = 0;
     }
 
-    /// Whether every packet up to the last has been received.
+    /// Returns whether every packet up to the last has been received.
     pub(crate) fn is_complete(&self) -> bool {
         self.last.is_some_and(|last| self.next > last)
     }
 
-    /// Whether every byte up to the last packet's has been read.
+    /// Returns whether every byte up to the last packet's has been read.
     pub(crate) fn is_consumed(&self) -> bool {
         self.is_complete() && self.base + self.taken == self.next
     }

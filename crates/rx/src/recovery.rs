@@ -15,7 +15,7 @@ pub(crate) struct Recovery {
     /// Serial and send time of the latest transmission known to have arrived, and its round trip.
     delivered: Option<(u32, Instant, Duration)>,
     reordering_seen: bool,
-    /// There is something new to tell other calls of the peer about reordering.
+    /// Set if there is something new to tell other calls of the peer about reordering.
     lesson: bool,
     /// Reordering window in quarters of the smallest round trip; grows with each spurious resend.
     reorder_quarters: u32,
@@ -23,12 +23,12 @@ pub(crate) struct Recovery {
     episode_end: Option<u32>,
     episode_resends: u32,
     episode_spurious: u32,
-    /// When the earliest packet still inside the reordering window becomes lost.
+    /// Time when the earliest packet still inside the reordering window becomes lost.
     reorder_at: Option<Instant>,
     /// Start of the retransmission timeout: last progress, or first packet into an idle window.
     rto_base: Option<Instant>,
     backoff: u32,
-    /// When something was last acknowledged, or first sent after all was.
+    /// Time when something was last acknowledged, or first sent after all was.
     moved_at: Option<Instant>,
     last_sent_at: Option<Instant>,
     /// Serial of the last packet that asked for an ACK, until an ACK of that or a later serial comes.
@@ -39,7 +39,7 @@ pub(crate) struct Recovery {
     peer_knows_call: bool,
 }
 
-/// What a timer of the send side asks for.
+/// Action that a timer of the send side asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timeout {
     /// Nothing yet.
@@ -100,7 +100,7 @@ impl Recovery {
         }
     }
 
-    /// Whether an ACK that was asked for is still due.
+    /// Returns whether an ACK that was asked for is still due.
     pub(crate) fn awaits_ack(&self) -> bool {
         self.requested.is_some()
     }
@@ -138,7 +138,7 @@ impl Recovery {
         undo
     }
 
-    /// How much reordering there is, if an ACK has just taught something about it.
+    /// Returns how much reordering there is, if an ACK has just taught something about it.
     pub(crate) fn take_lesson(&mut self) -> Option<u32> {
         std::mem::take(&mut self.lesson).then_some(self.reorder_quarters)
     }
@@ -211,7 +211,7 @@ impl Recovery {
         self.episode_end = None;
     }
 
-    /// When [`on_timeout`](Self::on_timeout) should look next.
+    /// Returns when [`on_timeout`](Self::on_timeout) should look next.
     pub(crate) fn deadline(&self, window: &SendWindow, rtt: &RttEstimator) -> Option<Instant> {
         if window.outstanding() == 0 {
             return None;
@@ -220,7 +220,7 @@ impl Recovery {
         [self.reorder_at, self.probe_at(window, rtt), resend].into_iter().flatten().min()
     }
 
-    /// What is due at `now`.
+    /// Returns what is due at `now`.
     pub(crate) fn on_timeout(&mut self, now: Instant, window: &SendWindow, rtt: &RttEstimator) -> Timeout {
         if window.outstanding() == 0 {
             return Timeout::None;
@@ -245,7 +245,7 @@ impl Recovery {
         lost
     }
 
-    /// How long packets have been under way and none acknowledged.
+    /// Returns how long packets have been under way and none acknowledged.
     pub(crate) fn stalled_for(&self, now: Instant, window: &SendWindow) -> Duration {
         let since = self.moved_at.filter(|_| window.outstanding() > 0);
         since.map_or(Duration::ZERO, |at| now.saturating_duration_since(at))
@@ -284,7 +284,7 @@ const REORDER_QUARTERS_MAX: u32 = 16;
 const REORDER_WINDOW_MIN: Duration = Duration::from_millis(1);
 /// Scheduling allowance before an asked-for ACK counts as missing.
 const PROBE_MARGIN: Duration = Duration::from_millis(2);
-/// How long a peer may hold back an ACK that nobody asked for, with the margin.
+/// Time for which a peer may hold back an ACK that was not requested, with the margin.
 const PEER_ACK_DELAY: Duration = Duration::from_millis(110);
 /// Timeouts without doubling towards a peer that has never answered.
 const UNDOUBLED_TIMEOUTS: u32 = 3;

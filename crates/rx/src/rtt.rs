@@ -29,7 +29,7 @@ struct Shortest {
     /// Shortest and longest of this half of a window, and of the one before it.
     this: (Duration, Duration),
     last: (Duration, Duration),
-    /// When this half ends.
+    /// Time when this half ends.
     ends_at: Option<Instant>,
 }
 
@@ -138,7 +138,7 @@ impl RttEstimator {
         self.samples
     }
 
-    /// Whether any sample has been taken.
+    /// Returns whether any sample has been taken.
     pub fn has_sample(&self) -> bool {
         self.smoothed.is_some()
     }
@@ -178,16 +178,16 @@ pub const INITIAL_RTO: Duration = Duration::from_secs(1);
 /// Floor of the estimate, before [`PEER_ACK_DELAY_MAX`] is added.
 pub const RTO_FLOOR: Duration = Duration::from_millis(20);
 
-/// What is added for an ACK that the peer delays.
+/// Time that is added for an ACK that the peer delays.
 pub const PEER_ACK_DELAY_MAX: Duration = Duration::from_millis(200);
 
 /// Ceiling of the backed-off timeout (RFC 6298 2.5).
 pub const RTO_MAX: Duration = Duration::from_secs(60);
 
-/// How long a shortest round trip is believed where all since were longer and alike (BBR's figure too).
+/// Time for which a shortest round trip is believed where all since were longer and alike (BBR's figure too).
 pub const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
 
-/// And where they were not.
+/// Time for which a shortest round trip is believed where later ones were not longer and alike.
 const MIN_RTT_KEPT: Duration = Duration::from_secs(60);
 
 /// Samples are alike within this part of the shortest: BBR and [`Auto`](crate::congestion::Auto) take more for a queue.

@@ -1,4 +1,4 @@
-//! Security classes: what a connection does to prove who its client is and to protect its packets.
+//! Security classes: what a connection does to prove its client's identity and to protect its packets.
 //!
 //! The transport calls a [`Security`] for every DATA packet in both directions and for the challenge and
 //! response that precede the first call of a server connection. `null` is here; rxkad and rxgk implement the
@@ -67,27 +67,27 @@ pub struct Sealed {
     pub checksum: u16,
 }
 
-/// Who a connection's client proved to be.
+/// The identity that a connection's client proved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
     /// Printable name as the class knows it, for instance a Kerberos principal.
     pub name: String,
     /// Protection level of the packets: 0 clear, 1 authenticated, 2 encrypted.
     pub level: u8,
-    /// When the proof expires, seconds since 1970; `None` if it does not.
+    /// Time when the proof expires, seconds since 1970; `None` if it does not.
     pub expires_unix_s: Option<u64>,
 }
 
-/// What a security class tells about one connection (`struct rx_securityObjectStats`).
+/// Statistics of a security class about one connection (`struct rx_securityObjectStats`).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SecurityStats {
-    /// Which kind of class.
+    /// Kind of the class.
     pub kind: SecurityKind,
     /// 0 clear, 1 auth, 2 crypt.
     pub level: u8,
     /// 1 not set up, 2 authenticated, 4 expired, 8 packet checksums.
     pub flags: u32,
-    /// When the ticket expires, seconds since 1970; 0 for never.
+    /// Time when the ticket expires, seconds since 1970; 0 for never.
     pub expires: u32,
     /// Packets received.
     pub packets_received: u32,
@@ -134,7 +134,7 @@ impl std::fmt::Debug for Surroundings<'_> {
     }
 }
 
-/// When a connection's proof ends, and with it the connection.
+/// Time when a connection's proof ends, and with it the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expiry {
     /// Time of day, since 1970.
@@ -162,9 +162,9 @@ pub trait Security: std::fmt::Debug + Send {
         let _ = (around, connection);
     }
 
-    /// When the connection ends, asked after [`begin`](Self::begin) and after the challenge is answered. From then on the
-    /// endpoint aborts its calls, those under way too, with the code, and takes no more on it; the client has to open
-    /// another connection with a new proof.
+    /// Returns when the connection ends, asked after [`begin`](Self::begin) and after the challenge is
+    /// answered. From then on the endpoint aborts its calls, those under way too, with the code, and takes no
+    /// more on it; the client has to open another connection with a new proof.
     fn expiry(&self) -> Option<Expiry> {
         None
     }
@@ -196,8 +196,9 @@ pub trait Security: std::fmt::Debug + Send {
         payload: &mut [u8],
     ) -> Result<Range<usize>, SecurityError>;
 
-    /// Whether [`open`](Self::open) at the other end refuses a packet of which any byte was changed on the way. Only such
-    /// packets may become [jumbograms cut into fragments](crate::Jumbograms::Fragments).
+    /// Returns whether [`open`](Self::open) at the other end refuses a packet of which any byte was changed
+    /// on the way. Only such packets may become [jumbograms cut into
+    /// fragments](crate::Jumbograms::Fragments).
     fn protects_data(&self) -> bool {
         false
     }
@@ -207,9 +208,9 @@ pub trait Security: std::fmt::Debug + Send {
         false
     }
 
-    /// Server: appends the payload of a CHALLENGE packet to `out`. Called again for every retry, which must repeat
-    /// the same question, as the answer to any of them may come. The question must be unguessable: whoever answers it
-    /// has also proved that packets reach his address.
+    /// Server: appends the payload of a CHALLENGE packet to `out`. Called again for every retry, which must
+    /// repeat the same question, as the answer to any of them may come. The question must be unguessable: a
+    /// client that answers it has also proved that packets reach its address.
     fn challenge(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) {
         let _ = (around, out);
     }
@@ -242,7 +243,7 @@ pub trait Security: std::fmt::Debug + Send {
         Poll::Ready(Err(SecurityError { code: crate::abort::PROTOCOL_ERROR }))
     }
 
-    /// What `rxdebug` shows of the class's part in this connection; `None` shows nothing.
+    /// Returns what `rxdebug` shows of the class's part in this connection; `None` shows nothing.
     fn statistics(&self) -> Option<SecurityStats> {
         None
     }
@@ -277,7 +278,7 @@ pub trait Security: std::fmt::Debug + Send {
         Poll::Ready(Err(SecurityError { code: crate::abort::PROTOCOL_ERROR }))
     }
 
-    /// Who the client proved to be; `None` for an anonymous connection.
+    /// Returns the principal that the client proved to be; `None` for an anonymous connection.
     fn principal(&self) -> Option<&Principal> {
         None
     }

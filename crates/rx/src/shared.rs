@@ -1,4 +1,4 @@
-//! What all connections of an endpoint share: pool, peers, counters, queues of work, events and timers.
+//! State that all connections of an endpoint share: pool, peers, counters, queues of work, events and timers.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -30,7 +30,7 @@ pub(crate) struct Shared {
     /// Connections to look at in the next transmit pass, each at most once.
     pub(crate) ready: Ready,
     timers: BinaryHeap<Reverse<Timer>>,
-    /// When timers ran last.
+    /// Time when timers ran last.
     timers_ran_at: Option<Instant>,
     /// Calls whose write was refused for want of a buffer.
     pub(crate) waiting_for_packets: VecDeque<CallHandle>,
@@ -43,13 +43,13 @@ pub(crate) struct Shared {
     pub(crate) refuses: Option<i32>,
     /// Connections whose security class checks a RESPONSE.
     pub(crate) checks: Checks,
-    /// What all connections may send together.
+    /// Rate that all connections share.
     pub(crate) share: Share,
-    /// When the time of day was last told, and what it was, since 1970.
+    /// Time when the time of day was last told, and its value since 1970.
     pub(crate) time_of_day: Option<(Instant, Duration)>,
     /// Connections held back for want of credit at their address.
     waiting_for_credit: Vec<u32>,
-    /// Counts how often the list was emptied: who was put on it since is on it.
+    /// Counts how often the list was emptied: a connection that was put on it since is on it.
     credit_round: u64,
 }
 
@@ -88,13 +88,13 @@ impl Shared {
         }
     }
 
-    /// What a security class is lent.
+    /// Returns what a security class is lent.
     pub(crate) fn surroundings(&mut self, now: Instant) -> Surroundings<'_> {
         let unix = self.time_of_day.map(|(told, unix)| unix + now.saturating_duration_since(told));
         Surroundings { now, unix, random: &mut self.rng }
     }
 
-    /// When a time of day comes, as far as is known; at once if it has passed.
+    /// Returns when a time of day comes, as far as is known; at once if it has passed.
     pub(crate) fn instant_of(&self, unix: Duration) -> Option<Instant> {
         let (told, then) = self.time_of_day?;
         told.checked_add(unix.saturating_sub(then))
@@ -111,7 +111,8 @@ impl Shared {
         }
     }
 
-    /// Credit came back to an address: whoever waits for some looks again in the next transmit pass.
+    /// Notes that credit came back to an address: connections that wait for some look again in the next
+    /// transmit pass.
     pub(crate) fn credit_returned(&mut self) {
         if !self.waiting_for_credit.is_empty() {
             self.credit_round += 1;
@@ -119,7 +120,7 @@ impl Shared {
         }
     }
 
-    /// Whether buffers run short: nobody is offered more of them than he can do with.
+    /// Returns whether buffers run short: no peer is offered more of them than it can use.
     pub(crate) fn is_pool_short(&self) -> bool {
         self.pool.free_count() < self.pool.allocated() / 4
     }
@@ -137,8 +138,9 @@ impl Shared {
         }
     }
 
-    /// When to wake a connection whose turn has ended and that wants to be woken at `at`. What was due when timers ran last
-    /// and still is after some turns in a row is a fault of ours: it is tried again later, and not at once.
+    /// Returns when to wake a connection whose turn has ended and that wants to be woken at `at`. What was
+    /// due when timers ran last and still is after some turns in a row is a fault of ours: it is tried again
+    /// later, and not at once.
     pub(crate) fn put_off(&mut self, core: &mut Core, now: Instant, at: Instant) -> Instant {
         if self.timers_ran_at.is_none_or(|ran| at > ran) {
             core.overdue_turns = 0;
@@ -191,14 +193,14 @@ impl Shared {
         self.timers.retain(|&Reverse((_, index, generation))| keep(index, generation));
     }
 
-    /// What an ACK to somebody unknown states about us.
+    /// Returns what an ACK to an unknown peer states about this endpoint.
     pub(crate) fn own_trailer(&self) -> Trailer {
         let packet = self.scratch.len() as u32;
         let jumbo_max = if self.config.extensions { 0 } else { 1 };
         Trailer { max_mtu: packet, if_mtu: packet, window: 0, jumbo_max }
     }
 
-    /// What our ACKs of a connection state about us; the window is the call's own.
+    /// Returns what our ACKs of a connection state about us; the window is the call's own.
     pub(crate) fn trailer(&self, now: Instant, core: &Core) -> Trailer {
         let (own, peer) = (self.own_trailer(), &self.peers[core.peer]);
         // What holds of a path for ours is taken to hold for theirs.
@@ -218,7 +220,7 @@ impl Shared {
 //@ attack: rx-owed-acks
 /// Turns in a row after which something of a connection is still due, before it is put off.
 const OVERDUE_TURNS_MAX: u8 = 4;
-/// How long that is put off.
+/// Time for which that is put off.
 const OVERDUE_RETRY: Duration = Duration::from_millis(20);
 /// Places in the list of connections that wait for credit.
 const WAITING_MAX: usize = 16 * 1024;

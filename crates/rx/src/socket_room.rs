@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use crate::config::EndpointConfig;
 
-/// What is under way to one address, and who waits for some of it to arrive.
+/// Bytes under way to one address, and the connections that wait for some of them to arrive.
 #[derive(Debug, Default)]
 pub(crate) struct SocketRoom {
     under_way: u32,
@@ -44,12 +44,12 @@ impl SocketRoom {
         (config.stock_in_flight + on_path).saturating_sub(self.under_way)
     }
 
-    /// What one call has under way has changed.
+    /// Notes that the bytes that one call has under way have changed.
     pub(crate) fn change(&mut self, before: u32, now: u32) {
         self.under_way = self.under_way.saturating_sub(before) + now;
     }
 
-    /// Whether connections wait for one another.
+    /// Returns whether connections wait for one another.
     pub(crate) fn is_crowded(&self) -> bool {
         self.called.is_some() || !self.waiting.is_empty()
     }
@@ -64,7 +64,8 @@ impl SocketRoom {
         }
     }
 
-    /// Who is to send now, if somebody waits and there is room again for what it waits to send.
+    /// Returns the connection that is to send now, if one waits and there is room again for what it waits to
+    /// send.
     pub(crate) fn call(&mut self, min_rtt: Duration, config: &EndpointConfig) -> Option<u32> {
         let next = self.waiting.front()?;
         if self.called.is_some() || self.under_way > 0 && self.free(min_rtt, config) < next.burst {

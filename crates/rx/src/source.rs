@@ -1,4 +1,5 @@
-//! Who counts as one in shares: the host or network that an address belongs to, and how many connections it has.
+//! Sources that count as one in shares: the host or network that an address belongs to, and how many
+//! connections it has.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -22,7 +23,7 @@ struct SourceRecord {
 }
 
 impl Sources {
-    /// None yet, which may have `connections_max` connections together.
+    /// Makes an empty table of sources, which may have `connections_max` connections together.
     pub(crate) fn new(connections_max: usize) -> Self {
         let connections = Books::new(connections_max, Shares::ONCE.with_min(CONNECTIONS_MIN));
         Self { connections, slab: slab::Slab::new(), by_ip: HashMap::new() }
@@ -47,7 +48,7 @@ impl Sources {
         }
     }
 
-    /// Whether a host has one peer and no more.
+    /// Returns whether a host has one peer and no more.
     pub(crate) fn is_last_peer(&self, account: BufferAccount) -> bool {
         self.slab[index(account)].peers == 1
     }
@@ -60,7 +61,7 @@ impl Sources {
         self.connections.give_back(self.slab[index(account)].ip.into(), 1);
     }
 
-    /// Who has how many connections.
+    /// Returns the books of connections by source.
     pub(crate) fn connections(&self) -> &Books {
         &self.connections
     }
@@ -70,14 +71,15 @@ fn index(account: BufferAccount) -> usize {
     (account.0 - BufferAccount::FIRST_SOURCE) as usize
 }
 
-/// Whether one who holds `held` of a shared resource may take more of it: as much as is free, and a few in any case.
-/// So one holder has at most half of it, two a third each, and a newcomer always finds some (dynamic thresholds,
-/// Choudhury and Hahne 1998).
+/// Returns whether a source that holds `held` of a shared resource may take more of it: as much as is free,
+/// and a few in any case. So one holder has at most half of it, two a third each, and a newcomer always finds
+/// some (dynamic thresholds, Choudhury and Hahne 1998).
 pub fn may_take_more(held: usize, free: usize, minimum: usize) -> bool {
     held < free.max(minimum)
 }
 
-/// The address without its port; of IPv6 the first 64 bits, since whoever has one address there has them all.
+/// Returns the source of an address: without the port; of IPv6 the first 64 bits, since a host with one
+/// address there has them all.
 pub fn source_of(ip: IpAddr) -> IpAddr {
     Network::of_client(ip).base
 }
@@ -99,7 +101,7 @@ impl AddressRange {
         Self { first: ip.to_canonical(), prefix }
     }
 
-    /// Whether `ip` is one of them. An IPv4 address written in IPv6 counts as IPv4.
+    /// Returns whether `ip` is one of them. An IPv4 address written in IPv6 counts as IPv4.
     pub fn contains(&self, ip: IpAddr) -> bool {
         let (bits, differ) = match (self.first, ip.to_canonical()) {
             (IpAddr::V4(a), IpAddr::V4(b)) => (32, u128::from(u32::from(a) ^ u32::from(b))),

@@ -188,7 +188,7 @@ counters! {
 }
 
 impl EndpointStats {
-    /// Calls that have begun and not ended, whoever made them.
+    /// Returns the number of calls that have begun and not ended, from either side.
     pub fn calls_under_way(&self) -> u64 {
         let ended = self.calls_finished + self.calls_aborted + self.calls_dead;
         (self.calls_opened + self.calls_accepted).saturating_sub(ended)

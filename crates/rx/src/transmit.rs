@@ -22,7 +22,7 @@ pub const BURST_BYTES_MAX: usize = 65_507;
 #[derive(Debug)]
 #[must_use = "a transmit that is not given back keeps its packets in use"]
 pub struct Transmit {
-    /// Where to send it.
+    /// Address to send it to.
     pub destination: SocketAddr,
     /// Address to send it from: where the peer's packets arrive on a host with several.
     pub src_ip: Option<IpAddr>,

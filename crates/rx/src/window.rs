@@ -46,7 +46,7 @@ pub(crate) struct Outgoing {
     pub(crate) resent: bool,
 }
 
-/// What one ACK taught.
+/// Outcome of one ACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AckOutcome {
     /// Packets acknowledged for the first time.
@@ -65,14 +65,14 @@ pub(crate) struct AckOutcome {
     pub(crate) reordered: bool,
 }
 
-/// Why an ACK cannot be true of this call.
+/// Reason why an ACK cannot be true of this call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AckRefusal {
-    /// It was overtaken by a later one.
+    /// The ACK was overtaken by a later one.
     Stale,
-    /// It acknowledges packets that were never sent.
+    /// The ACK acknowledges packets that were never sent.
     NeverSent,
-    /// Its ranges overlap the table or each other, or do not ascend.
+    /// The ACK's ranges overlap the table or each other, or do not ascend.
     Disordered,
 }
 
@@ -86,7 +86,7 @@ pub(crate) struct SendWindow {
     next: u32,
     in_flight: u32,
     acked: u32,
-    /// Those waiting to be resent, in order, and some that have arrived since; empty once none waits.
+    /// Packets waiting to be resent, in order, and some that have arrived since; empty once none waits.
     lost: VecDeque<u32>,
     lost_count: u32,
     log: VecDeque<Sent>,
@@ -169,7 +169,7 @@ impl SendWindow {
         self.slots.iter().find(waits).map(|slot| (&slot.packet, slot.passed_over))
     }
 
-    /// Whether any packet of the call has been acknowledged.
+    /// Returns whether any packet of the call has been acknowledged.
     pub(crate) fn any_acked(&self) -> bool {
         self.acked_top > 1
     }

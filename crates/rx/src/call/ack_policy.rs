@@ -1,4 +1,4 @@
-//! When a call acknowledges what it received (OpenAFS `rxi_ReceiveDataPacket`; `docs/design/rx.md`, "ACK frequency").
+//! Acknowledgement policy of a call (OpenAFS `rxi_ReceiveDataPacket`; `docs/design/rx.md`, "ACK frequency").
 
 use std::time::{Duration, Instant};
 
@@ -9,8 +9,8 @@ use crate::header::serial_after;
 use crate::receive::ReceiveWindow;
 use crate::rtt::RttEstimator;
 
-/// What ACKs a call owes. At most one ordinary ACK and one ping answer go out in a transmit pass, however many
-/// packets the batch before it held.
+/// ACKs that a call owes. At most one ordinary ACK and one ping answer go out in a transmit pass, however
+/// many packets the batch before it held.
 #[derive(Debug)]
 pub(crate) struct AckPolicy {
     due: Option<AckReason>,
@@ -22,11 +22,11 @@ pub(crate) struct AckPolicy {
     unacked: u32,
     /// Packets that came behind a gap, each of which a stock sender wants to hear of.
     beyond_gap: u8,
-    /// When to say the same again should nothing come, and how often it may be said yet.
+    /// Time to repeat an ACK should nothing come, and the number of repeats that are left.
     repeat: Option<Repeat>,
-    /// What is owed may not be sent: when to try again, if no packet comes before.
+    /// Time to retry an ACK that may not be sent now: when to try again, if no packet comes before.
     retry_at: Option<Instant>,
-    /// How often in a row it could not be sent.
+    /// Number of times in a row that it could not be sent.
     refusals: u8,
     /// `base` and window edge as last stated.
     stated_base: u32,
@@ -143,7 +143,7 @@ impl AckPolicy {
         }
     }
 
-    /// Whether there may be an ACK to send, now or later.
+    /// Returns whether there may be an ACK to send, now or later.
     #[inline]
     pub(crate) fn owes_any(&self) -> bool {
         self.due.is_some()
@@ -198,7 +198,7 @@ impl AckPolicy {
         self.retry_at = Some(now + wait);
     }
 
-    /// Whether a ping waits for its answer.
+    /// Returns whether a ping waits for its answer.
     pub(crate) fn owes_ping_answer(&self) -> bool {
         self.ping.is_some()
     }
@@ -245,7 +245,8 @@ struct Repeat {
 
 /// Packets that a stock peer sends before it expects an ACK.
 const STOCK_STRIDE: u32 = 2;
-/// The same for peers that set REQUEST_ACK where they want one; a bound for those that forget.
+/// Packets after which an ACK is sent to peers that set REQUEST_ACK where they want one; a bound for those
+/// that forget.
 const MODERN_STRIDE: u32 = 64;
 /// ACKs that show a gap after which a stock sender resends what is missing.
 const NACK_THRESHOLD: u8 = 3;
@@ -253,7 +254,8 @@ const NACK_THRESHOLD: u8 = 3;
 const STOCK_HARD_ACK: u32 = 3;
 /// Repeats of an ACK that shows a gap: two make three of it, the others are for those that the path loses.
 const REPEATS_OF_GAP: u8 = 4;
-/// The same where all has come so far: only the ACK itself can have been lost, if the sender has not simply paused.
+/// Largest number of repeated packets without an ACK where all has come so far: only the ACK itself can have
+/// been lost, if the sender has not simply paused.
 const REPEATS_IN_ORDER: u8 = 1;
 /// Bounds of the silence before a repeat, which is one and a half round trips: longer than scheduling takes, and short
 /// enough for three ACKs before a stock sender's timeout.
@@ -261,5 +263,6 @@ const REPEAT_WAIT_MIN: Duration = Duration::from_millis(10);
 const REPEAT_WAIT_MAX: Duration = Duration::from_millis(60);
 /// Least time until an ACK that could not be sent is tried again.
 const RETRY_MIN: Duration = Duration::from_millis(20);
-/// How often that time doubles: many such calls must not keep the server busy by their looks alone.
+/// Number of times that that time doubles: many such calls must not keep the server busy by their looks
+/// alone.
 const RETRY_DOUBLINGS_MAX: u8 = 6;

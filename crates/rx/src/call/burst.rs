@@ -1,4 +1,4 @@
-//! When DATA leaves to a stock peer: in bursts of half a window and no more than its socket buffer holds.
+//! Bursts of DATA to a stock peer: in bursts of half a window and no more than its socket buffer holds.
 //!
 //! A stock peer acknowledges every second packet, so a sender that answers each ACK sends two packets at a time, and each
 //! time costs a wake-up, a pass and a system call. While the peer has work left a call waits for more ACKs instead; when
@@ -10,7 +10,7 @@ use super::Call;
 use crate::connection::Core;
 use crate::shared::Shared;
 
-/// Where a call stands between two bursts.
+/// State of a call between two bursts.
 #[derive(Debug, Default)]
 pub(crate) struct Bursts {
     /// Packets of the burst begun that are yet to leave.
@@ -27,7 +27,7 @@ impl Bursts {
         self.held_since = None;
     }
 
-    /// Whether the packet about to leave is the last of its burst.
+    /// Returns whether the packet about to leave is the last of its burst.
     pub(super) fn ends_now(&self) -> bool {
         self.left <= 1
     }
@@ -39,7 +39,8 @@ impl Bursts {
 }
 
 impl Call {
-    /// Whether a packet that has not been sent before may leave now; `window` is the congestion window.
+    /// Returns whether a packet that has not been sent before may leave now; `window` is the congestion
+    /// window.
     pub(super) fn may_leave(&mut self, now: Instant, window: u32, core: &Core, shared: &mut Shared) -> bool {
         let peer = &mut shared.peers[core.peer];
         if !peer.is_stock() || self.bursts.left > 0 {
@@ -103,7 +104,8 @@ impl Call {
 
 /// Packets not used up by the reader below which a peer has nothing to do, and no ACK is on its way.
 const FEW: u32 = 4;
-/// How long packets wait for more ACKs at most.
+/// Time for which packets wait for more ACKs at most.
 const HELD_MAX: Duration = Duration::from_millis(1);
-/// How long they wait for other calls' packets to arrive before they look by themselves, should nobody call.
+/// Time for which waiting calls let other calls' packets arrive before they look by themselves, unless they
+/// are woken.
 const CROWDED_MAX: Duration = Duration::from_millis(20);

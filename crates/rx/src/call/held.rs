@@ -32,7 +32,7 @@ impl ReadBatch {
         self.len
     }
 
-    /// Whether there is not a byte.
+    /// Returns whether there is not a byte.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }

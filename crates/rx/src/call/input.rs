@@ -1,4 +1,4 @@
-//! What received packets do to a call. Nothing is sent from here: the next transmit pass does that.
+//! Handling of a call's received packets. Nothing is sent from here: the next transmit pass does that.
 
 use std::time::Instant;
 
@@ -15,7 +15,7 @@ use crate::security::PacketContext;
 use crate::shared::Shared;
 use crate::window::{AckOutcome, AckRefusal};
 
-/// What a DATA datagram led to beyond the call's own state.
+/// Outcome of a DATA datagram beyond the call's own state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DataOutcome {
     /// Taken or dropped; nothing else to do.
@@ -301,7 +301,7 @@ impl Call {
         }
     }
 
-    /// What the controller is told of an ACK before which `in_flight` packets were under way.
+    /// Returns what the controller is told of an ACK before which `in_flight` packets were under way.
     fn acked(&self, in_flight: u32, outcome: &AckOutcome, controller: &dyn Controller) -> Acked {
         Acked {
             newly_acked: outcome.newly_acked,
@@ -338,9 +338,9 @@ impl Call {
         self.resent_at = (self.resent_at + 1) % self.resent.len();
     }
 
-    /// Whether `serial` was a resend not yet known as needless; forgets it. Its packet may have been counted
-    /// by the ACK table already, which removes nothing here, so both ways of counting exclude each other by
-    /// the receiver's order: the table speaks first only if the resend had not arrived.
+    /// Returns whether `serial` was a resend not yet known as needless; forgets it. Its packet may have been
+    /// counted by the ACK table already, which removes nothing here, so both ways of counting exclude each
+    /// other by the receiver's order: the table speaks first only if the resend had not arrived.
     fn forget_resent(&mut self, serial: u32) -> bool {
         let found = self.resent.iter_mut().find(|known| **known == serial && serial != 0);
         found.map(|known| *known = 0).is_some()

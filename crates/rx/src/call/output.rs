@@ -1,4 +1,4 @@
-//! What a call sends in a transmit pass: ACKs it owes, pings, and DATA as far as the windows allow.
+//! Output of a call in a transmit pass: ACKs it owes, pings, and DATA as far as the windows allow.
 
 use std::time::{Duration, Instant};
 
@@ -15,7 +15,7 @@ use crate::recovery::Timeout;
 use crate::shared::Shared;
 use crate::window::Outgoing;
 
-/// What a call's timers led to.
+/// Outcome of a call's timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimerOutcome {
     /// The call goes on; it may have something to send.
@@ -290,7 +290,7 @@ impl Call {
         }
     }
 
-    /// When [`on_timer`](Self::on_timer) should run next.
+    /// Returns when [`on_timer`](Self::on_timer) should run next.
     pub(crate) fn deadline(&self, now: Instant, core: &Core, shared: &Shared) -> Instant {
         let limits = &core.limits;
         let mut earliest = match self.is_unknown_to_peer() {
@@ -377,9 +377,10 @@ impl Call {
         }
     }
 
-    /// Whether a large packet does not get through, however often it is sent, while small ones do. It cannot be cut
-    /// smaller: had its first transmission arrived after all, its bytes and those of the smaller packets would overlap.
-    /// So the call ends, as OpenAFS ends it (RX_MSGSIZE), and the next one has small packets from the start.
+    /// Returns whether a large packet does not get through, however often it is sent, while small ones do. It
+    /// cannot be cut smaller: had its first transmission arrived after all, its bytes and those of the
+    /// smaller packets would overlap. So the call ends, as OpenAFS ends it (RX_MSGSIZE), and the next one has
+    /// small packets from the start.
     fn is_too_large(&self, now: Instant, core: &Core, shared: &Shared) -> bool {
         if self.recovery.stalled_for(now, &self.tx) < HOPELESS_AFTER {
             return false;
@@ -409,7 +410,8 @@ impl Call {
         self.side == Side::Client && self.tx.next() == 1
     }
 
-    /// Whether the next move is the peer's: the idle limit does not punish a slow application on our side.
+    /// Returns whether the next move is the peer's: the idle limit does not punish a slow application on our
+    /// side.
     fn waits_for_peer(&self) -> bool {
         // Nor one whose reader is busy with packets that it holds.
         let reads = self.rx.lent() == 0 || self.reader_waits;
@@ -446,7 +448,7 @@ impl Shared {
         packet
     }
 
-    /// The same for a payload that may be larger than a packet's.
+    /// Allocates a control packet for a payload that may be larger than a packet's.
     pub(crate) fn alloc_control_of(&mut self, payload_len: usize) -> Option<Packet> {
         if payload_len <= self.pool.payload_max() {
             return self.alloc_control();
@@ -481,7 +483,7 @@ const REQUESTS_PER_PACED_WINDOW: u32 = 16;
 const REQUEST_STRIDE_MAX: u32 = 64;
 /// Packets that a stock peer may have and not acknowledge for a while, and as many more that may be lost.
 const STOCK_UNACKED_MAX: u32 = 4;
-/// How old the last request for an ACK may be before the next DATA packet asks, for the round trip's sake.
+/// Age of the last request for an ACK before the next DATA packet asks, for the round trip's sake.
 const RTT_REFRESH: Duration = Duration::from_secs(1);
 /// Pings within one dead time (OpenAFS: deadtime / 6).
 const KEEPALIVES_PER_DEAD_TIME: u32 = 6;

@@ -47,7 +47,7 @@ impl WriteBatch {
         self.len
     }
 
-    /// Whether there is no room at all.
+    /// Returns whether there is no room at all.
     pub fn is_empty(&self) -> bool {
         self.payloads.is_empty()
     }

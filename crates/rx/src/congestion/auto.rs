@@ -1,9 +1,10 @@
 //! NewReno, and BBR where losses are no sign that NewReno would read rightly.
 //!
-//! A loss means "too much" only if a queue overflowed, and a queue shows in the round trip before it does. Where it does
-//! not show, the path loses packets by itself, and halving the window for each helps nobody. Where it is several
-//! round trips long, filling it helps nobody either, and [`Bbr`] shares it evenly with flows that do. Between the two
-//! BBR would take more than its share from a Reno flow (`tests/all/sim/losses.rs` measures it), so there it is NewReno.
+//! A loss means "too much" only if a queue overflowed, and a queue shows in the round trip before it does.
+//! Where it does not show, the path loses packets by itself, and halving the window for each helps no flow.
+//! Where it is several round trips long, filling it helps no flow either, and [`Bbr`] shares it evenly with
+//! flows that do. Between the two BBR would take more than its share from a Reno flow
+//! (`tests/all/sim/losses.rs` measures it), so there it is NewReno.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +18,7 @@ pub struct Auto {
     new_reno: NewReno,
     bbr: Option<Box<Bbr>>,
     highest: HighestRtt,
-    /// What the last loss episodes said, for BBR.
+    /// Votes of the last loss episodes for BBR.
     votes: u32,
     /// The round trip is long enough for a queue to be told from the noise of clocks and schedulers.
     is_paced: bool,
@@ -32,7 +33,7 @@ struct HighestRtt {
     since: Option<Instant>,
 }
 
-/// What a loss episode says of the path.
+/// Sign of a loss episode about the path's queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum QueueSign {
     None,
@@ -53,7 +54,7 @@ impl Auto {
         }
     }
 
-    /// Whether BBR is in charge.
+    /// Returns whether BBR is in charge.
     pub fn is_bbr(&self) -> bool {
         self.bbr.is_some()
     }
@@ -202,7 +203,7 @@ impl Controller for Auto {
 
 /// A queue shows from this part of the shortest round trip on.
 const SHORT_PART: u32 = 8;
-/// And is long from so many halves of it on, and this time.
+/// Halves of the shortest round trip from which a queue is long, if it is [`LONG_MIN`] too.
 const LONG_HALVES: u32 = 5;
 const LONG_MIN: Duration = Duration::from_millis(5);
 /// Loss episodes in a row without a queue that bring BBR in, and how many more of one kind than of the other take it out again.

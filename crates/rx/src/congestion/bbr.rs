@@ -46,7 +46,7 @@ pub struct Bbr {
     undo: Option<Undo>,
 }
 
-/// What losses allow, packets and packets per second; infinite where they allow everything.
+/// Bounds that losses set, packets and packets per second; infinite where they allow everything.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
     /// In flight in the long run: what was safe when last tried.
@@ -84,13 +84,13 @@ struct Probe {
     up_acks: f64,
     /// Packets to be acknowledged for each that the window grows by.
     up_count: f64,
-    /// When the probe of the round trip ends, once little enough is in flight.
+    /// Time when the probe of the round trip ends, once little enough is in flight.
     rtt_done_at: Option<Instant>,
     rtt_round_done: bool,
     random: u64,
 }
 
-/// What false losses took away.
+/// State that false losses took away.
 #[derive(Clone, Copy, Debug)]
 struct Undo {
     mode: BbrMode,
@@ -138,7 +138,7 @@ impl Bbr {
         }
     }
 
-    /// One that takes over from another controller, in STARTUP with the `window` that this had.
+    /// Makes a controller that takes over from another one, in STARTUP with the `window` that this had.
     pub(super) fn with_window(window: u32) -> Self {
         Self { cwnd: f64::from(window).max(WINDOW_MIN), ..Self::new() }
     }
@@ -166,7 +166,7 @@ impl Bbr {
         }
     }
 
-    /// What may be in flight while nothing is tried: the rest is for others to grow into.
+    /// Returns what may be in flight while nothing is tried: the rest is for others to grow into.
     fn inflight_with_headroom(&self) -> f64 {
         let hi = self.bounds.inflight_hi;
         if hi.is_infinite() { hi } else { (hi - (hi * HEADROOM).max(1.0)).max(WINDOW_MIN) }
@@ -389,7 +389,7 @@ impl Controller for Bbr {
 
 // Constants of draft-ietf-ccwg-bbr 2.
 
-/// What of a bound remains after a round with losses.
+/// Part of a bound that remains after a round with losses.
 const BETA: f64 = 0.7;
 /// Share of the packets in flight whose loss is the path's own.
 const LOSS_THRESHOLD: f64 = 0.02;
@@ -403,7 +403,7 @@ const PACING_MARGIN: f64 = 0.99;
 const WINDOW_MIN: f64 = 4.0;
 /// Bursts that must fit into the window for the path to be kept busy.
 const BURSTS_MIN: f64 = 3.0;
-/// What the pacer lets through at once, and the most that one `sendmsg` takes, packets.
+/// Burst that the pacer lets through at once, and the most that one `sendmsg` takes, packets.
 const BURST_TIME: Duration = Duration::from_millis(1);
 const BURST_MAX: f64 = 64.0;
 

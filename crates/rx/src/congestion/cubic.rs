@@ -21,7 +21,7 @@ pub struct Cubic {
     undo: Option<CubicState>,
 }
 
-/// What an undo restores.
+/// State that an undo restores.
 #[derive(Clone, Debug)]
 struct CubicState {
     /// Congestion window, fractional between packets.
@@ -42,9 +42,9 @@ struct Epoch {
     origin: f64,
     /// Seconds from `start` until the plateau.
     k: f64,
-    /// What Reno would have by now.
+    /// Window that Reno would have by now.
     w_est: f64,
-    /// When the application stopped filling the window, if it has.
+    /// Time when the application stopped filling the window, if it has.
     idle_since: Option<Instant>,
 }
 
@@ -204,7 +204,7 @@ impl Controller for Cubic {
 /// Aggressiveness in packets per second cubed (RFC 9438 4.1).
 const C: f64 = 0.4;
 
-/// What remains of the window after a loss (RFC 9438 4.6).
+/// Part of the window that remains after a loss (RFC 9438 4.6).
 const BETA: f64 = 0.7;
 
 /// Reno-friendly increase per round trip (RFC 9438 4.3).

@@ -1,4 +1,4 @@
-//! How fast a path delivers: samples of packets delivered over the time that took
+//! Delivery rate of a path: samples of packets delivered over the time that took
 //! (draft-cheng-iccrg-delivery-rate-estimation).
 //!
 //! Every transmission remembers what had been delivered when it left; the ACK that covers it tells what has been since.
@@ -14,7 +14,7 @@ use crate::header::serial_after;
 pub(super) struct DeliveryRate {
     delivered: u64,
     delivered_at: Option<Instant>,
-    /// When the packet was sent that the last sample is of.
+    /// Time when the packet was sent that the last sample is of.
     first_sent_at: Option<Instant>,
     lost: u64,
     /// Once this much has been delivered, samples are of the path again and not of the application; 0 if they are.
@@ -37,7 +37,7 @@ struct Flight {
     app_limited: bool,
 }
 
-/// What the ACK of one transmission tells of the path.
+/// Sample of the path by the ACK of one transmission.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sample {
     /// Packets per second; `None` where the time is too short to mean anything.

@@ -45,7 +45,7 @@ pub trait Controller: Send + fmt::Debug {
     /// Packets left the network because an ACK covered them for the first time.
     fn on_ack(&mut self, now: Instant, acked: &Acked, rtt: &RttEstimator);
 
-    /// So many packets were declared lost. Losses that begin a recovery episode are told by
+    /// Notes that so many packets were declared lost. Losses that begin a recovery episode are told by
     /// [`on_loss`](Self::on_loss) or [`on_rto`](Self::on_rto) next.
     fn on_lost(&mut self, _packets: u32) {}
 
@@ -59,25 +59,25 @@ pub trait Controller: Send + fmt::Debug {
     /// The retransmission timer expired: everything in flight is presumed gone.
     fn on_rto(&mut self, now: Instant);
 
-    /// What the last [`on_loss`](Self::on_loss) or [`on_rto`](Self::on_rto) was told turned out to be
-    /// false (the original was only late): the reduction is undone (RFC 4015, RFC 9438 4.9).
+    /// Notes that the last [`on_loss`](Self::on_loss) or [`on_rto`](Self::on_rto) turned out to be false (the
+    /// original was only late): the reduction is undone (RFC 4015, RFC 9438 4.9).
     fn on_spurious_loss(&mut self, now: Instant);
 
-    /// Whether losses here are no sign of congestion by which others live, so that they mislead who takes them for one.
-    /// `None` if it does not ask.
+    /// Returns whether losses here are no sign of congestion by which others live, so that they mislead an
+    /// endpoint that takes them for one. `None` if it does not ask.
     fn losses_mislead(&self) -> Option<bool> {
         None
     }
 
-    /// Another call direction to the same peer has found that [losses mislead](Self::losses_mislead): less of a sign is
-    /// needed to find it too.
+    /// Notes that another call direction to the same peer has found that [losses
+    /// mislead](Self::losses_mislead): less of a sign is needed to find it too.
     fn distrust_losses(&mut self) {}
 
     /// A copy for a new call to the same peer.
     fn clone_box(&self) -> Box<dyn Controller>;
 }
 
-/// What an ACK says of the packets of one call direction.
+/// Effect of an ACK on the packets of one call direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acked {
     /// Packets that it covers for the first time.
@@ -104,7 +104,7 @@ impl Clone for Box<dyn Controller> {
     }
 }
 
-/// Which controller new calls get.
+/// Controller that new calls get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
     /// [`Auto`].
@@ -202,7 +202,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// Those that grow by ACKs and shrink by losses.
+    /// Returns the controllers that grow by ACKs and shrink by losses.
     fn by_losses() -> [Box<dyn Controller>; 3] {
         [Algorithm::NewReno.build(), Algorithm::Cubic.build(), Algorithm::Auto.build()]
     }

@@ -37,7 +37,7 @@ impl NewReno {
         }
     }
 
-    /// One that takes over from another controller, in congestion avoidance.
+    /// Makes a controller that takes over from another one, in congestion avoidance.
     pub(super) fn with_window(window: u32) -> Self {
         let window = window.clamp(MINIMUM_WINDOW, MAXIMUM_WINDOW);
         Self { window, ssthresh: window, ..Self::new() }

@@ -39,7 +39,7 @@ impl Pacer {
         Ok(())
     }
 
-    /// Whether the path's round trip is long enough to be paced.
+    /// Returns whether the path's round trip is long enough to be paced.
     pub(crate) fn is_for(rtt: &RttEstimator) -> bool {
         rtt.has_sample() && rtt.min_rtt() > UNPACED_RTT_MAX
     }
@@ -81,7 +81,7 @@ impl Pacer {
 /// Rate of the bucket over that of the window (RFC 9002 7.7 suggests 1.25).
 const GAIN_NUMERATOR: u64 = 5;
 const GAIN_DENOMINATOR: u64 = 4;
-/// What a rate in packets per second is counted over, so that slow ones keep their digits.
+/// Period that a rate in packets per second is counted over, so that slow ones keep their digits.
 const RATE_PERIOD: Duration = Duration::from_secs(64);
 /// A full bucket's worth of sending.
 const BURST_TIME: Duration = Duration::from_millis(1);

@@ -21,7 +21,7 @@ pub(super) struct SlowStart {
     carry: u32,
 }
 
-/// What an ACK during slow start does to the window.
+/// Effect of an ACK during slow start on the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Growth {
     /// Add so many packets.

@@ -1,4 +1,5 @@
-//! What a connection may hold of the pool, and what may leave on it: by shares, credit and rates.
+//! Allowance of a connection: what it may hold of the pool, and what may leave on it: by shares, credit and
+//! rates.
 
 use std::time::Instant;
 
@@ -10,9 +11,10 @@ use crate::shared::Shared;
 use crate::source::may_take_more;
 
 impl Core {
-    /// Whether a call that holds `held` received packets may hold one more. Until its client is proved a connection
-    /// holds only what a first burst brings, and all such connections together no more than an eighth of the pool. A
-    /// host holds at most as much as is free, and twice that where its calls hold little each.
+    /// Returns whether a call that holds `held` received packets may hold one more. Until its client is
+    /// proved a connection holds only what a first burst brings, and all such connections together no more
+    /// than an eighth of the pool. A host holds at most as much as is free, and twice that where its calls
+    /// hold little each.
     pub(crate) fn may_hold(&self, held: u32, shared: &Shared) -> bool {
         let (pool, account) = (&shared.pool, self.account);
         match account {
@@ -58,8 +60,8 @@ impl Core {
         false
     }
 
-    /// Whether so many bytes for a call of which the client has not shown to know should wait until it was asked: its address's
-    /// credit is low, or is about to end for want of an acknowledgement.
+    /// Returns whether so many bytes for a call of which the client has not shown to know should wait until
+    /// it was asked: its address's credit is low, or is about to end for want of an acknowledgement.
     pub(crate) fn should_ask(&self, now: Instant, len: usize, shared: &Shared) -> bool {
         let peer = &shared.peers[self.peer];
         let draws = self.validation.budget < len as u64;
@@ -77,7 +79,8 @@ impl Core {
         }
     }
 
-    /// Whether DATA may leave, as far as rates go; `Err` holds when to look again, `None` where the endpoint calls.
+    /// Returns whether DATA may leave, as far as rates go; `Err` holds when to look again, `None` where the
+    /// endpoint calls.
     #[inline]
     pub(crate) fn rate_allows(&mut self, now: Instant, shared: &mut Shared) -> Result<(), Option<Instant>> {
         if self.rate.is_none() && !shared.share.is_set() { Ok(()) } else { self.rate_has_room(now, shared) }

@@ -11,7 +11,7 @@ use crate::security::{ConnectionContext, RESPONSE_MAX, Security, SecurityError, 
 use crate::shared::Shared;
 
 impl Connection {
-    /// Server: asks the client who it is.
+    /// Server: asks the client for its identity.
     pub(super) fn challenge(&mut self, now: Instant, retry: Duration, shared: &mut Shared) {
         let mut question = Vec::new();
         self.core.security.challenge(&mut shared.surroundings(now), &mut question);
@@ -32,7 +32,7 @@ impl Connection {
         }
     }
 
-    /// Server: the client says who it is.
+    /// Server: the client tells its identity.
     pub(super) fn on_response(&mut self, now: Instant, payload: &[u8], shared: &mut Shared) {
         let validation = &self.core.validation;
         if validation.authentic
@@ -52,7 +52,8 @@ impl Connection {
         shared.mark_ready(&mut self.core);
     }
 
-    /// Client: the server asks who we are. It repeats the question until an answer arrives, so nothing is remembered.
+    /// Client: the server asks for the client's identity. It repeats the question until an answer arrives, so
+    /// nothing is remembered.
     pub(super) fn on_challenge(&mut self, now: Instant, payload: &[u8], shared: &mut Shared) {
         if self.core.validation.checking {
             shared.stats.misplaced += 1;
@@ -125,7 +126,7 @@ impl Connection {
         }
     }
 
-    /// When the proof ends; `None` if it does not, or has.
+    /// Returns when the proof ends; `None` if it does not, or has.
     pub(super) fn expires_at(&self, shared: &Shared) -> Option<Instant> {
         let expiry = self.core.expiry.filter(|_| self.core.error.is_none())?;
         shared.instant_of(expiry.unix)
@@ -143,9 +144,9 @@ impl Connection {
         }
     }
 
-    /// Whether the class may set to work. Answers can be made up in anybody's name, and a check costs far more than the
-    /// packet: addresses that have not shown to be there have half of the places, and are asked by a probe once those are
-    /// taken.
+    /// Returns whether the class may set to work. Answers can be made up in any client's name, and a check
+    /// costs far more than the packet: addresses that have not shown to be there have half of the places, and
+    /// are asked by a probe once those are taken.
     fn may_check(&mut self, shared: &mut Shared) -> bool {
         let (address, proved) = (self.core.remote.ip(), self.core.validation.reached);
         let free = shared.checks.has_room(address, proved, shared.config.checks_max);

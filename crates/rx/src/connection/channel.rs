@@ -19,9 +19,9 @@ pub(crate) struct Channel {
     pub(crate) receive_window: u32,
     /// Kept from call to call: the path is the same.
     pub(crate) controller: Option<Box<dyn Controller>>,
-    /// What to tell a peer that still asks about the last call.
+    /// Answer to a peer that still asks about the last call.
     pub(crate) done: Option<FinishedCall>,
-    /// How we ended the last call, for peers that go on sending.
+    /// Code by which this side ended the last call, for peers that go on sending.
     pub(crate) aborted: Option<i32>,
 }
 
@@ -57,7 +57,7 @@ impl Channel {
     }
 }
 
-/// How much a call may have queued.
+/// Amount that a call may have queued.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendLimit {
     /// Packets held, without those that have arrived behind a gap.

@@ -17,7 +17,7 @@ use crate::event::{CallHandle, DeadReason, Event, Side};
 use crate::header::{CHANNELS, Header, PacketType, serial_after};
 use crate::shared::Shared;
 
-/// How far a client is validated: its address by reach, its identity by the security class.
+/// Validation of a client: its address by reach, its identity by the security class.
 #[derive(Debug)]
 pub(crate) struct Validation {
     /// The address has answered.
@@ -284,8 +284,8 @@ impl Connection {
         }
     }
 
-    /// The client has answered at another address, and is there from now on. Whoever knows the serials so far may not
-    /// be: they jump, so that an ACK of what follows is a proof again.
+    /// Moves the client to another address, at which it has answered. A host that knows the serials so far
+    /// may not be there: they jump, so that an ACK of what follows is a proof again.
     pub(crate) fn move_to(
         &mut self,
         now: Instant,
@@ -337,12 +337,12 @@ impl Call {
 //@ attack: rx-reflection
 /// Bytes sent to an address that has not answered, for each byte that came from there (RFC 9000 8.1).
 pub(crate) const AMPLIFICATION_MAX: u64 = 3;
-/// What a client's packets may pay for ahead, bytes.
+/// Bytes that a client's packets may pay for ahead.
 const BUDGET_MAX: u64 = 64 * 1024;
 /// PING ACK of a call that has received one packet, with our extension, bytes: what a bare header pays for.
 pub(crate) const PROBE_LEN_MIN: u64 = (ack::packet_len(1) + 8) as u64;
-/// How far serials jump when a client moves: beyond guessing, and well within the half circle that tells older serials
-/// from newer ones.
+/// Distance that serials jump when a client moves: beyond guessing, and well within the half circle that
+/// tells older serials from newer ones.
 const SERIAL_JUMP_MIN: u32 = 1 << 20;
 const SERIAL_JUMP_MAX: u32 = 1 << 28;
 /// Highest sequence number that may begin a call: a peer cannot know a larger window yet.
@@ -353,5 +353,5 @@ const PROOF_RETRY_UNMEASURED: Duration = Duration::from_millis(250);
 const PROOF_RETRY_MAX: Duration = Duration::from_secs(2);
 /// More doublings than it takes to get from the one to the other.
 const PROOF_DOUBLINGS_MAX: u32 = 4;
-/// How far back a serial proves that its sender sees our packets.
+/// Distance back at which a serial proves that its sender sees our packets.
 const SERIALS_REMEMBERED: u32 = 1 << 30;

@@ -1,4 +1,4 @@
-//! What a connection sends in a transmit pass, and when it wants the next one.
+//! Output of a connection in a transmit pass, and the time of the next one.
 
 use std::time::{Duration, Instant};
 
@@ -17,7 +17,7 @@ use crate::shared::Shared;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Prepared {
     pub(crate) packet: PacketRef,
-    /// It probes the path's MTU, so it must not be fragmented.
+    /// The packet probes the path's MTU, so it must not be fragmented.
     pub(crate) probe: bool,
     /// Packets that its datagram may have.
     pub(crate) parts_max: u8,
@@ -309,8 +309,8 @@ impl Connection {
         waits.into_iter().flatten().fold(earliest, Instant::min)
     }
 
-    /// When the connection may be removed if it stays as it is. One that we opened is its opener's to close: he may rest for as long as he
-    /// likes, and a server that has forgotten it takes it up again.
+    /// Returns when the connection may be removed if it stays as it is. One that we opened is its opener's to
+    /// close: that may rest for as long as it likes, and a server that has forgotten it takes it up again.
     pub(crate) fn reap_at(&self, shared: &Shared) -> Option<Instant> {
         if self.core.side == Side::Client {
             return None;

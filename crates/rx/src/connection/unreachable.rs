@@ -1,12 +1,14 @@
-//! What a connection makes of the network's word that its peer cannot be reached (ICMP).
+//! Handling of the network's word that its peer cannot be reached (ICMP).
 //!
-//! Anybody can send such a report, and a true one may be of a server that is just being started again. So one report
-//! only makes a connection ask: after [`CONFIRM_AFTER`] it sends a PING. A second report, of a packet sent after the first
-//! came, ends the calls, if nothing at all was heard from the peer between. Whoever is not on the path has to guess
-//! the connection's ids and serials, which are random, and cannot keep the server's packets from coming.
+//! Any host can send such a report, and a true one may be of a server that is just being started again. So
+//! one report only makes a connection ask: after [`CONFIRM_AFTER`] it sends a PING. A second report, of a
+//! packet sent after the first came, ends the calls, if nothing at all was heard from the peer between. A
+//! host that is not on the path has to guess the connection's ids and serials, which are random, and cannot
+//! keep the server's packets from coming.
 //!
-//! Where the peer keeps nothing once its socket is closed, as a client that a server calls back, its own word that the port is
-//! closed ends the calls at once: nobody is there to be waited for. It has to quote a packet of a call that is in progress.
+//! Where the peer keeps nothing once its socket is closed, as a client that a server calls back, its own word
+//! that the port is closed ends the calls at once: no peer is there to be waited for. It has to quote a
+//! packet of a call that is in progress.
 
 use std::time::{Duration, Instant};
 
@@ -22,7 +24,7 @@ pub(crate) struct UnreachableReport {
     since: Instant,
     /// Last serial used when it came.
     serial: u32,
-    /// What had been received from the peer, on all connections, bytes.
+    /// Bytes that had been received from the peer, on all connections.
     received: u64,
     asked: bool,
 }
@@ -73,8 +75,9 @@ impl Connection {
         true
     }
 
-    /// Whether nobody waits for a peer whose port is closed: see [`ConnectOptions`](crate::ConnectOptions), and a server that
-    /// takes no calls any more waits for replies to arrive alone.
+    /// Returns whether no caller waits for a peer whose port is closed: see
+    /// [`ConnectOptions`](crate::ConnectOptions), and a server that takes no calls any more waits for replies
+    /// to arrive alone.
     fn ends_at_closed_port(&self, shared: &Shared) -> bool {
         match self.core.side {
             Side::Client => self.core.ends_at_closed_port,
@@ -105,7 +108,7 @@ impl Connection {
         is_closed
     }
 
-    /// Whether a packet belongs to a call that is in progress.
+    /// Returns whether a packet belongs to a call that is in progress.
     fn is_of_call(&self, header: &Header) -> bool {
         let call = self.channels[header.channel()].call.as_ref();
         call.is_some_and(|call| call.handle.number == header.call)
@@ -117,7 +120,7 @@ impl Connection {
         }
     }
 
-    /// When to ask whether the peer is there after all.
+    /// Returns when to ask whether the peer is there after all.
     pub(super) fn confirm_at(&self) -> Option<Instant> {
         let doubt = self.core.doubt.filter(|doubt| !doubt.asked)?;
         Some(doubt.since + CONFIRM_AFTER)

@@ -19,7 +19,7 @@ pub struct CallMut<'e> {
     channel: usize,
 }
 
-/// Why nothing can be read.
+/// Reason why nothing can be read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
     /// The next bytes have not come; [`Event::Readable`](crate::Event::Readable) follows.
@@ -178,7 +178,7 @@ impl<'e> CallMut<'e> {
         self.connection.channels[self.channel].call.as_ref().map(|call| call.handle)
     }
 
-    /// Which side we are.
+    /// Returns which side we are.
     pub fn side(&self) -> Side {
         self.connection.core.side
     }
@@ -188,7 +188,7 @@ impl<'e> CallMut<'e> {
         self.connection.core.service
     }
 
-    /// Who the client proved to be; `None` for an anonymous one.
+    /// Returns the principal that the client proved to be; `None` for an anonymous one.
     pub fn principal(&self) -> Option<&crate::security::Principal> {
         self.connection.core.security.principal()
     }
@@ -200,7 +200,7 @@ impl<'e> CallMut<'e> {
 }
 
 impl Call {
-    /// Why there is nothing to read, where the last byte may have been one of those just dropped.
+    /// Returns why there is nothing to read, where the last byte may have been one of those just dropped.
     fn nothing_to_read(&mut self, consumed: bool) -> ReadError {
         self.blocked_reading();
         if consumed || self.rx.is_consumed() {

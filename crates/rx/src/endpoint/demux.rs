@@ -1,4 +1,4 @@
-//! Which connection a datagram belongs to, and what happens to those that belong to none.
+//! Assignment of datagrams to connections, and handling of those that belong to none.
 
 use std::hash::{BuildHasher, Hasher};
 use std::net::{IpAddr, SocketAddr};
@@ -14,7 +14,7 @@ use crate::event::Side;
 use crate::header::{EPOCH_ANY_ADDRESS, HEADER_LEN, Header, PacketType, flags};
 use crate::source::source_of;
 
-/// What a driver needs to know of a datagram to choose its lane.
+/// Facts about a datagram by which a driver chooses its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     /// Epoch of the connection.
@@ -43,7 +43,7 @@ impl Route {
     }
 }
 
-/// How a packet matches the connections of this endpoint, by its ids and its address.
+/// Match of a packet with the connections of this endpoint, by its ids and its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionMatch {
     Here(u32),
@@ -303,7 +303,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether a stranger is answered in this turn: by the hash of its source.
+    /// Returns whether a stranger is answered in this turn: by the hash of its source.
     pub(super) fn may_answer_stranger(&mut self, source: u64) -> bool {
         let allowed = self.strangers.may_answer(source);
         self.shared.stats.strangers_limited += u64::from(!allowed);
@@ -315,7 +315,8 @@ impl Endpoint {
         self.by_key.hasher().hash_one(source_of(ip))
     }
 
-    /// Whether a VERSION or DEBUG question is answered: there is a limit to all answers, and one to those of a source.
+    /// Returns whether a VERSION or DEBUG question is answered: there is a limit to all answers, and one to
+    /// those of a source.
     pub(super) fn may_answer(&mut self, now: Instant, remote: SocketAddr) -> bool {
         let source = self.hash_of_source(remote.ip());
         if !self.may_answer_stranger(source) {
@@ -349,8 +350,9 @@ impl Endpoint {
         true
     }
 
-    /// VERSION: a question to answer, the answer to our own probe, or somebody's NAT keep-alive. Stock clients ask
-    /// with one byte and want the whole text, so answers are limited in number rather than in length.
+    /// Handles VERSION: a question to answer, the answer to our own probe, or a peer's NAT keep-alive. Stock
+    /// clients ask with one byte and want the whole text, so answers are limited in number rather than in
+    /// length.
     fn on_version(&mut self, now: Instant, remote: SocketAddr, local_ip: Option<IpAddr>, header: &Header) {
         if !header.from_client() {
             return self.on_version_answer(now, remote, local_ip, header);

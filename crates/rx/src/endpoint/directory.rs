@@ -1,4 +1,4 @@
-//! Which lane owns which connection, where several share an address.
+//! Directory of connections and their lanes, where several share an address.
 //!
 //! Touched when a connection is accepted, when it ends, and when a packet comes for one that the lane does not know;
 //! never for a packet that finds its connection. An entry lives exactly as long as its lane's connection, so the

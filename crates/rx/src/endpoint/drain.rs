@@ -9,10 +9,11 @@ use crate::event::{ConnectionEnd, Side};
 use crate::header::CHANNELS;
 
 impl Endpoint {
-    /// Takes no further calls of clients: each is aborted with `code`, and so are those that services have not seen yet.
-    /// [`RESTARTING`](crate::abort::RESTARTING) is what stock clients try again, elsewhere or later. Calls in progress go
-    /// on, and calls we make are not concerned. Their clients are asked whether they are there: one whose address says that
-    /// nobody has the port any more ([`handle_unreachable`](Self::handle_unreachable)), or has said so last, is waited for no longer.
+    /// Takes no further calls of clients: each is aborted with `code`, and so are those that services have
+    /// not seen yet. [`RESTARTING`](crate::abort::RESTARTING) is what stock clients try again, elsewhere or
+    /// later. Calls in progress go on, and calls we make are not concerned. Their clients are asked whether
+    /// they are there: one whose address reports the port closed
+    /// ([`handle_unreachable`](Self::handle_unreachable)), or has said so last, is waited for no longer.
     pub fn refuse_calls(&mut self, code: i32) {
         self.shared.refuses = Some(code);
         self.abort_calls(code, |delivery| delivery == Delivery::Held);
@@ -70,7 +71,7 @@ impl Endpoint {
     }
 }
 
-/// Whether a client has calls on the connection.
+/// Returns whether a client has calls on the connection.
 fn is_served(connection: &Connection) -> bool {
     connection.core.side == Side::Server && connection.has_calls()
 }

@@ -1,4 +1,4 @@
-//! How connections end: closed, aborted, or removed with all they hold.
+//! End of connections: closed, aborted, or removed with all they hold.
 
 use std::time::Instant;
 

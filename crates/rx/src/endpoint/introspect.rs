@@ -26,12 +26,12 @@ pub struct CallView<'e> {
 }
 
 impl<'e> ConnectionView<'e> {
-    /// Its handle.
+    /// Returns the connection's handle.
     pub fn handle(&self) -> ConnectionHandle {
         self.connection.core.handle()
     }
 
-    /// Which side we are.
+    /// Returns which side we are.
     pub fn side(&self) -> Side {
         self.connection.core.side
     }
@@ -61,17 +61,17 @@ impl<'e> ConnectionView<'e> {
         self.connection.core.security_index
     }
 
-    /// Who the client proved to be; `None` for an anonymous one.
+    /// Returns the principal that the client proved to be; `None` for an anonymous one.
     pub fn principal(&self) -> Option<&'e Principal> {
         self.connection.core.security.principal()
     }
 
-    /// What the security class tells of its part.
+    /// Returns what the security class tells of its part.
     pub fn security_statistics(&self) -> Option<SecurityStats> {
         self.connection.core.security.statistics()
     }
 
-    /// Whether a call is under way.
+    /// Returns whether a call is under way.
     pub fn has_calls(&self) -> bool {
         self.connection.has_calls()
     }
@@ -81,12 +81,12 @@ impl<'e> ConnectionView<'e> {
         self.connection.core.error
     }
 
-    /// How long its calls may take.
+    /// Returns how long its calls may take.
     pub fn limits(&self) -> crate::Limits {
         self.connection.core.limits
     }
 
-    /// Whether its packets leave before or after those of others.
+    /// Returns whether its packets leave before or after those of others.
     pub fn priority(&self) -> crate::Priority {
         self.connection.core.priority
     }
@@ -111,27 +111,27 @@ impl<'e> ConnectionView<'e> {
 }
 
 impl CallView<'_> {
-    /// Its handle.
+    /// Returns the call's handle.
     pub fn handle(&self) -> CallHandle {
         self.call.handle
     }
 
-    /// Which side we are.
+    /// Returns which side we are.
     pub fn side(&self) -> Side {
         self.call.side
     }
 
-    /// Whether the application has it: a server's may still wait for its client's proof.
+    /// Returns whether the application has it: a server's may still wait for its client's proof.
     pub fn is_delivered(&self) -> bool {
         self.call.is_delivered()
     }
 
-    /// Whether the application has written all it will.
+    /// Returns whether the application has written all it will.
     pub fn is_written(&self) -> bool {
         self.call.finished_writing
     }
 
-    /// Whether all of the peer's stream has come.
+    /// Returns whether all of the peer's stream has come.
     pub fn is_received(&self) -> bool {
         self.call.rx.is_complete()
     }
@@ -171,12 +171,13 @@ impl CallView<'_> {
         self.call.packets_held()
     }
 
-    /// Whether the call is a client's of which nothing has been sent: it lasts until the application goes on.
+    /// Returns whether the call is a client's of which nothing has been sent: it lasts until the application
+    /// goes on.
     pub fn is_local(&self) -> bool {
         self.call.is_unknown_to_peer()
     }
 
-    /// When the call was opened or accepted.
+    /// Returns when the call was opened or accepted.
     pub fn started_at(&self) -> Instant {
         self.call.started_at
     }

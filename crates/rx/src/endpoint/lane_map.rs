@@ -34,17 +34,17 @@ impl LaneMap {
         }
     }
 
-    /// How many there are, those included that have ended.
+    /// Returns how many there are, those included that have ended.
     pub fn lanes(&self) -> usize {
         self.present.len()
     }
 
-    /// Whether a lane's driver still runs.
+    /// Returns whether a lane's driver still runs.
     pub fn is_present(&self, lane: usize) -> bool {
         self.present[lane].load(Ordering::Acquire)
     }
 
-    /// Whether both lanes are of one node.
+    /// Returns whether both lanes are of one node.
     pub fn same_silo(&self, one: usize, other: usize) -> bool {
         self.silo(one).contains(&other)
     }
@@ -66,7 +66,7 @@ impl LaneMap {
         !self.present[lane].swap(true, Ordering::AcqRel)
     }
 
-    /// Whether any lane's driver runs.
+    /// Returns whether any lane's driver runs.
     pub fn is_anybody_present(&self) -> bool {
         self.present.iter().any(|present| present.load(Ordering::Acquire))
     }

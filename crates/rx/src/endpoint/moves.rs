@@ -1,7 +1,7 @@
 //! Packets that bear a connection's ids and come from another address than its client's.
 //!
-//! Ids are no secret: whoever was on the path once knows them. So what such a packet may do depends on who can have made
-//! it:
+//! Ids are no secret: any host that was on the path once knows them. So what such a packet may do depends on
+//! which hosts can have made it:
 //! ```text
 //! security class checks packets   dropped, but for DATA; once it accepts some, the client may have moved
 //! no class, client known to roam  taken as if it came from the client's address; it may have moved
@@ -27,14 +27,15 @@ use crate::event::Side;
 use crate::header::{HEADER_LEN, Header, PacketType, flags};
 use crate::security::SECURITY_NULL;
 
-/// What to do with a packet from another address.
+/// Treatment of a packet from another address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stray {
     /// Dropped, and counted.
     Refused,
-    /// It belongs to this new connection.
+    /// The packet belongs to this new connection.
     NewConnection(u32),
-    /// It is the connection's; `follows` says that its sender may be where the client is now, whatever it holds.
+    /// The packet is the connection's; `follows` says that its sender may be where the client is now,
+    /// whatever it holds.
     Taken { follows: bool },
 }
 

@@ -1,4 +1,4 @@
-//! Which lane a datagram is for, where several share an address.
+//! Choice of a datagram's lane, where several share an address.
 //!
 //! The kernel's selector picks a lane for each client by its address, of the silo whose NIC the packet came by. The first
 //! lane that takes a client's connection up owns it; if the client moves, every other one finds that in the directory
@@ -12,7 +12,7 @@ use super::unvalidated::begins_call;
 use super::{Endpoint, LaneMap};
 use crate::header::{Header, PacketType};
 
-/// How a datagram came to a lane.
+/// Way by which a datagram came to a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
     /// The kernel's selector chose the lane for it.

@@ -1,5 +1,5 @@
-//! DEBUG questions (`rxdebug`). They concern no connection and tell of everything here, so who answers them is not the
-//! endpoint: it limits how many are taken, and passes questions out and answers on.
+//! DEBUG questions (`rxdebug`). They concern no connection and tell of everything here, so it is not the
+//! endpoint that answers them: it limits how many are taken, and passes questions out and answers on.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
@@ -10,13 +10,13 @@ use crate::header::{Header, PacketType, flags};
 /// A DEBUG question to answer by [`Endpoint::answer`], or not at all: its client repeats it.
 #[derive(Clone, Copy, Debug)]
 pub struct Question {
-    /// Who asks.
+    /// Address that asks.
     pub remote: SocketAddr,
     /// The address that was asked.
     pub local_ip: Option<IpAddr>,
     /// Of the question.
     pub header: Header,
-    /// What is asked: the first two words, type and index.
+    /// Words of the question: the first two words, type and index.
     pub words: [u32; 2],
     /// The asker may be told connection ids and serials: it is on this host, or in `debug_ids`.
     pub sees_ids: bool,

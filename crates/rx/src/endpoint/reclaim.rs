@@ -1,4 +1,4 @@
-//! Who gives way when connections or packet buffers run short: whoever holds most of them.
+//! Eviction when connections or packet buffers run short: the source that holds most gives way.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -31,7 +31,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether a host, or a network that it lies in, has as many connections as it may now.
+    /// Returns whether a host, or a network that it lies in, has as many connections as it may now.
     pub(super) fn has_its_share(&self, ip: IpAddr) -> bool {
         self.shared.peers.sources.connections().over_share(ip.into(), 1).is_some()
     }

@@ -1,4 +1,4 @@
-//! What an application sets for one connection.
+//! Settings of an application for one connection.
 
 use std::time::Instant;
 
@@ -18,8 +18,8 @@ impl Endpoint {
         true
     }
 
-    /// Changes whose packets leave first. Who is behind others has a burst after every few of theirs. False if the
-    /// connection is gone.
+    /// Changes the order in which connections' packets leave. A connection behind others has a burst after
+    /// every few of theirs. False if the connection is gone.
     pub fn set_priority(&mut self, handle: ConnectionHandle, priority: Priority) -> bool {
         let Some(connection) = self.living(handle) else { return false };
         connection.core.priority = priority;

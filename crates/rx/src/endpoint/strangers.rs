@@ -1,6 +1,6 @@
-//! What strangers get of a turn: answers to packets of no client's connection, and new connections for addresses that
-//! are not proved. What is beyond their share is dropped before anything is looked up, made or sent for it. An honest
-//! client sends it again.
+//! Share of a turn for strangers: answers to packets of no client's connection, and new connections for
+//! addresses that are not proved. What is beyond their share is dropped before anything is looked up, made or
+//! sent for it. An honest client sends it again.
 //!
 //! A turn is what comes in between two transmit passes. The busier a lane, the more comes in one turn, so a share for
 //! each turn bounds the part of a lane's time that a flood takes from clients.
@@ -40,9 +40,10 @@ impl Strangers {
         self.has_clients = true;
     }
 
-    /// Whether the stranger whose source has this hash is answered. Where more come than are answered, the first half of the
-    /// share goes to those who come first and the rest evenly to all of a turn, so that nobody takes it all by coming in
-    /// bursts. Beside clients one source has half of a share at most.
+    /// Returns whether the stranger whose source has this hash is answered. Where more come than are
+    /// answered, the first half of the share goes to those that come first and the rest evenly to all of a
+    /// turn, so that none takes it all by coming in bursts. Beside clients one source has half of a share at
+    /// most.
     pub(super) fn may_answer(&mut self, source: u64) -> bool {
         self.came += 1;
         let beside = self.has_clients || self.beside > 0;
@@ -92,7 +93,7 @@ impl Strangers {
 //@ attack: rx-spoofed-flood
 /// Strangers answered in a turn that brings packets of clients, and in the next ones.
 const SHARE_BESIDE_CLIENTS: u32 = 8;
-/// How many next ones.
+/// Number of turns after one with packets of clients in which the smaller share holds.
 const TURNS_BESIDE: u32 = 4;
 /// Strangers answered in any other turn: as many as a driver receives in one.
 const SHARE_ALONE: u32 = 64;

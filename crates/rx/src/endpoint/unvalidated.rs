@@ -94,8 +94,8 @@ impl Endpoint {
         Some(handle.index)
     }
 
-    /// A client comes with a security class that nobody takes here: it hears so in its class's own words, and the application
-    /// now and then.
+    /// Refuses a client with a security class that is not offered here: it hears so in its class's own words,
+    /// and the application now and then.
     fn refuse_proof(
         &mut self,
         now: Instant,
@@ -114,7 +114,7 @@ impl Endpoint {
         }
     }
 
-    /// Whether packets to this address are known to arrive.
+    /// Returns whether packets to this address are known to arrive.
     fn is_proved(&self, now: Instant, remote: SocketAddr) -> bool {
         let lifetime = self.shared.config.reach_time;
         let peer = self.shared.peers.find(remote);
@@ -122,9 +122,9 @@ impl Endpoint {
             || self.proved.contains(now, remote, lifetime)
     }
 
-    /// Makes room for one more connection. Unproved ones have a limit of their own: one that has had time for an answer
-    /// gives way, and where all are younger the newcomer gets none. Clients that are proved displace those that are not, and
-    /// then idle connections of whoever has most.
+    /// Makes room for one more connection. Unproved ones have a limit of their own: one that has had time for
+    /// an answer gives way, and where all are younger the newcomer gets none. Clients that are proved
+    /// displace those that are not, and then idle connections of the source that has most.
     fn make_room(&mut self, now: Instant, proved: bool, ip: IpAddr) -> bool {
         let config = &self.shared.config;
         let (unproved_max, connections_max) = (config.unproved_max, config.connections_max);
@@ -152,7 +152,7 @@ impl Endpoint {
         !full(self)
     }
 
-    /// Asks a newcomer, of whom nothing is kept, for a sign of life.
+    /// Asks a newcomer, of which nothing is kept, for a sign of life by a cookie.
     fn send_cookie(
         &mut self,
         now: Instant,
@@ -235,7 +235,7 @@ fn upgraded(service: Service, header: &Header) -> Option<u16> {
     service.upgrade_to.filter(|_| header.user_status == SERVICE_UPGRADE && header.seq == 1)
 }
 
-/// Whether a client may open a connection with this packet.
+/// Returns whether a client may open a connection with this packet.
 pub(super) fn begins_call(header: &Header) -> bool {
     let data = header.kind == PacketType::Data && header.from_client();
     data && header.call != 0 && (1..=NEW_CALL_SEQ_MAX).contains(&header.seq)
@@ -243,5 +243,5 @@ pub(super) fn begins_call(header: &Header) -> bool {
 
 /// Time that an unproved connection has for its client's answer before it gives way to another.
 const UNPROVED_TIME_MIN: Duration = Duration::from_secs(1);
-/// Time between two events that tell of clients whose security class nobody takes.
+/// Time between two events that tell of clients whose security class is not offered.
 const PROOF_REFUSED_EVERY: Duration = Duration::from_secs(1);

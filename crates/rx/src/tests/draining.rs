@@ -11,7 +11,7 @@ use crate::{ConnectionEnd, EndpointConfig, Event, abort};
 
 const EPOCH: u32 = 0x8000_1234;
 
-/// How the server's connections ended.
+/// Returns how the server's connections ended.
 fn ends(pair: &Pair) -> Vec<ConnectionEnd> {
     let end = |event: &Event| match *event {
         Event::ConnectionEnded { end, .. } => Some(end),

@@ -14,7 +14,7 @@ fn stranger(number: u32) -> SocketAddr {
     SocketAddr::from(([100, b, c, d], 7001))
 }
 
-/// Where somebody's NAT keep-alive or `rxdebug -version` comes from.
+/// Makes a question as a peer's NAT keep-alive or `rxdebug -version` comes from.
 fn version_question(number: u32) -> Vec<u8> {
     let first = Header::parse(&data_packet(EPOCH, number << 2, 0, 0, number, false)).expect("valid").0;
     packet(&Header { kind: PacketType::Version, flags: flags::CLIENT_INITIATED, ..first }, &[0])

@@ -1,4 +1,4 @@
-//! What tests do to an endpoint that would take a real one years.
+//! Hooks by which tests do to an endpoint what would take a real one years.
 
 use crate::packet::Packet;
 use crate::{ConnectionHandle, Endpoint};
@@ -8,19 +8,19 @@ impl Endpoint {
         self.connections.get_mut(handle.index as usize).expect("open")
     }
 
-    /// As if each channel had had so many calls.
+    /// Sets the call numbers as if each channel had had so many calls.
     pub(super) fn set_call_numbers(&mut self, handle: ConnectionHandle, numbers: [u32; 4]) {
         let channels = &mut self.connection_mut(handle).channels;
         channels.iter_mut().zip(numbers).for_each(|(channel, number)| channel.number = number);
     }
 
-    /// As if so many packets had been sent.
+    /// Sets the serial as if so many packets had been sent.
     pub(super) fn skip_serials(&mut self, handle: ConnectionHandle, count: u32) {
         let core = &mut self.connection_mut(handle).core;
         core.serial = core.serial.wrapping_add(count);
     }
 
-    /// What the calls under way expect of reordering.
+    /// Returns what the calls under way expect of reordering.
     pub(super) fn reordering_expected(&self) -> Vec<Option<u32>> {
         let channels = self.connections.iter().flat_map(|(_, connection)| &connection.channels);
         channels.filter_map(|channel| Some(channel.call.as_ref()?.recovery.reordering())).collect()

@@ -9,7 +9,7 @@ use crate::header::{HEADER_LEN, Header, PacketType, flags};
 use crate::{EndpointConfig, Event, Service};
 
 const EPOCH: u32 = 0x8000_4321;
-/// Where a header has its flags.
+/// Offset of the flags in a header.
 const FLAGS_AT: usize = 21;
 
 fn source(number: u32) -> SocketAddr {

@@ -1,4 +1,4 @@
-//! What is resent, and when, over a network that loses chosen packets.
+//! Resending over a network that loses chosen packets.
 
 use std::time::Duration;
 

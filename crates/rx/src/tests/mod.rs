@@ -25,7 +25,7 @@ use crate::header::{HEADER_LEN, Header, PacketType, flags};
 use crate::security::{NullSecurity, SECURITY_NULL};
 use crate::{CallHandle, ConnectionHandle, Endpoint, EndpointConfig, Event, ReadError, Service, WriteError};
 
-/// Where a header names the security class.
+/// Offset of the security class in a header.
 const SECURITY_AT: usize = 23;
 
 /// Service that the test server offers: it sends back what it gets.
@@ -52,7 +52,7 @@ impl Wire {
     }
 }
 
-/// What one call of the test client has sent and received.
+/// Bytes that one call of the test client has sent and received.
 #[derive(Debug, Default)]
 pub(super) struct Transfer {
     pub(super) request: VecDeque<u8>,
@@ -213,7 +213,7 @@ impl Pair {
         self.server.handle_datagram(self.now, from, None, bytes);
     }
 
-    /// Gives the server a newcomer's first packet, and an answer to its challenge that he made up.
+    /// Gives the server a newcomer's first packet, and an answer to its challenge that it made up.
     pub(super) fn inject_made_up_response(
         &mut self,
         from: SocketAddr,
@@ -432,7 +432,7 @@ pub(super) fn data_packet(epoch: u32, cid: u32, call: u32, seq: u32, serial: u32
     packet(&header, b"0123456789abcdef")
 }
 
-/// What a stock client answers to a PING of a call whose reply has not begun.
+/// Returns what a stock client answers to a PING of a call whose reply has not begun.
 pub(super) fn ping_answer(ping: &Header) -> Vec<u8> {
     let mut payload = [0; 21];
     payload[4..8].copy_from_slice(&1u32.to_be_bytes());

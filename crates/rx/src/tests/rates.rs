@@ -1,4 +1,4 @@
-//! What connections, and all of them together, may take of a link.
+//! Rates of connections, and of all of them together.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Pair, pattern};
 use crate::header::PacketType;
 
-/// How long a call of so many bytes takes, there and back.
+/// Returns how long a call of so many bytes takes, there and back.
 fn seconds_for(pair: &mut Pair, bytes: usize) -> f64 {
     let connection = pair.connect();
     let call = pair.call(connection, pattern(bytes));

@@ -13,7 +13,7 @@ fn acks(trace: &[Wire]) -> Vec<(Header, Vec<u8>)> {
     acks.map(|wire| (wire.header(), wire.payload().to_vec())).collect()
 }
 
-/// What a server says to packets of a stock client.
+/// Returns what a server says to packets of a stock client.
 fn answers(pair: &mut Pair) -> Vec<Wire> {
     pair.keep_trace = true;
     let from = pair.trace.len();
@@ -69,8 +69,8 @@ fn stock_sender_hears_of_each_packet_behind_a_gap_though_they_came_together() {
     assert!(acks(&answers(&mut pair)).is_empty());
 }
 
-/// What a server says in the second after the packets `seqs` of a stock client, of which packet 9 is the last: how long
-/// after them each ACK leaves, and its soft ACKs.
+/// Returns what a server says in the second after the packets `seqs` of a stock client, of which packet 9 is
+/// the last: how long after them each ACK leaves, and its soft ACKs.
 fn said_into_silence(seqs: &[u32]) -> Vec<(Duration, Vec<u8>)> {
     let mut pair = Pair::stock(EPOCH, 4, false);
     let (from, start) = (pair.client_address, pair.now);
@@ -333,7 +333,7 @@ fn idle_connections_of_peers_are_reaped_and_taken_up_again() {
     pair.call(connection, b"one".to_vec());
     assert!(pair.run_calls(Duration::from_secs(5)));
     pair.run_for(Duration::from_secs(800));
-    // Whoever opened it has it until he closes it.
+    // Its opener has it until it closes it.
     assert_eq!((pair.client.connection_count(), pair.server.connection_count()), (1, 0));
     assert_eq!(pair.server.peers().count(), 0);
     pair.call(connection, b"two".to_vec());

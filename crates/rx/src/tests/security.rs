@@ -38,7 +38,7 @@ pub(super) struct Guarded {
     nonce: u8,
     /// Client: bytes of its answer beyond the first.
     ticket_len: usize,
-    /// Server: who checks answers, if that takes time.
+    /// Server: what checks answers, if that takes time.
     helper: Option<Arc<Helper>>,
     verdict: Option<Result<[u32; 4], SecurityError>>,
     principal: Option<Principal>,

@@ -1,4 +1,4 @@
-//! What one client may hold of what all share, and what others feel of it.
+//! Shares of one client, and their effect on others.
 
 use std::net::SocketAddr;
 use std::time::Duration;

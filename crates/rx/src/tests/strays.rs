@@ -1,4 +1,5 @@
-//! Packets with a connection's ids from other addresses: clients that have moved, and those who would like to be them.
+//! Packets with a connection's ids from other addresses: clients that have moved, and those that would like
+//! to be them.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -205,7 +206,8 @@ fn addresses_that_packets_claim_to_have_moved_to_leave_nothing_behind() {
     assert!(sent <= 20_000 * bytes.len(), "{sent} bytes");
 }
 
-/// Somebody makes calls in the name of a client that was here a moment ago, on connections of his own making.
+/// An attacker makes calls in the name of a client that was here a moment ago, on connections of its own
+/// making.
 #[test]
 fn calls_in_the_name_of_a_proved_address_pull_three_times_their_bytes_and_a_fixed_credit() {
     let mut pair = Pair::with(small_config(), EndpointConfig { check_reach: true, ..small_config() });
@@ -213,7 +215,7 @@ fn calls_in_the_name_of_a_proved_address_pull_three_times_their_bytes_and_a_fixe
     pair.call(connection, b"honest".to_vec());
     assert!(pair.run_calls(Duration::from_secs(5)));
     let victim = pair.client_address;
-    // The victim's stack drops what it did not ask for; here nobody listens at all.
+    // The victim's stack drops what it did not ask for; here no socket listens at all.
     pair.filter = Some(Box::new(move |wire| wire.to != victim));
     pair.keep_trace = true;
     pair.server_sleeps = true;
@@ -329,7 +331,7 @@ fn an_address_that_falls_silent_in_a_call_draws_three_times_what_it_sends_then()
     }
 }
 
-/// One that acknowledges gets the whole reply at once, and after a pause a round trip later.
+/// A client that acknowledges gets the whole reply at once, and after a pause a round trip later.
 #[test]
 fn a_client_that_comes_back_waits_one_round_trip_more_and_only_then() {
     let mut pair = Pair::with(small_config(), EndpointConfig { check_reach: true, ..small_config() });
@@ -368,7 +370,7 @@ fn connections_that_wait_for_credit_are_looked_at_for_packets_and_credit_only() 
     let client = pair.client_address;
     pair.filter = Some(Box::new(move |wire| wire.to != client));
     pair.server_sleeps = true;
-    // More than there are places in the list of those who wait.
+    // More than there are places in the list of those that wait.
     let packets = 40_000;
     for number in 0..packets {
         let (connection, round) = (number % 8, number / 8);
@@ -399,7 +401,7 @@ fn honest_client_of_many_small_calls_never_runs_out_of_credit() {
     assert!(each < Duration::from_millis(11), "{each:?} for a round trip of 10 ms");
 }
 
-/// A client with a key says it has moved to an address that answers anybody's VERSION question, and then goes on to
+/// A client with a key says it has moved to an address that answers any VERSION question, and then goes on to
 /// acknowledge, blindly, what is sent there.
 #[test]
 fn move_to_a_bystander_gets_him_no_more_than_the_credit() {
@@ -409,7 +411,7 @@ fn move_to_a_bystander_gets_him_no_more_than_the_credit() {
     pair.run_for(Duration::from_millis(300));
     let bystander: SocketAddr = "203.0.113.5:7001".parse().expect("address");
     let honest = pair.client_address;
-    // His packets bear the bystander's address from now on; what comes for him he does not see.
+    // The attacker's packets bear the bystander's address from now on; it does not see what comes for it.
     pair.filter = Some(Box::new(move |wire| wire.to != honest && wire.to != bystander));
     pair.client_address = bystander;
     pair.server_sleeps = true;

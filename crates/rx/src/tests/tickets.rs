@@ -45,7 +45,7 @@ fn work(jobs: &Jobs) -> bool {
     true
 }
 
-/// Somebody's work, at once or by helpers: here it is only handed through.
+/// Work of a security class, at once or by helpers: here it is only handed through.
 #[derive(Debug, Default)]
 struct Work {
     jobs: Option<Jobs>,

@@ -1,5 +1,5 @@
-//! The network's word that a peer cannot be reached: believed when it must be; of a server only twice, of who is called back and of
-//! clients of a server that drains at once.
+//! The network's word that a peer cannot be reached: believed when it must be; of a server only twice, of a
+//! client that is called back and of clients of a server that drains at once.
 
 use std::time::Duration;
 
@@ -128,7 +128,8 @@ fn server_keeps_its_calls_whatever_the_network_says() {
     assert_eq!(pair.served.values().filter(|transfer| transfer.done).count(), 0);
 }
 
-/// As [`call_to_nobody`], on a connection whose calls end when the peer says that its port is closed.
+/// Calls a closed port ([`call_to_nobody`]) on a connection whose calls end when the peer says that its port
+/// is closed.
 fn call_back_to_nobody() -> (Pair, CallHandle) {
     let mut pair = Pair::new();
     let server = pair.server_address;
@@ -173,7 +174,7 @@ fn forged_word_of_a_closed_port_ends_nothing() {
         let mut forged = good.clone();
         forged[bit / 8] ^= 1 << (bit % 8);
         let serials = |bytes: &[u8]| u32::from_be_bytes([bytes[16], bytes[17], bytes[18], bytes[19]]);
-        // The newest serials are known to whoever sees the packets alone; they are as good as this one.
+        // The newest serials are known to a host that sees the packets alone; they are as good as this one.
         if serials(&good).wrapping_sub(serials(&forged)) >= 4096 {
             pair.client.handle_unreachable(now, server, &forged, true);
         }
@@ -181,7 +182,7 @@ fn forged_word_of_a_closed_port_ends_nothing() {
     pair.client.handle_unreachable(now, elsewhere, &good, true);
     pair.settle();
     assert!(pair.client.call(now, call).is_some(), "{:?}", pair.client_events);
-    // What somebody on the way says of a true one is only believed twice.
+    // What a router on the way says of a true one is only believed twice.
     pair.client.handle_unreachable(now, server, &good, false);
     pair.settle();
     assert!(pair.client.call(now, call).is_some());

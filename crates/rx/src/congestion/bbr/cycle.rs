@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use super::super::delivery_rate::Sample;
 use super::{BETA, Bbr, LOSS_THRESHOLD, Latest};
 
-/// Where the flow stands.
+/// State of the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BbrMode {
     /// Doubles its rate each round until the path delivers no more.
@@ -24,18 +24,18 @@ pub(super) enum BbrMode {
     ProbeRtt,
 }
 
-/// What the ACKs that come in now tell of a probe.
+/// Phase of a probe that incoming ACKs belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AckPhase {
     /// Nothing.
     Init,
-    /// They are of the round before it.
+    /// ACKs are of the round before the probe.
     Refilling,
-    /// It has begun; they are still of before.
+    /// The probe has begun; ACKs are still of packets from before.
     Starting,
-    /// Its outcome.
+    /// ACKs show the outcome of the probe.
     Feedback,
-    /// It is over; they are the last of it.
+    /// The probe is over; ACKs are of the last of it.
     Stopping,
 }
 
@@ -315,7 +315,7 @@ const PROBE_WAIT: Duration = Duration::from_secs(2);
 const PROBE_WAIT_RANDOM: Duration = Duration::from_secs(1);
 /// But no more rounds than this, so that Reno flows keep up on paths where they recover in that time.
 const RENO_ROUNDS_MAX: f64 = 63.0;
-/// How long the flow stays out of its own way.
+/// Time for which the flow stays out of its own way.
 const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
 /// Times that losses are found in a round before they end STARTUP.
 const STARTUP_LOSS_EVENTS: u32 = 6;

@@ -1,4 +1,4 @@
-//! What BBR believes of a path: how fast it delivers, how long its round trip is without a queue, and how much it
+//! BBR's model of a path: how fast it delivers, how long its round trip is without a queue, and how much it
 //! may be given.
 
 use std::time::{Duration, Instant};
@@ -67,8 +67,8 @@ impl MinRtt {
     }
 }
 
-/// How much more than its rate accounts for a path has acknowledged at once within the last ten rounds: ACKs that
-/// come in lumps need as much more in flight.
+/// Excess over its rate that a path has acknowledged at once within the last ten rounds: ACKs that come in
+/// lumps need as much more in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct AckLumps {
     since: Option<Instant>,
@@ -138,7 +138,7 @@ impl Rounds {
 pub(super) struct FullPipe {
     /// The pipe has been full at some time.
     pub(super) reached: bool,
-    /// It is now: three rounds brought no quarter more.
+    /// The pipe is full now: three rounds brought no quarter more.
     pub(super) now: bool,
     rate: f64,
     rounds: u32,
@@ -163,7 +163,7 @@ impl FullPipe {
     }
 }
 
-/// How long a shortest round trip is believed.
+/// Time for which a shortest round trip is believed.
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
 /// After this without one as short, the flow gets out of its own way to see one.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);

@@ -7,7 +7,7 @@ const MS: Duration = Duration::from_millis(1);
 /// A path and the clock that goes with it.
 struct Path {
     now: Instant,
-    /// When the link is free again.
+    /// Time when the link is free again.
     free_at: Instant,
     per_packet: Duration,
     round_trip: Duration,

@@ -222,7 +222,7 @@ impl World {
         }
     }
 
-    /// What a driver does after every batch.
+    /// Runs what a driver does after every batch.
     fn run(&mut self) {
         for end in [CLIENT, SERVER] {
             while let Some(event) = self.ends[end].poll_event() {
@@ -273,7 +273,7 @@ impl World {
         }
         self.check();
         for end in &self.ends {
-            // A call nobody uses ends by the idle limit unless the peer waits for our own application.
+            // An unused call ends by the idle limit unless the peer waits for our own application.
             assert_eq!(
                 end.connections().map(|found| found.calls().count()).sum::<usize>(),
                 unsent_calls(end)

@@ -26,9 +26,9 @@ pub(crate) struct WidePath {
 pub(crate) struct LossyPath {
     /// DATA packets whose bytes reach the application per second.
     pub(crate) packets_per_second: f64,
-    /// What the controller would reach on an ideal transport.
+    /// Rate that the controller would reach on an ideal transport.
     pub(crate) ideal_packets_per_second: f64,
-    /// What was sent meanwhile.
+    /// Packets that were sent meanwhile.
     pub(crate) wire: Counts,
 }
 
@@ -48,9 +48,9 @@ pub(crate) struct ShallowQueue {
 pub(crate) struct ShallowPath {
     /// Packets that leave the link, as a share of what it can carry, after start-up.
     pub(crate) share: f64,
-    /// What the controller would reach on an ideal transport.
+    /// Share that the controller would reach on an ideal transport.
     pub(crate) ideal_share: f64,
-    /// What was sent meanwhile.
+    /// Packets that were sent meanwhile.
     pub(crate) wire: Counts,
     /// Packets that found the queue full, from the start.
     pub(crate) dropped: u64,
@@ -174,5 +174,5 @@ pub(crate) fn ms(ms: u64) -> Duration {
 
 /// Reply bytes in a full packet of 1444.
 const DATA_PER_PACKET: f64 = 1416.0;
-/// The same packet on the link.
+/// Length of a full packet on the link.
 const WIRE_PER_PACKET: f64 = 1444.0 + IP_AND_UDP as f64;

@@ -56,12 +56,12 @@ pub(crate) struct Server {
     pub(crate) unheard: usize,
     /// Calls that the client gave up, as its ABORT said.
     pub(crate) aborted: usize,
-    /// The same, as its silence or its next call on the channel said.
+    /// Calls that were given up, as their silence or its next call on the channel said.
     pub(crate) abandoned: usize,
     pub(crate) failures: Vec<String>,
 }
 
-/// How far one call has come, seen from one side.
+/// Progress of one call, seen from one side.
 #[derive(Debug, Default)]
 struct Transfer {
     to_write: Stream,
@@ -137,7 +137,7 @@ impl Host {
         }
     }
 
-    /// Whether all planned calls have ended, or none is under way on a server.
+    /// Returns whether all planned calls have ended, or none is under way on a server.
     pub(crate) fn is_idle(&self) -> bool {
         match &self.role {
             Role::Client(client) => {
@@ -192,7 +192,7 @@ impl Node for Host {
 }
 
 impl Client {
-    /// When the next call begins, unless all that are due wait for a channel.
+    /// Returns when the next call begins, unless all that are due wait for a channel.
     fn next_begin(&self) -> Option<Instant> {
         self.waiting.last().map(|&(at, _)| at)
     }

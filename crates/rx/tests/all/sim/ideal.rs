@@ -1,5 +1,5 @@
-//! What a congestion controller does on an ideal transport: every loss known one round trip later, nothing
-//! resent in vain, no timer. The figure that the real transport is held against.
+//! Congestion controllers on an ideal transport: every loss known one round trip later, nothing resent in
+//! vain, no timer. The figure that the real transport is held against.
 
 use std::time::{Duration, Instant};
 

@@ -172,7 +172,8 @@ fn peer_that_vanishes_mid_call_leaves_nothing_behind() {
     }
 }
 
-/// How long the first call of a client takes over a path of 20 ms that loses every fifth packet, shortest first.
+/// Returns how long the first call of a client takes over a path of 20 ms that loses every fifth packet,
+/// shortest first.
 fn first_call_latencies(request_len: u32) -> Vec<Duration> {
     let link = Link { loss: 0.2, ..Link::clean(ms(10)) };
     let config = EndpointConfig { packets: 500, ..EndpointConfig::default() };

@@ -28,7 +28,7 @@ fn one_percent_random_loss_leaves_most_of_a_gigabit() {
     }
 }
 
-/// What one connection learns of losses holds for the path, so that another does not begin at nothing.
+/// Knowledge of losses of one connection holds for the path, so that another does not begin at nothing.
 #[test]
 fn second_connection_to_a_peer_knows_that_losses_mislead() {
     let link = random_loss(ms(10)).link();

@@ -11,7 +11,7 @@ use crate::sim::socket_buffer::SocketBuffer;
 /// Index of a node in its world.
 pub(crate) type NodeId = usize;
 
-/// What a node gives the network to carry.
+/// Datagrams that a node gives the network to carry.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Outgoing<'a> {
     pub(crate) to: SocketAddr,
@@ -20,7 +20,7 @@ pub(crate) struct Outgoing<'a> {
     pub(crate) dont_fragment: bool,
 }
 
-/// How one direction between two nodes behaves.
+/// Link of one direction between two nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
     /// Propagation delay.
@@ -61,7 +61,7 @@ impl Link {
     }
 }
 
-/// What became of the datagrams sent.
+/// Fates of the datagrams sent.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Fates {
     pub(crate) sent: u64,
@@ -90,9 +90,9 @@ pub(crate) struct Network {
     rng: SmallRng,
     addresses: Vec<SocketAddr>,
     links: Vec<LinkState>,
-    /// When the queue before each link, or before all links that share it, is empty.
+    /// Times when the queue before each link, or before all links that share it, is empty.
     queues: Vec<Option<Instant>>,
-    /// When the first datagram was sent.
+    /// Time when the first datagram was sent.
     started: Option<Instant>,
     pub(crate) fates: Fates,
 }
@@ -145,8 +145,8 @@ impl Network {
         &mut self.links[index].link
     }
 
-    /// What comes from `from` to `to` finds room in the buffer of a socket, which `to` reads at the link's rate. The path
-    /// before it has no queue.
+    /// Makes what comes from `from` to `to` find room in the buffer of a socket, which `to` reads at the
+    /// link's rate. The path before it has no queue.
     pub(crate) fn receive_by(&mut self, from: NodeId, to: NodeId, socket: SocketBuffer) {
         let index = self.index(from, to);
         self.links[index].socket = Some(socket);

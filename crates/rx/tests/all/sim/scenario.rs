@@ -1,4 +1,4 @@
-//! What one seed means: the endpoints, the path between them, its faults, and the calls to make.
+//! Scenario of one seed: the endpoints, the path between them, its faults, and the calls to make.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,9 +14,9 @@ use crate::sim::world::Fault;
 /// One call that a client makes.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallPlan {
-    /// Not before this time since the start.
+    /// Earliest time since the start.
     pub(crate) at: Duration,
-    /// Which of the client's connections it uses.
+    /// Connection of the client that it uses.
     pub(crate) connection: usize,
     /// Bytes after the request header.
     pub(crate) request_len: u32,

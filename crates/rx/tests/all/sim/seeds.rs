@@ -11,7 +11,7 @@ use crate::sim::scenario::{CLIENT, SERVER, Scenario, client_address, server_addr
 use crate::sim::wiretap::Counts;
 use crate::sim::world::{Fault, World};
 
-/// What a run leaves behind, for comparison.
+/// Trace of a run, for comparison.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Trace {
     elapsed: Duration,

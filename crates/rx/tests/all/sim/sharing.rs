@@ -42,7 +42,8 @@ fn gaps(count: usize, gather: Duration) -> (Duration, Duration) {
     (worst, p99)
 }
 
-/// Each of the calls has its share of the lane's working set, and none waits for an ACK that nobody asked for.
+/// Each of the calls has its share of the lane's working set, and none waits for an ACK that was not
+/// requested.
 #[test]
 fn bulk_calls_that_share_a_working_set_do_not_stall() {
     let worst = [(8, 50), (8, 200), (8, 1000), (24, 200), (8, 0)]

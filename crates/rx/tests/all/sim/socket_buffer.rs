@@ -12,7 +12,7 @@ pub(crate) struct SocketBuffer {
     charged: u64,
     /// Of that, what is free again and not yet given back.
     owed: u64,
-    /// What each datagram takes, and when it is read.
+    /// Size of each datagram, and when it is read.
     queued: VecDeque<(u64, Instant)>,
 }
 
@@ -108,7 +108,7 @@ mod parity {
             Self { receiver, sender, sent: 0, read: 0 }
         }
 
-        /// What was asked of the system for the buffer, as it granted it.
+        /// Returns what was asked of the system for the buffer, as it granted it.
         fn asked(&self) -> u64 {
             SockRef::from(&self.receiver).recv_buffer_size().unwrap() as u64 / 2
         }

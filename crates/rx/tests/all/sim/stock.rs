@@ -11,7 +11,7 @@ use crate::sim::scenario::{CLIENT, CallPlan, SERVER, client_address, server_addr
 use crate::sim::socket_buffer::SocketBuffer;
 use crate::sim::world::World;
 
-/// What a run came to.
+/// Result of a run.
 #[derive(Debug)]
 struct Run {
     server: EndpointStats,
@@ -29,7 +29,7 @@ fn fetch(seed: u64, calls: usize, latency: Duration, server: EndpointConfig) -> 
     fetch_over(seed, calls, &Link::clean(latency), stock, server)
 }
 
-/// The same over a link of one's choice, by a client of one's choice.
+/// Fetches over a link of choice, by a client of choice.
 fn fetch_over(seed: u64, calls: usize, link: &Link, stock: EndpointConfig, server: EndpointConfig) -> Run {
     let start = Instant::now();
     let connections = calls.div_ceil(4);
@@ -65,9 +65,9 @@ fn fetch_over(seed: u64, calls: usize, link: &Link, stock: EndpointConfig, serve
     }
 }
 
-/// What OpenAFS asks for (`rx_UdpBufSize`).
+/// Size that OpenAFS asks for (`rx_UdpBufSize`).
 const SOCKET_BYTES: u64 = 65_536;
-/// What a stock client takes in.
+/// Rate that a stock client takes in.
 const CLIENT_BITS_PER_SECOND: u64 = 1_500_000_000;
 const LAN: Duration = Duration::from_micros(40);
 
@@ -145,8 +145,8 @@ fn jumbograms_go_where_a_probe_has_shown_that_the_path_carries_them_whole() {
     assert_eq!(fetch(8_972, Jumbograms::Off, everywhere()).jumbograms_sent, 0);
 }
 
-/// Bursts of jumbograms are longer than `stock_burst`. Who was let in for less than it waits to send had its turn again at
-/// once, and again, for ever.
+/// Bursts of jumbograms are longer than `stock_burst`. A connection that was let in for less than it waits to
+/// send had its turn again at once, and again, for ever.
 #[test]
 fn jumbograms_of_many_calls_take_turns_for_the_socket() {
     for (seed, calls) in [(31, 1), (32, 2), (33, 4), (34, 16), (35, 64)] {

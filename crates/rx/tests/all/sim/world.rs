@@ -19,7 +19,7 @@ pub(crate) trait Node {
     /// Lets the application work, then hands every datagram that is ready to `send`.
     fn transmit(&mut self, now: Instant, send: &mut dyn FnMut(Outgoing<'_>));
 
-    /// When [`expire`](Self::expire) is wanted.
+    /// Returns when [`expire`](Self::expire) is wanted.
     fn deadline(&self) -> Option<Instant>;
 }
 
@@ -30,7 +30,7 @@ pub(crate) enum Fault {
     Mtu(NodeId, NodeId, u16),
     /// Nothing passes between two nodes for a while.
     Partition(NodeId, NodeId, Duration),
-    /// What goes from one node to another takes this path from now on.
+    /// Sets the path of what goes from one node to another.
     Path(NodeId, NodeId, Link),
     /// The node's public address changes.
     Rebind(NodeId, SocketAddr),
