@@ -59,8 +59,8 @@ impl Query {
     }
 }
 
-/// How long to wait for an answer before sending the query again, and for the last time of all. Stock `rxdebug`
-/// waits the same.
+/// Time for which to wait for an answer before sending the query again, and for the last time of all. Stock
+/// `rxdebug` waits the same.
 pub const RETRY_AFTER: [Duration; 5] = [
     Duration::from_secs(1),
     Duration::from_secs(2),

@@ -25,13 +25,13 @@ pub struct DebugConn {
     pub error: i32,
     /// Bits of [`conn_flags`].
     pub flags: u8,
-    /// Which side opened it.
+    /// Side that opened it.
     pub kind: ConnectionKind,
     /// Security class number.
     pub security_index: u8,
     /// Call channels.
     pub calls: [DebugCall; CHANNELS],
-    /// What the security class tells; `None` if it keeps no counts.
+    /// Statistics of the security class; `None` if it keeps no counts.
     pub security: Option<SecurityStats>,
     /// Path MTU in use for the peer, bytes of packet.
     pub nat_mtu: u32,
@@ -84,7 +84,7 @@ impl DebugConn {
         }))
     }
 
-    /// The same without what a stranger could use against the connection.
+    /// Returns the connection without what a stranger could use against the connection.
     pub(super) fn without_ids(self) -> Self {
         Self { epoch: 0, cid: 0, serial: 0, ..self }
     }
@@ -137,13 +137,13 @@ impl Default for DebugConn {
     }
 }
 
-/// Which side opened a connection.
+/// Side that opened a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum ConnectionKind {
     /// The answering process.
     Client = 0,
-    /// Its peer.
+    /// The peer is a server.
     Server = 1,
 }
 
@@ -152,9 +152,9 @@ pub enum ConnectionKind {
 pub struct DebugCall {
     /// Number of the current or last call; 0 before the first.
     pub number: u32,
-    /// Where the call stands.
+    /// State of the call.
     pub state: CallState,
-    /// What the application does with it.
+    /// Mode in which the application uses it.
     pub mode: CallMode,
     /// Bits of [`call_flags`].
     pub flags: u8,
@@ -170,7 +170,7 @@ pub enum CallState {
     /// The channel has never been used.
     #[default]
     NotInit,
-    /// Server only: packets have arrived, nobody serves them yet.
+    /// Server only: packets have arrived, no handler serves them yet.
     Precall,
     /// Under way.
     Active,
@@ -281,7 +281,7 @@ pub mod call_flags {
     pub const WAIT_WINDOW_SEND: u8 = 4;
     /// The sender waits for packet buffers.
     pub const WAIT_PACKETS: u8 = 8;
-    /// The call waits for somebody to serve it.
+    /// The call waits for a handler.
     pub const WAIT_PROC: u8 = 16;
     /// All packets have been received.
     pub const RECEIVE_DONE: u8 = 32;

@@ -27,7 +27,7 @@ pub(crate) struct Desk {
     walks: VecDeque<Walk>,
 }
 
-/// What follows from a question or a share.
+/// Step that follows from a question or a share.
 #[derive(Debug)]
 pub(crate) enum Step {
     /// Send this payload to the asker.
@@ -56,7 +56,7 @@ struct Walk {
     first: u32,
     /// Encoded entries, as they were when the page was fetched.
     page: Vec<Vec<u8>>,
-    /// What follows the page.
+    /// Place that follows the page.
     place: Place,
     waiting: Option<Waiting>,
 }
@@ -117,8 +117,8 @@ impl Desk {
         }
     }
 
-    /// Takes a lane's share; `None` while others are missing, or when nobody waits for it any more. After
-    /// [`Share::Refused`] the question stays unanswered: its client repeats it.
+    /// Takes a lane's share; `None` while others are missing, or when no question waits for it any more.
+    /// After [`Share::Refused`] the question stays unanswered: its client repeats it.
     pub(crate) fn take(&mut self, ticket: u64, share: Share) -> Option<Step> {
         if let Some(at) = self.sums.iter().position(|sum| sum.ticket == ticket) {
             return self.take_totals(at, share);

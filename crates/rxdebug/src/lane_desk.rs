@@ -23,7 +23,7 @@ pub struct LaneDesk {
     limited: u64,
 }
 
-/// What the desks of an address ask each other.
+/// Mail between the desks of an address.
 #[derive(Debug)]
 pub struct DeskMail(Mail);
 
@@ -98,7 +98,7 @@ impl LaneDesk {
                 }
                 Step::Gather { ticket, lanes, query } => {
                     let from = self.lane;
-                    // Own share first: a lane with enough to do asks nobody else.
+                    // Own share first: a lane with enough to do asks no other.
                     let own = if self.gather_bucket.take(now) {
                         lanes.contains(&from).then(|| self.share(now, endpoint, query))
                     } else {

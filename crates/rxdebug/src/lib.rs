@@ -26,7 +26,7 @@ use self::wire::{Reader, Writer};
 pub use rx::security::{SecurityKind, SecurityStats};
 pub use rx::version::{VERSION_LEN, decode_version, encode_version};
 
-/// What a DEBUG request asks for. Payload: `{ type u32, index u32 }`, big-endian.
+/// Kind of a DEBUG request. Payload: `{ type u32, index u32 }`, big-endian.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DebugRequest {
     /// Type 1: packets, calls, threads.
@@ -80,7 +80,7 @@ impl DebugRequest {
     }
 }
 
-/// Why a DEBUG payload could not be used.
+/// Reason why a DEBUG payload could not be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DebugError {
     /// Too short for what it should be.

@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::DebugError;
 use super::wire::{Reader, Writer};
 
-/// What is known of one remote address. Sizes are bytes of packet, counts are packets since it became known.
+/// Data of one remote address. Sizes are bytes of packet, counts are packets since it became known.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DebugPeer {
     /// Address; the layout has room for IPv4 only, an IPv6 peer shows as 0.0.0.0.
@@ -21,13 +21,13 @@ pub struct DebugPeer {
     pub max_mtu: u16,
     /// Packet size in use.
     pub mtu: u16,
-    /// When it became idle, seconds since 1970; 0 while in use.
+    /// Time when it became idle, seconds since 1970; 0 while in use.
     pub idle_when: u32,
     /// Connections that refer to it.
     pub references: u16,
     /// Smoothed round-trip time; the wire keeps eighths of a millisecond.
     pub rtt: Duration,
-    /// Its deviation; the wire keeps quarters of a millisecond.
+    /// Deviation of the round trip; the wire keeps quarters of a millisecond.
     pub rtt_dev: Duration,
     /// Retransmission timeout.
     pub timeout: Duration,

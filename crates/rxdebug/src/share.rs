@@ -1,4 +1,4 @@
-//! What one lane knows towards the answer to a DEBUG question, and how the lanes' shares are added up.
+//! Share of one lane in the answer to a DEBUG question, and the sum of the lanes' shares.
 
 use std::net::SocketAddr;
 use std::ops::AddAssign;
@@ -7,10 +7,10 @@ use super::{DebugConn, DebugPeer, DebugStats, PACKET_TYPES, RttTotals, RxStats};
 use rx::EndpointStats;
 use rx::header::PacketType;
 
-/// What a lane is asked.
+/// Question to a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Query {
-    /// Its counters and table sizes.
+    /// The lane's counters and table sizes.
     Totals,
     /// The first [`PAGE`] connections from a place in its table on; with a call under way only, if `interesting`.
     Connections { from: u32, interesting: bool },
@@ -21,7 +21,7 @@ pub(crate) enum Query {
 /// A lane's answer.
 #[derive(Clone, Debug)]
 pub(crate) enum Share {
-    /// It has answered too many already, or could not be asked.
+    /// The lane has answered too many already, or could not be asked.
     Refused,
     Totals(Box<Totals>),
     /// `next` is where to go on; `None` at the end of the table.
@@ -52,7 +52,7 @@ pub(crate) struct Totals {
 }
 
 impl Query {
-    /// What a lane that has ended would answer.
+    /// Returns what a lane that has ended would answer.
     pub(crate) fn nothing(self) -> Share {
         match self {
             Self::Totals => Share::Totals(Box::default()),

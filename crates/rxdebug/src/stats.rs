@@ -17,17 +17,17 @@ pub struct DebugStats {
     pub packet_reclaims: u32,
     /// Calls executed.
     pub calls_executed: u32,
-    /// Somebody waits for a free packet.
+    /// A call waits for a free packet.
     pub waiting_for_packets: bool,
     /// File descriptors in use, at most 255.
     pub used_fds: u8,
     /// Protocol version, a letter; see [`supports`](Self::supports).
     pub version: u8,
-    /// Calls waiting for somebody to serve them.
+    /// Calls waiting for a handler.
     pub waiting_calls: u32,
     /// Server threads without work.
     pub idle_threads: u32,
-    /// Calls that had to wait for somebody to serve them, ever.
+    /// Calls that had to wait for a handler, ever.
     pub waited_calls: u32,
 }
 
@@ -72,7 +72,7 @@ impl DebugStats {
         w.finish()
     }
 
-    /// Whether the server that sent this knows `feature`.
+    /// Returns whether the server that sent this knows `feature`.
     pub fn supports(&self, feature: DebugFeature) -> bool {
         self.version >= feature as u8
     }
@@ -95,7 +95,7 @@ impl Default for DebugStats {
     }
 }
 
-/// What servers learnt over time, each with the version letter that has it.
+/// Features that servers learnt over time, each with the version letter that has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum DebugFeature {
@@ -143,7 +143,8 @@ pub struct RxStats {
     pub socket_greedy: u32,
     /// Datagrams too short or malformed.
     pub bogus_packet_on_read: u32,
-    /// Where the last of those came from: the address as a little-endian number, as stock servers send it.
+    /// Address that the last of those came from: the address as a little-endian number, as stock servers send
+    /// it.
     pub bogus_host: u32,
     /// Reads that found nothing.
     pub no_packet_on_read: u32,
@@ -183,7 +184,7 @@ pub struct RxStats {
     pub ignore_acked_packet: u32,
     /// Round trips measured.
     pub rtt: RttTotals,
-    /// How many.
+    /// Number of samples.
     pub rtt_samples: u32,
     /// Connections opened by peers.
     pub server_conns: u32,

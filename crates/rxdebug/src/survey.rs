@@ -1,4 +1,4 @@
-//! What one lane knows, as DEBUG answers show it.
+//! State of one lane, as DEBUG answers show it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 

@@ -15,7 +15,7 @@ struct Server {
     lanes: Vec<(Endpoint, LaneDesk)>,
 }
 
-/// What becomes of mail to a lane.
+/// Fate of mail to a lane.
 #[derive(Clone, Copy, PartialEq)]
 enum Mailbox {
     Open,
