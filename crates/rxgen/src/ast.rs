@@ -35,7 +35,7 @@ use crate::Location;
 pub struct Name {
     /// The name as written.
     pub text: String,
-    /// Where it stands.
+    /// Location in the source.
     pub at: Location,
 }
 
@@ -53,9 +53,9 @@ pub struct Interface {
 /// A named constant.
 #[derive(Debug, Clone)]
 pub struct Constant {
-    /// Its name.
+    /// The constant's name.
     pub name: Name,
-    /// Its value.
+    /// The constant's value.
     pub value: Value,
 }
 
@@ -71,7 +71,7 @@ pub enum Value {
     },
     /// A string, without its quotes.
     Text(String),
-    /// Whatever another integer constant is.
+    /// The value of another integer constant.
     Same(Name),
 }
 
@@ -87,13 +87,13 @@ pub enum Number {
 /// A type with a name.
 #[derive(Debug)]
 pub struct TypeDefinition {
-    /// Its name.
+    /// The type's name.
     pub name: Name,
-    /// What it is.
+    /// Kind of the type.
     pub kind: TypeKind,
 }
 
-/// What a type definition defines.
+/// Kind of a type definition.
 #[derive(Debug)]
 pub enum TypeKind {
     /// `struct`: the fields.
@@ -102,7 +102,7 @@ pub enum TypeKind {
     Enum(Vec<(Name, Option<Number>)>),
     /// `union`.
     Union {
-        /// What the switch is on.
+        /// Discriminant of the switch.
         discriminant: Declaration,
         /// The cases; an arm of `None` is `void`.
         cases: Vec<(Number, Option<Declaration>)>,
@@ -118,7 +118,7 @@ pub enum TypeKind {
 pub struct Declaration {
     /// The element type.
     pub base: Base,
-    /// Where the type stands.
+    /// Location of the type.
     pub at: Location,
     /// One element or many.
     pub shape: Shape,
@@ -166,7 +166,7 @@ pub enum Base {
 /// One element or many.
 #[derive(Debug, Clone)]
 pub enum Shape {
-    /// One.
+    /// A single value.
     One,
     /// `*name`.
     Pointer,
@@ -190,9 +190,9 @@ pub struct Package {
 /// A procedure.
 #[derive(Debug)]
 pub struct Procedure {
-    /// Its name without the package's prefix.
+    /// The procedure's name without the package's prefix.
     pub name: Name,
-    /// Its parameters in order.
+    /// The procedure's parameters in order.
     pub parameters: Vec<Parameter>,
     /// `split`: raw bytes go between the parameters of request and reply.
     pub split: bool,
@@ -207,13 +207,13 @@ pub struct Procedure {
 /// A parameter of a procedure.
 #[derive(Debug)]
 pub struct Parameter {
-    /// Which way it travels.
+    /// Direction in which it travels.
     pub direction: Direction,
-    /// Its type and name.
+    /// The parameter's type and name.
     pub declaration: Declaration,
 }
 
-/// Which way a parameter travels.
+/// Direction in which a parameter travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
     /// In the request.
@@ -225,12 +225,12 @@ pub enum Direction {
 }
 
 impl Direction {
-    /// Whether the request carries it.
+    /// Returns whether the request carries it.
     pub const fn in_request(self) -> bool {
         matches!(self, Self::In | Self::InOut)
     }
 
-    /// Whether the reply carries it.
+    /// Returns whether the reply carries it.
     pub const fn in_reply(self) -> bool {
         matches!(self, Self::Out | Self::InOut)
     }

@@ -30,18 +30,18 @@ impl fmt::Debug for Location {
     }
 }
 
-/// Why an interface could not be compiled.
+/// Reason why an interface could not be compiled.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
     /// The text breaks the grammar.
     #[error("{at}: expected {expected}, found {found}")]
     Syntax {
-        /// Where `found` stands.
+        /// Location of `found`.
         at: Location,
-        /// What the grammar wants there.
+        /// Token that the grammar expects there.
         expected: String,
-        /// What stands there.
+        /// Token that stands there.
         found: String,
     },
     /// The text is well-formed but means nothing, or something XDR cannot say.
@@ -49,7 +49,7 @@ pub enum Error {
     Meaning {
         /// The offending name or construct.
         at: Location,
-        /// What is wrong with it.
+        /// Description of the error.
         message: String,
     },
     /// A file named on the command line or by an `#include` cannot be read.
@@ -59,7 +59,7 @@ pub enum Error {
         included_at: Option<Location>,
         /// The file.
         path: String,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
     /// The generated file cannot be written.
@@ -67,7 +67,7 @@ pub enum Error {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// Error of the system.
         source: std::io::Error,
     },
 }
@@ -77,7 +77,7 @@ impl Error {
         Self::Meaning { at: at.clone(), message: message.into() }
     }
 
-    /// Where the interface is wrong, if it is.
+    /// Returns where the interface is wrong, if it is.
     pub const fn location(&self) -> Option<&Location> {
         match self {
             Self::Syntax { at, .. } | Self::Meaning { at, .. } => Some(at),

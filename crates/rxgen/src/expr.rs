@@ -1,10 +1,10 @@
 //! C's integer constant expressions, as `#if` and `#define` bodies hold them.
 
-/// What an expression may refer to.
+/// Scope of names that an expression may refer to.
 pub(crate) trait Scope {
     /// The value of a name.
     fn value(&self, name: &str, depth: u32) -> Option<i64>;
-    /// Whether a name is defined, for `defined(NAME)`. `None` where the operator has no meaning.
+    /// Returns whether a name is defined, for `defined(NAME)`. `None` where the operator has no meaning.
     fn defined(&self, name: &str) -> Option<bool>;
 }
 

@@ -40,7 +40,7 @@ pub(crate) struct Define {
     pub(crate) body: String,
 }
 
-/// What the lexer makes of all files.
+/// Tokens of all files.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     pub(crate) tokens: Vec<Token>,
@@ -68,7 +68,7 @@ struct Lexer<'l> {
     loader: &'l mut dyn Loader,
 }
 
-/// What the text being read is part of, carried from line to line of one file.
+/// State of the lexer, carried from line to line of one file.
 #[derive(Default)]
 struct State {
     /// Inside `/* … */`, which starts here.

@@ -1,4 +1,4 @@
-//! Where interface text comes from: the file system, or anything a test puts in its place.
+//! Sources of interface text: the file system, or anything a test puts in its place.
 
 use std::collections::BTreeSet;
 use std::io;

@@ -34,7 +34,7 @@ pub(crate) fn module(model: &Model) -> String {
     code.finish()
 }
 
-/// Where generated code stands and what its lifetime is called.
+/// Place of generated code, and the name of its lifetime.
 #[derive(Clone, Copy)]
 struct Place<'m> {
     model: &'m Model,

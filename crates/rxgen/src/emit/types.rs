@@ -217,7 +217,7 @@ fn derives(properties: Properties, code: &mut Code) {
     code.line(format!("#[derive({})]", traits.join(", ")));
 }
 
-/// Whether the standard library has a `Default` for a field of this type.
+/// Returns whether the standard library has a `Default` for a field of this type.
 fn default_is_derivable(ty: &Type, model: &Model) -> bool {
     match unaliased(ty, model) {
         Type::Array(element, len) => *len <= LONGEST_DEFAULT_ARRAY && default_is_derivable(element, model),

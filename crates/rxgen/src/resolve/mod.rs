@@ -129,7 +129,7 @@ impl Resolver<'_> {
         Ok(ItemKind::Union(Union { switch, arms, default, exhaustive }))
     }
 
-    /// What a union switches on: an integer, a boolean or an enumeration, by any number of typedefs.
+    /// Returns what a union switches on: an integer, a boolean or an enumeration, by any number of typedefs.
     fn switch(&self, declaration: &Declaration) -> Result<Switch> {
         let refuse = || {
             let message = format!("a union cannot switch on `{}`", declaration.name.text);

@@ -1,4 +1,4 @@
-//! What is generated, free of everything the interface file left open.
+//! Model of what is generated, free of everything the interface file left open.
 
 use crate::ast::Name;
 
@@ -41,23 +41,23 @@ pub(crate) enum ItemKind {
     Alias(Type),
 }
 
-/// What a type's parts decide about it.
+/// Properties of a type that its parts decide.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Properties {
-    /// It borrows from the input, so it has a lifetime parameter.
+    /// The type borrows from the input, so it has a lifetime parameter.
     pub(crate) borrows: bool,
-    /// It can be `Copy`.
+    /// The type can be `Copy`.
     pub(crate) copy: bool,
-    /// It can be `Eq` and `Hash`: no floating point inside.
+    /// The type can be `Eq` and `Hash`: no floating point inside.
     pub(crate) eq: bool,
-    /// It can be `Default`: no enumeration or union inside.
+    /// The type can be `Default`: no enumeration or union inside.
     pub(crate) default: bool,
     /// Bytes of its shortest encoding.
     pub(crate) min_size: usize,
 }
 
 impl Default for Properties {
-    /// Those of a type without parts.
+    /// Returns the traits of a type without parts.
     fn default() -> Self {
         Self { borrows: false, copy: true, eq: true, default: true, min_size: 0 }
     }

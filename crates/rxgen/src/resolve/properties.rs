@@ -97,8 +97,8 @@ fn contains_itself(item: &TypeItem, types: &[TypeItem]) -> bool {
     false
 }
 
-/// Whether a typedef leads back to itself, be it through pointers and lists, with no struct or union between: Rust
-/// has no name for such a type.
+/// Returns whether a typedef leads back to itself, be it through pointers and lists, with no struct or union
+/// between: Rust has no name for such a type.
 fn names_itself(item: &TypeItem, types: &[TypeItem]) -> bool {
     fn target(item: &TypeItem) -> Option<usize> {
         let ItemKind::Alias(ty) = &item.kind else { return None };

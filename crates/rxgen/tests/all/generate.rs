@@ -29,8 +29,8 @@ fn test_directory() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"))
 }
 
-/// What stands in `tests/generated` is compiled into the tests of stubs, so it has to be what the generator makes now.
-/// `INSTA_UPDATE=always` writes it anew.
+/// The files of `tests/generated` are compiled into the tests of stubs, so they have to be what the generator
+/// makes now. `INSTA_UPDATE=always` writes it anew.
 #[test]
 fn checked_in_stubs_are_current() {
     for name in ["interface", "files"] {

@@ -270,7 +270,7 @@ fn hostile_lengths_are_refused_before_what_they_announce_comes() {
         [words(&[65538, 1, 2, 3, 0, 0, 0, 257]), vec![b'x'; 300]].concat(),
         words(&[161, 1, 2, 3, u32::MAX]),
     ] {
-        // Endless zeros behind it, if anybody asks for them.
+        // Endless zeros behind it, if the reader asks for them.
         let mut call = Stream::of([input.clone(), vec![0; 1 << 20]].concat(), 1 << 20);
         let failure = serve(&shelf, &tally, &mut call).unwrap_err();
         assert_eq!(failure.abort_code(), Some(code::SS_UNMARSHAL), "{input:?}");
