@@ -47,24 +47,24 @@ const TURN: u32 = 0;
 /// Bytes of a step's unit.
 const WORD: u32 = 4;
 
-/// What a call does.
+/// Work of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Work {
     /// The client sends bytes.
     Send {
-        /// How many.
+        /// Number of bytes.
         bytes: u32,
     },
     /// The client receives bytes.
     Receive {
-        /// How many.
+        /// Number of bytes.
         bytes: u32,
     },
     /// The client sends bytes, then receives bytes.
     Rpc {
-        /// How many the client sends.
+        /// Bytes that the client sends.
         send: u32,
-        /// How many it receives.
+        /// Bytes that the client receives.
         receive: u32,
     },
     /// The client and the server follow a list: how many words to send, one way until a 0, then the other.
@@ -97,11 +97,11 @@ pub struct Request {
     pub read_chunk: u32,
     /// Bytes that the server is to give with each write, at most [`MAX_CHUNK`].
     pub write_chunk: u32,
-    /// What the call does.
+    /// Work of the call.
     pub work: Work,
 }
 
-/// Why a request or reply is refused. The call is aborted with [`ABORT_CODE`].
+/// Reason why a request or reply is refused. The call is aborted with [`ABORT_CODE`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
@@ -223,7 +223,7 @@ impl Request {
 }
 
 impl Error {
-    /// Whether the input merely ended too soon, so that a caller can wait for more of the request.
+    /// Returns whether the input merely ended too soon, so that a caller can wait for more of the request.
     pub const fn is_incomplete(&self) -> bool {
         matches!(self, Self::Head(error) if error.is_truncated())
     }

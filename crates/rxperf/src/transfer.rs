@@ -7,7 +7,7 @@ use crate::{COOKIE, Error, Plan, Request};
 /// Server: takes a call's bytes from the client as they come, in pieces of any size.
 #[derive(Debug, Default)]
 pub struct Inbound {
-    /// What has come of the head. Empty once it is complete.
+    /// Received part of the head. Empty once it is complete.
     head: Vec<u8>,
     request: Option<(Request, Plan)>,
     payload: u64,
@@ -62,7 +62,7 @@ impl Inbound {
 pub struct Reply {
     payload_left: u64,
     cookie_due: bool,
-    /// What has come behind the payload.
+    /// Received bytes behind the payload.
     tail: Vec<u8>,
 }
 
