@@ -1,5 +1,5 @@
-//! The admin address: metrics for Prometheus, health for load balancers, figures for `linerate stat`.
-//! Served by a housekeeping thread, never by a lane, and only to who asks by a name of its own.
+//! The admin address: metrics for Prometheus, health for load balancers, figures for `linerate stat`. Served
+//! by a housekeeping thread, never by a lane, and only for requests that use a name of its own.
 
 mod connections;
 mod host;
@@ -36,9 +36,9 @@ pub(crate) struct AdminSources {
     /// Set when the server begins to drain: health turns to 503 so that no new client is sent here.
     pub(crate) draining: Arc<AtomicBool>,
     pub(crate) health: Arc<Health>,
-    /// Where the lanes' memory lies is found out for those who ask for figures.
+    /// Look at the nodes of the lanes' memory, made on requests for figures.
     pub(crate) memory: Look,
-    /// What the index knew of volumes when the control thread last looked.
+    /// Volumes that the index knew when the control thread last looked.
     pub(crate) volumes: Arc<Mutex<Vec<VolumeShown>>>,
     /// Names by which it is asked, beside its address and loopback's.
     pub(crate) names: Arc<[String]>,

@@ -31,7 +31,7 @@ use crate::listeners::Change;
 use crate::logs;
 use crate::overlap::MountedDirectories;
 
-/// What the program can serve, in the order of their lines in messages.
+/// Services of the program, in the order of their lines in messages.
 pub type Services = [Arc<dyn Service>];
 
 /// Everything an operator can say.
@@ -49,11 +49,11 @@ pub struct Config {
     pub admin: AdminSection,
     /// Users.
     pub identity: IdentitySection,
-    /// What each service is to do.
+    /// Wishes for each service.
     pub(crate) wishes: Vec<Wish>,
     /// Every key that the file gives a value, and that.
     pub(crate) said: BTreeMap<String, String>,
-    /// What it was read from.
+    /// Document that it was read from.
     document: Document,
 }
 
@@ -85,7 +85,7 @@ pub struct LogSection {
     pub access: Option<PathBuf>,
     /// Format of its lines.
     pub format: LogFormat,
-    /// As `access`, of the audit log.
+    /// Path of the audit log, with the same rules as `access`.
     pub audit: Option<PathBuf>,
     /// Format of the audit log's lines.
     pub audit_format: AuditFormat,
@@ -109,7 +109,7 @@ pub enum AuditFormat {
     /// One JSON object a line.
     #[default]
     Json,
-    /// As OpenAFS's servers write them.
+    /// The format of OpenAFS's servers.
     OpenAfs,
 }
 
@@ -161,8 +161,8 @@ impl Config {
         Self::read(&Document::for_directory(path), services)
     }
 
-    /// Reads a document for `services`, without checking what is the server's own: who changes something of it does
-    /// that afterwards, by [`Config::check`].
+    /// Reads a document for `services`, without checking what is the server's own: a caller that changes
+    /// something of it does that afterwards, by [`Config::check`].
     ///
     /// # Errors
     /// As [`Config::load`].
@@ -246,7 +246,7 @@ impl Config {
         self.check_overlaps()
     }
 
-    /// How long a drain may take.
+    /// Returns how long a drain may take.
     pub fn drain(&self) -> Duration {
         Duration::from_secs(self.server.drain_seconds)
     }
@@ -260,7 +260,7 @@ impl Config {
         self.wishes.iter().enumerate().flat_map(of).collect()
     }
 
-    /// What services are reached at, by their names.
+    /// Returns what services are reached at, by their names.
     pub(crate) fn bound(&self, change: &Change) -> Vec<(&'static str, Bound)> {
         let of = |(at, wish): (usize, &Wish)| {
             let name = wish.service.name();
@@ -277,8 +277,9 @@ impl Config {
         ConfigError::invalid(key, format!("no address to listen on: give {all} one"))
     }
 
-    /// A file that is in two volumes would have two numbers and two versions, and clients of the one would not hear of changes by
-    /// those of the other. Where nobody writes and nothing is numbered it may be in several.
+    /// A file that is in two volumes would have two numbers and two versions, and clients of the one would
+    /// not hear of changes by those of the other. Where no client writes and nothing is numbered it may be in
+    /// several.
     fn check_overlaps(&self) -> Result<(), ConfigError> {
         let is_numbered =
             |(_, volume): &(usize, &VolumeSection)| volume.objects || volume.writable != Writable::Nobody;
@@ -372,7 +373,7 @@ impl Default for AdminSection {
 
 /// A server that is to stop is to stop on the same day.
 const DRAIN_SECONDS_MAX: u64 = 86_400;
-/// What the server reads itself.
+/// Keys that the server reads itself.
 const OWN: Keys = Keys {
     tables: &["server", "log", "admin", "identity"],
     volume: &[

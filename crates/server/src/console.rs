@@ -1,6 +1,7 @@
-//! The console: a Unix socket by which an administrator of this machine asks services who uses them, and ends that
-//! ([`service::admin_endpoint`]). Only root and the user who runs the server are heard, as the kernel tells who somebody is. It goes by
-//! the name of the admin address, in the network namespace of the server, and leaves nothing in any directory.
+//! The console: a Unix socket by which an administrator of this machine lists the users of services, and ends
+//! them ([`service::admin_endpoint`]). Only root and the server's own user are heard, as the kernel tells the
+//! user of a peer. It goes by the name of the admin address, in the network namespace of the server, and
+//! leaves nothing in any directory.
 
 use std::collections::HashMap;
 use std::io::{self, Read, Write};
@@ -30,10 +31,10 @@ impl FromIterator<(&'static str, Arc<dyn AdminEndpoint>)> for AdminEndpoints {
     }
 }
 
-/// Why a server could not be asked.
+/// Reason why a server could not be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum ConsoleError {
-    /// Nobody listens, or somebody who did not say what he was asked.
+    /// No process listens, or one that did not answer the question.
     #[error(
         "no server of this machine can be asked at {address} ({source}): is it running, is this its admin address, and are you root or \
          the user who runs it?"
@@ -41,16 +42,16 @@ pub enum ConsoleError {
     Unreachable {
         /// Admin address of the server.
         address: SocketAddr,
-        /// What the kernel said.
+        /// Error of the kernel.
         source: io::Error,
     },
-    /// It does not tell who runs the server.
+    /// The state directory does not tell the server's user.
     #[error("state directory {0}")]
     StateDirectory(String),
     /// The service has no such thing.
     #[error("there is no {0}")]
     NotThere(String),
-    /// It could not answer.
+    /// The server could not answer.
     #[error("the server answered {0:?}")]
     Answered(String),
 }
@@ -72,17 +73,17 @@ pub(crate) async fn serve(listener: StdListener, endpoints: AdminEndpoints) -> i
     axum::serve(listener, router).await
 }
 
-/// A server of this machine, as who asks it knows it.
+/// A server of this machine, as a command knows it.
 #[derive(Clone, Copy, Debug)]
 pub struct RunningServer {
     admin: SocketAddr,
-    /// Who may hold its console beside root and who asks.
+    /// User that may hold its console, beside root and the caller.
     believed: Option<u32>,
 }
 
 impl RunningServer {
-    /// The server with this admin address, if it is root's or one's own. Whoever names its state directory believes the owner of that
-    /// too.
+    /// Makes the handle of the server with this admin address, if it is root's or the caller's own. With a
+    /// state directory its owner is believed too.
     ///
     /// # Errors
     /// The state directory is not there, or others than its owner may write to it.
@@ -92,7 +93,7 @@ impl RunningServer {
     }
 }
 
-/// The owner of a directory to which nobody else may write.
+/// Returns the owner of a directory that no other user may write to.
 fn owner_of(state: &std::path::Path) -> Result<u32, String> {
     let told = |why: &str| format!("{}: {why}", state.display());
     let meta = std::fs::metadata(state).map_err(|error| told(&error.to_string()))?;
@@ -132,7 +133,8 @@ pub fn rights_changed(server: RunningServer) -> Result<(), ConsoleError> {
     end_at(server, "rights/known")
 }
 
-/// As [`rights_changed`], of a directory that has been given a list: a server remembers that, whether or not anybody has asked for it.
+/// Tells the server ([`rights_changed`]) of a directory that was given a list: it remembers that, whether or
+/// not a client has asked for it.
 ///
 /// # Errors
 /// [`ConsoleError`].
@@ -167,8 +169,8 @@ fn converse(server: RunningServer, method: &str, path: &str) -> io::Result<Vec<u
     Ok(answer)
 }
 
-/// Any local user could have taken the name first: who is answered by another than root, himself or whom he believes is told so, and asks
-/// nothing.
+/// Any local user could have taken the name first: a command that is answered by another than root, its own
+/// user or a believed one reports that, and asks nothing.
 fn check_server(stream: &StdStream, believed: Option<u32>) -> io::Result<()> {
     let (peer, own) = (rustix::net::sockopt::socket_peercred(stream)?.uid, rustix::process::geteuid());
     if is_trusted(peer.as_raw(), own.as_raw(), believed) {
@@ -197,7 +199,7 @@ fn name(admin: SocketAddr) -> io::Result<UnixAddr> {
     UnixAddr::from_abstract_name(format!("linerate/{admin}"))
 }
 
-/// Lets in who may administer this server.
+/// Lets in users that may administer this server.
 struct Administrators(UnixListener);
 
 impl Listener for Administrators {
@@ -219,7 +221,7 @@ impl Listener for Administrators {
                         peer.map_or_else(|error| error.to_string(), |peer| format!("user {}", peer.uid()));
                     //@ cause: A process of another user has connected to the socket by which `linerate smb` and other commands ask the
                     //@ running server.
-                    //@ remedy: Run such commands as root or as the server's own user. If nobody did, find out who tried.
+                    //@ remedy: Run such commands as root or as the server's own user. If no administrator did, find out which user tried.
                     tracing::warn!(
                         "console: a connection of {who} was refused, as only root and the server's own user may use it; run \
                          `linerate smb` as one of these [console-refused]"
@@ -265,7 +267,7 @@ fn not_there() -> Response {
     (StatusCode::NOT_FOUND, "there is no such thing\n").into_response()
 }
 
-/// By its group, or by everybody.
+/// Mode bits of write permission for the group or for all.
 const WRITABLE_BY_OTHERS: u32 = 0o022;
 const TIMEOUT: Duration = Duration::from_secs(15);
 const RETRY: Duration = Duration::from_millis(100);
@@ -307,10 +309,11 @@ mod tests {
         assert!(matches!(end_at(server, "inn/rooms/2"), Err(ConsoleError::NotThere(_))));
     }
 
-    /// What is said to a console that the user 65534 holds, by who names these state directories.
+    /// Returns what is said to a console that the user 65534 holds, by a command that names these state
+    /// directories.
     fn answers_of_another(states: &[Option<&std::path::Path>]) -> Option<Vec<Result<String, ConsoleError>>> {
         let admin: SocketAddr = format!("127.0.0.2:{}", std::process::id() % 50_000 + 1).parse().unwrap();
-        // Whoever does not believe it goes before it has answered.
+        // A command that does not believe it leaves before it has answered.
         let script = "import socket,sys,os\nos.setuid(65534)\ns=socket.socket(socket.AF_UNIX)\ns.bind(b'\\0'+sys.argv[1].encode())\n\
                       s.listen()\nprint('ready',flush=True)\nwhile True:\n c,_=s.accept()\n try:\n  c.recv(1000)\n  \
                       c.sendall(b'HTTP/1.1 200 OK\\r\\n\\r\\n[]')\n except OSError: pass\n c.close()";

@@ -93,8 +93,8 @@ impl Drop for LaneControl {
 }
 
 impl ControlReceiver {
-    /// What comes next; a ring is [`Control::Decided`]. `None` when the control thread has let go of the lane and all it
-    /// said was taken.
+    /// Returns what comes next; a ring is [`Control::Decided`]. `None` when the control thread has let go of
+    /// the lane and all it said was taken.
     pub(crate) async fn recv(&mut self) -> Option<Control> {
         loop {
             if self.over.load(Ordering::SeqCst) {
@@ -109,7 +109,7 @@ impl ControlReceiver {
         }
     }
 
-    /// What was told, if something was.
+    /// Returns what was told, if something was.
     #[cfg(test)]
     pub(crate) fn try_recv(&mut self) -> Option<Control> {
         loop {
@@ -148,13 +148,13 @@ impl EventReceiver {
         }
     }
 
-    /// As [`EventReceiver::recv`], on a thread without an executor.
+    /// Receives an event on a thread without an executor ([`EventReceiver::recv`]).
     pub(crate) fn blocking_recv(&mut self) -> Option<LaneEvent> {
         lane::mesh::wait(None, self.recv()).flatten()
     }
 }
 
-/// News of one lane that nobody has heard yet.
+/// Largest number of events of one lane that were not received yet.
 const NEWS_MAX: usize = 256;
 
 #[cfg(test)]
@@ -168,8 +168,8 @@ mod tests {
 
     use super::*;
 
-    /// A control thread and two lanes, as lanes of a simulated host: what is said is heard, full or not, and who is let
-    /// go ends.
+    /// A control thread and two lanes, as lanes of a simulated host: what is said is heard, full or not, and
+    /// a lane that is let go ends.
     #[test]
     fn lanes_hear_what_they_are_told_and_end_with_their_control() {
         seeds(20, |seed| {

@@ -1,4 +1,5 @@
-//! How many connections the process has descriptors for: each needs one, and so does each file that is kept open.
+//! Limit on connections by the process's descriptors: each needs one, and so does each file that is kept
+//! open.
 
 use rustix::process::{Resource, getrlimit};
 use service::ConnectionsMax;
@@ -6,18 +7,19 @@ use vfs::CacheOptions;
 
 use crate::config::Config;
 
-/// What fits below the limit of open files.
+/// Numbers that fit below the limit of open files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fit {
     /// Connections of each lane, by service; at most what is configured.
     pub(crate) connections_per_lane: Vec<usize>,
-    /// What clients may have the process hold open together: connections, opens, transfers, locks.
+    /// Descriptors that clients may have the process hold open together: connections, opens, transfers,
+    /// locks.
     pub(crate) for_clients: usize,
-    /// What the administrator should know when it is less.
+    /// Warnings for the administrator when it is less.
     pub(crate) warnings: Vec<String>,
 }
 
-/// What fits, once the soft limit is raised to the hard one as every start does.
+/// Returns what fits, once the soft limit is raised to the hard one as every start does.
 pub(crate) fn fit(config: &Config, lanes: usize) -> Fit {
     let descriptors = getrlimit(Resource::Nofile).maximum;
     let descriptors = descriptors.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX));
@@ -33,7 +35,7 @@ fn fit_below(wanted: &[ConnectionsMax], own_per_lane: usize, lanes: usize, descr
     let all: usize = wanted.iter().map(|wanted| wanted.per_lane).sum();
     let own = OWN + ADMIN.min(descriptors / ADMIN_DIVISOR) + lanes * own_per_lane;
     let rest = descriptors.saturating_sub(own);
-    // Files give way first, as the server can open them again; but without any it could answer nobody.
+    // Files give way first, as the server can open them again; but without any it could answer no client.
     let files = (lanes * CacheOptions::default().open_files_max).min(rest / 4);
     let fitting = (rest - files) / lanes.max(1);
     let for_clients = (rest - files).max(lanes * wanted.len() * CONNECTIONS_MIN);

@@ -1,4 +1,4 @@
-//! Which mark the packets of each lane carry, so that the machine's filters and routes send them out by a NIC of the
+//! Marks of each lane's packets, so that the machine's filters and routes send them out by a NIC of the
 //! lane's silo: that of a marked NIC whose link works, or none.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use tokio::time::{Instant, sleep_until};
 /// Marks by interface name, as configured.
 pub(crate) type Marks = BTreeMap<String, u32>;
 
-/// What a lane's packets carry.
+/// Mark of a lane's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mark {
     /// Nothing: none is configured for its silo.
@@ -44,7 +44,7 @@ pub(crate) struct Egress {
 }
 
 impl Mark {
-    /// As the socket option wants it.
+    /// Returns the mark as the socket option wants it.
     pub(crate) fn value(self) -> u32 {
         match self {
             Self::None | Self::LinkLost => 0,
@@ -54,13 +54,13 @@ impl Mark {
 }
 
 impl Egress {
-    /// As links are now.
+    /// Makes the marks of the links as they are now.
     pub(crate) fn new(marks: &Marks, layout: &Layout) -> Self {
         let lanes = marks_of_lanes(marks, layout, works);
         Self { marks: marks.clone(), lanes, next_look: Instant::now() }
     }
 
-    /// What a lane starts with.
+    /// Returns what a lane starts with.
     pub(crate) fn of_lane(&self, lane: usize) -> Mark {
         self.lanes[lane]
     }
@@ -76,7 +76,7 @@ impl Egress {
         if self.is_at_rest() { std::future::pending().await } else { sleep_until(self.next_look).await }
     }
 
-    /// Whether there is nothing to look for: no marks, and no lane that has one still.
+    /// Returns whether there is nothing to look for: no marks, and no lane that has one still.
     fn is_at_rest(&self) -> bool {
         self.marks.is_empty() && self.lanes.iter().all(|mark| *mark == Mark::None)
     }
@@ -107,7 +107,7 @@ pub(crate) fn check(marks: &Marks) -> Result<(), EgressError> {
     if marks.is_empty() { Ok(()) } else { can_mark().map_err(EgressError::NotAllowed) }
 }
 
-/// What the administrator should know: marks that no lane will use.
+/// Returns what the administrator should know: marks that no lane will use.
 pub(crate) fn warnings(marks: &Marks, layout: &Layout) -> Vec<String> {
     let of_silos = |nic: &str| layout.silos.iter().any(|silo| has(silo, nic));
     let shared = |nic: &str| layout.shared_nics.iter().any(|shared| shared.name == nic);
@@ -159,7 +159,8 @@ fn works(nic: &str) -> bool {
     carries(Path::new("/"), nic)
 }
 
-/// How long a lost link may stay unseen: packets that carry its mark are lost meanwhile, and sent again.
+/// Time for which a lost link may stay unseen: packets that carry its mark are lost meanwhile, and sent
+/// again.
 const LOOK_PERIOD: Duration = Duration::from_millis(250);
 
 #[cfg(test)]

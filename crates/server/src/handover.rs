@@ -1,5 +1,6 @@
-//! What services leave to the next server: a file for each of them in the state directory, beside the index. It is written when all has
-//! ended in order, and is gone before the next server believes any of it: one that is killed leaves none, and none is used twice.
+//! State that services leave to the next server: a file for each of them in the state directory, beside the
+//! index. It is written when all has ended in order, and is gone before the next server believes any of it:
+//! one that is killed leaves none, and none is used twice.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -88,7 +89,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     if is_sound { Ok(left.to_vec()) } else { Err(damaged()) }
 }
 
-/// What is left of whatever service, and what a server did not get to its end with.
+/// Returns what is left of whatever service, and what a server did not get to its end with.
 fn files(state: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(state) else { return Vec::new() };
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));

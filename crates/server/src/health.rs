@@ -1,4 +1,5 @@
-//! What `/health` tells beside "ok": troubles that keep nobody from being served, and that somebody should mend.
+//! Troubles that `/health` tells beside "ok": troubles that keep no client from being served, and that an
+//! administrator should mend.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;

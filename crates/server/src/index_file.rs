@@ -64,7 +64,7 @@ impl IndexFile {
         &self.counters
     }
 
-    /// What the administrator should know of how it was found.
+    /// Returns what the administrator should know of how it was found.
     pub(crate) fn news(&self) -> Vec<String> {
         self.news_of_last_stop().into_iter().chain(self.news_of_journal()).collect()
     }
@@ -85,14 +85,14 @@ impl IndexFile {
         match self.index.previous_shutdown() {
             //@ level: WARN
             //@ cause: The last server was killed or crashed. Its memory held what it had not written yet.
-            //@ remedy: None is needed. If nobody killed it, look for the reason in its log and in the kernel's (out of memory).
+            //@ remedy: None is needed. If it was not killed on purpose, look for the reason in its log and in the kernel's (out of memory).
             PreviousShutdown::Crash if self.index.counts_on() => Some(
                 "index: the last server was killed or crashed; nothing is lost, and clients keep what they have cached [index-after-kill]"
                     .to_owned(),
             ),
             //@ level: WARN
             //@ cause: The last server was killed or crashed, and what it had not written to the index yet is not known.
-            //@ remedy: None is needed: clients fetch again what they have cached. If nobody killed it, look for the reason in its log.
+            //@ remedy: None is needed: clients fetch again what they have cached. If it was not killed on purpose, look for the reason in its log.
             PreviousShutdown::Crash => Some(
                 "index: the last server was killed or crashed; no file is lost, but files have new versions and clients fetch them again \
                  [index-after-crash]"
@@ -248,7 +248,7 @@ pub(crate) fn told(error: &Error) -> String {
 const IN_USE_MAX: Duration = Duration::from_secs(2);
 /// Between two attempts to open it.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
-/// How late what was told is safe; a crash before costs clients a fetch of what was changed.
+/// Delay after which what was told is safe; a crash before costs clients a fetch of what was changed.
 const COMMIT_PERIOD: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

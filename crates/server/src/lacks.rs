@@ -1,4 +1,5 @@
-//! What the kernel, or a filter of system calls, refuses though all is served: told once, at the start, with what it means.
+//! Features that the kernel, or a filter of system calls, refuses though all is served: told once, at the
+//! start, with what it means.
 
 use rustix::fd::OwnedFd;
 use rustix::fs::inotify::{self, CreateFlags};
@@ -10,7 +11,7 @@ pub(crate) fn warnings(lanes: usize, sends_datagrams: bool) -> Vec<String> {
     watches(lanes).err().map(without_watches).into_iter().chain(segments.then(without_segments)).collect()
 }
 
-/// Whether each lane can have what tells it of changes, as it does once it needs it.
+/// Checks whether each lane can have what tells it of changes, as it does once it needs it.
 fn watches(lanes: usize) -> Result<(), Errno> {
     let opened: Result<Vec<OwnedFd>, _> = (0..lanes).map(|_| inotify::init(CreateFlags::CLOEXEC)).collect();
     opened.map(drop)

@@ -1,4 +1,4 @@
-//! What runs on every lane: the services, and the ear for the control thread.
+//! Main of every lane: the services, and the ear for the control thread.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -24,14 +24,14 @@ use crate::reload_transaction::{Preparation, PrepareRequest};
 use crate::silo::{AcceptRouter, Loads, Placement, SiloCounters, links_to_silos};
 use crate::startup_barrier::StartupBarrier;
 
-/// What each service of the program is to serve, by its place; `None` where it is not wanted.
+/// Site of each service of the program, by its place; `None` where it is not wanted.
 pub(crate) type Sites = Vec<Option<Arc<dyn Site>>>;
 
-/// What a lane starts with.
+/// Parameters that a lane starts with.
 pub(crate) struct Boot {
     pub(crate) sites: Sites,
     pub(crate) volumes: VolumeTable,
-    /// What is served to nobody.
+    /// Files that are withheld from all clients.
     pub(crate) withheld: Arc<Withheld>,
     pub(crate) listeners: Vec<LaneListener>,
     pub(crate) placement: Arc<Placement>,
@@ -69,17 +69,17 @@ pub(crate) enum Control {
 pub(crate) enum LaneEvent {
     /// The lane serves.
     Serving,
-    /// It cannot do what it was told.
+    /// The lane cannot do what it was told.
     Failed(String),
-    /// It can serve the order of this number, or cannot.
+    /// The lane can serve the order of this number, or cannot.
     Prepared { lane: usize, order: u64, outcome: Result<(), String> },
-    /// It serves the order of this number.
+    /// The lane serves the order of this number.
     Switched { lane: usize, order: u64 },
-    /// A listener ended though nobody told it to.
+    /// A listener ended without an order.
     ListenerDied { lane: usize, problem: String },
     /// [`Control::StopListening`] is done.
     StoppedListening { lane: usize },
-    /// It has ended, with this many connections cut.
+    /// The lane has ended, with this many connections cut.
     Ended { cut: usize },
 }
 
@@ -134,7 +134,7 @@ async fn control_loop(
     ended: EndedGuard,
 ) {
     let mut preparation = None;
-    // Without a control thread there is nobody left to serve for.
+    // Without a control thread there is nothing left to serve for.
     while let Some(control) = boot.control.recv().await {
         Preparation::settle(&mut preparation, listening, &boot.events);
         match control {
@@ -176,7 +176,7 @@ async fn control_loop(
     }
 }
 
-/// What is left to obey while transfers come to their ends: links may still be lost.
+/// Obeys the orders that remain while transfers come to their ends: links may still be lost.
 async fn follow_marks(mut control: ControlReceiver, services: Rc<LaneServices>, counters: Arc<SiloCounters>) {
     while let Some(control) = control.recv().await {
         if let Control::Mark(new) = control {

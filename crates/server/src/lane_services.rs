@@ -154,5 +154,5 @@ impl LaneServices {
 /// Before what a crash left is looked for: first of all clients are served, and a check of the configuration takes nothing
 /// away.
 const SWEEP_PAUSE: Duration = Duration::from_secs(5);
-/// How late a line of the access log may be.
+/// Delay that a line of the access log may have.
 const LOG_FLUSH_PERIOD: Duration = Duration::from_secs(1);

@@ -18,12 +18,13 @@ use crate::silo::Taking;
 pub(crate) struct Listeners {
     open: Vec<OpenListener>,
     next_id: ListenerId,
-    /// Where calls of listeners that ended may still go on.
+    /// Addresses where calls of listeners that ended may still go on.
     ended: Vec<(SocketAddr, Instant)>,
 }
 
-/// What a configuration makes of the listeners: decided and bound by [`Listeners::change`], taking connections with
-/// [`Change::listen`], in force with [`Listeners::commit`]. Dropped before, it leaves everything as it was.
+/// Change of the listeners by a configuration: decided and bound by [`Listeners::change`], taking connections
+/// with [`Change::listen`], in force with [`Listeners::commit`]. Dropped before, it leaves everything as it
+/// was.
 pub(crate) struct Change {
     open: Vec<OpenListener>,
     close: Vec<ListenerId>,
@@ -36,7 +37,7 @@ pub(crate) type ListenerId = u64;
 
 struct OpenListener {
     id: ListenerId,
-    /// As configured: port 0 stays 0, so that a reload recognises it.
+    /// The address as configured: port 0 stays 0, so that a reload recognises it.
     asked: SocketAddr,
     transport: Transport,
     to: Destination,
@@ -44,12 +45,12 @@ struct OpenListener {
     group: Arc<Mutex<Group>>,
 }
 
-/// Who gets what comes by a socket.
+/// The service that gets what comes by a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
     /// The service's place among all of the program.
     pub(crate) service: usize,
-    /// What the socket is to it.
+    /// Role of the socket.
     pub(crate) role: Role,
 }
 
@@ -124,7 +125,7 @@ impl Listeners {
         let (mut new, mut errors) = (NewSockets::new(), Vec::new());
         for listener in &self.open {
             let mut group = listener.group();
-            // Those that return come first, so that there is never nobody.
+            // Those that return come first, so that there is never none.
             for lane in taking.lanes(true).filter(|&lane| !group.takes(lane)).collect::<Vec<_>>() {
                 let restored = group.restore(lane).map_err(ListenError::from);
                 match restored.and_then(|()| listener.of_lane(&group, lane)) {
@@ -174,7 +175,7 @@ impl Listeners {
         self.open.clear();
     }
 
-    /// How many addresses are open.
+    /// Returns how many addresses are open.
     #[cfg(test)]
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         self.open.iter().map(|open| open.group().address()).collect()
@@ -224,7 +225,7 @@ impl Listeners {
         Ok(address)
     }
 
-    /// What is in the way of an address.
+    /// Returns what is in the way of an address.
     fn why_not(&self, asked: SocketAddr, error: GroupError) -> ListenError {
         let is_leaving =
             |(address, at): &(SocketAddr, Instant)| *address == asked && at.elapsed() < LEAVE_WITHIN;

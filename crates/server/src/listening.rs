@@ -17,7 +17,7 @@ use crate::lane_services::LaneServices;
 use crate::listeners::{Destination, LaneListener, ListenerId};
 use crate::silo::{AcceptRouter, SiloCounters};
 
-/// What a lane listens at.
+/// Listeners of a lane.
 pub(crate) struct Listening {
     lane: usize,
     services: Rc<LaneServices>,
@@ -25,7 +25,7 @@ pub(crate) struct Listening {
     counters: Arc<SiloCounters>,
     events: EventSender,
     tasks: RefCell<HashMap<ListenerId, Accepting>>,
-    /// How many listeners were added so far; numbers them.
+    /// Number of listeners that were added so far; numbers them.
     added: Cell<u64>,
 }
 
@@ -73,7 +73,7 @@ impl Listening {
         })
     }
 
-    /// Whose they are.
+    /// Returns the lane of the listeners.
     pub(crate) fn lane(&self) -> usize {
         self.lane
     }
@@ -84,7 +84,7 @@ impl Listening {
         Ok(())
     }
 
-    /// As [`Listening::add`], for listeners that the lane has taken over before. It cannot fail.
+    /// Accepts from listeners that the lane has taken over before ([`Listening::add`]). It cannot fail.
     pub(crate) fn accept(self: &Rc<Self>, adopted: Adopted) {
         for (id, to, socket) in adopted.listeners {
             let me = Rc::clone(self);
@@ -96,7 +96,7 @@ impl Listening {
                     if let Err(error) = service.listen(socket, to.role, router).await {
                         me.counters.listeners_died.increment();
                         let problem = format!("a listener was closed by something else: {error}");
-                        // Who hears it opens a new one.
+                        // The control thread opens a new one then.
                         me.events.send(LaneEvent::ListenerDied { lane: me.lane, problem });
                     }
                     Ended::Done

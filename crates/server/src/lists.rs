@@ -1,4 +1,5 @@
-//! Where access lists lie, and which of them a server will not go by: for starts, checks and the commands that change lists.
+//! Checks of where access lists lie, and which of them a server ignores: for starts, checks and the commands
+//! that change lists.
 
 use std::ffi::CStr;
 use std::fs::{self, File};
@@ -20,9 +21,10 @@ pub use crate::objects::writes_trusted_attributes;
 pub struct Marked {
     /// The directory.
     pub root: PathBuf,
-    /// What its mark says.
+    /// Storage that its mark names.
     pub rights: RightsIn,
-    /// It says so in the attribute that takes no privilege alone, though it need not: the other is gone, or cannot be seen.
+    /// The mark is only in the attribute that takes no privilege, though it need not be: the other is gone,
+    /// or cannot be seen.
     pub is_half: bool,
 }
 
@@ -47,7 +49,8 @@ pub fn marked_above(dir: &Path) -> io::Result<Option<Marked>> {
     Ok(None)
 }
 
-/// Whether a directory is there that bears no mark, and nobody has said that its lists may be gone.
+/// Returns whether a directory is there that bears no mark, and no administrator has said that its lists may
+/// be gone.
 pub(crate) fn are_lost(root: &Path) -> bool {
     let Ok(root) = File::open(root) else { return false };
     let has = |name: &CStr| rustix::fs::fgetxattr(&root, name, &mut [0; Accepted::BYTES_MAX]).is_ok();
@@ -55,7 +58,7 @@ pub(crate) fn are_lost(root: &Path) -> bool {
     matches!(rights_at(&root), Ok(None)) && !has(accepted)
 }
 
-/// What the mark on a volume's directory says, if it bears one.
+/// Returns what the mark on a volume's directory says, if it bears one.
 pub(crate) fn rights_at(root: &File) -> io::Result<Option<RightsIn>> {
     let [user, trusted] = marks(root)?;
     Ok(Mark::rights_of(trusted.as_deref(), user.as_deref()))
@@ -90,7 +93,7 @@ pub fn mark_rights(root: &Path, rights: RightsIn) -> io::Result<()> {
     root.sync_all()
 }
 
-/// Whether a directory has a list of its own, of either kind.
+/// Returns whether a directory has a list of its own, of either kind.
 pub(crate) fn has_one(directory: &Path) -> bool {
     let Ok(directory) = File::open(directory) else { return false };
     let has = |name: &CStr| {
@@ -113,8 +116,9 @@ pub fn accept(dir: &File, is_of_all: bool) -> io::Result<()> {
     dir.sync_all()
 }
 
-/// What an operator should know of the lists of volumes before they are served: by those whose lists the server cannot read, or that lie
-/// where their volume keeps none, on the directory or on the first directories in it.
+/// Returns what an operator should know of the lists of volumes before they are served: by those whose lists
+/// the server cannot read, or that lie where their volume keeps none, on the directory or on the first
+/// directories in it.
 pub fn warnings(volumes: &[VolumeSection]) -> Vec<String> {
     let of = |volume: &VolumeSection| {
         let why = trouble(&volume.path, writes_trusted_attributes())?;
@@ -123,7 +127,8 @@ pub fn warnings(volumes: &[VolumeSection]) -> Vec<String> {
     volumes.iter().filter_map(of).collect()
 }
 
-/// What is the matter with the lists of a volume at `root`, for a server that sees `trusted.` attributes or does not.
+/// Returns what is the matter with the lists of a volume at `root`, for a server that sees `trusted.`
+/// attributes or does not.
 pub fn trouble(root: &Path, sees_trusted: bool) -> Option<String> {
     let open = File::open(root).ok()?;
     let marks = marks(&open).ok()?;

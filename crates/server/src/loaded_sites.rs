@@ -1,4 +1,4 @@
-//! What each service is to serve: loaded once for the process, on its way to the lanes.
+//! Sites of the services: loaded once for the process, on its way to the lanes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -74,7 +74,7 @@ impl LoadedSites {
         lane::descriptors::budget().set_limit(self.descriptors);
     }
 
-    /// What the administrator should know.
+    /// Returns what the administrator should know.
     pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
     }

@@ -1,5 +1,5 @@
 //! The register of everything the lanes count, and its Prometheus text. Lanes write their blocks; this side
-//! reads them when somebody asks.
+//! reads them on request.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,7 +15,7 @@ use prometheus_client::registry::Registry;
 
 use crate::process;
 
-/// Where lanes hand in their counter blocks.
+/// Register where lanes hand in their counter blocks.
 #[derive(Clone, Default)]
 pub struct Blocks {
     blocks: Arc<Mutex<Vec<Block>>>,
@@ -32,9 +32,9 @@ struct Block {
 /// One reading and whose it is.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
-    /// What counts: `lane`, `http`, `vfs`.
+    /// Area of the counters: `lane`, `http`, `vfs`.
     pub area: &'static str,
-    /// Which lane; none for what the process has once, such as a log.
+    /// Labels of the lane; none for what the process has once, such as a log.
     pub lane: Option<LaneLabels>,
     /// The counter.
     pub reading: Reading,
@@ -43,9 +43,9 @@ pub struct Sample {
 /// A lane and its silo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneLabels {
-    /// Which lane.
+    /// Number of the lane.
     pub lane: u16,
-    /// Its silo.
+    /// The lane's silo.
     pub silo: u16,
 }
 
@@ -78,7 +78,7 @@ impl Blocks {
         self.text(Registry::default())
     }
 
-    /// The same, with what `other` has to tell.
+    /// Returns the text with what `other` has to tell.
     ///
     /// # Errors
     /// As [`Blocks::prometheus`].

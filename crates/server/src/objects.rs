@@ -1,5 +1,5 @@
-//! What lanes share of volumes: made once in a process. Its index is opened when the first volume is writable or served to clients
-//! that cache.
+//! Objects of volumes, which lanes share: made once in a process. Its index is opened when the first volume
+//! is writable or served to clients that cache.
 
 use std::ffi::OsString;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
@@ -37,14 +37,14 @@ pub(crate) struct ProcessObjects {
     trouble: Option<String>,
     /// Services have what the last server left: from here on this one may serve.
     is_handed_over: bool,
-    /// What is served to nobody.
+    /// Files that are withheld from all clients.
     withheld: Arc<Withheld>,
 }
 
-/// What the lanes share of volumes is used for.
+/// Use of the objects that the lanes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// They are served, and their versions kept.
+    /// Volumes are served, and their versions kept.
     Serve,
     /// A configuration is tried: nothing is left behind.
     Try,
@@ -64,7 +64,7 @@ impl ProcessObjects {
     ) -> Result<VolumeTable, ConfigError> {
         let objects = match &self.objects {
             Some(objects) => objects.clone(),
-            // Rights count in every volume, also where nobody writes and nothing is kept.
+            // Rights count in every volume, also where no client writes and nothing is kept.
             None => self.objects.insert(Objects::unnumbered(options(lanes)?)).clone(),
         };
         if table.is_numbered() && !std::mem::replace(&mut self.is_numbered, true) {
@@ -87,17 +87,17 @@ impl ProcessObjects {
         Ok(table.sharing(&objects))
     }
 
-    /// What no lane serves to anybody.
+    /// Returns what every lane withholds from all clients.
     pub(crate) fn withheld(&self) -> &Arc<Withheld> {
         &self.withheld
     }
 
-    /// What lanes share, once a volume needs it.
+    /// Returns what lanes share, once a volume needs it.
     pub(crate) fn objects(&self) -> Option<&Objects> {
         self.objects.as_ref()
     }
 
-    /// What keeps the index from being used by a server that needs one.
+    /// Returns what keeps the index from being used by a server that needs one.
     pub(crate) fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
@@ -107,7 +107,7 @@ impl ProcessObjects {
         self.index.as_ref()
     }
 
-    /// What keeps volumes from being written to, by their names.
+    /// Returns what keeps volumes from being written to, by their names.
     pub(crate) fn troubles(&self) -> Vec<(String, String)> {
         let volumes = self.volumes();
         let troubles = volumes.iter().filter_map(|volume| {
@@ -117,7 +117,7 @@ impl ProcessObjects {
         troubles.collect()
     }
 
-    /// Why volumes of this table are served to administrators alone, by their names.
+    /// Returns why volumes of this table are served to administrators alone, by their names.
     pub(crate) fn seals(&self, table: &VolumeTable) -> Vec<(String, String)> {
         let all = self.objects.as_ref().map(Objects::all_volumes).unwrap_or_default();
         let is_served = |name: &VolumeName| table.entries().iter().any(|entry| entry.spec.name == *name);
@@ -143,13 +143,13 @@ impl ProcessObjects {
         lost
     }
 
-    /// Where a command that has changed rights says so.
+    /// Returns where a command that has changed rights says so.
     pub(crate) fn rights_endpoint(&self) -> Option<(&'static str, Arc<dyn AdminEndpoint>)> {
         let objects = self.objects.clone()?;
         Some((RIGHTS, Arc::new(RightsEndpoint(objects)) as Arc<dyn AdminEndpoint>))
     }
 
-    /// What the administrator should know of how things were found.
+    /// Returns what the administrator should know of how things were found.
     pub(crate) fn news(&self) -> Vec<String> {
         let volumes = self.volumes();
         let of_volumes =
@@ -157,7 +157,8 @@ impl ProcessObjects {
         self.index.iter().flat_map(IndexFile::news).chain(of_volumes).collect()
     }
 
-    /// What the index knows of volumes, those that `table` does not serve too, and those of which it can know nothing.
+    /// Returns what the index knows of volumes, those that `table` does not serve too, and those of which it
+    /// can know nothing.
     pub(crate) fn shown(&self, table: &VolumeTable) -> Vec<VolumeShown> {
         let mut open = self.volumes();
         let mut unknown = open.clone();
@@ -219,7 +220,7 @@ impl Drop for ProcessObjects {
     }
 }
 
-/// Those that are served.
+/// Returns the services that are served.
 fn services(config: &Config) -> Vec<Arc<dyn Service>> {
     let wanted = config.wishes.iter().filter(|wish| wish.settings.is_some());
     wanted.map(|wish| Arc::clone(&wish.service)).collect()
@@ -231,7 +232,7 @@ fn open_index(state: Option<PathBuf>) -> Result<IndexFile, String> {
     IndexFile::open(&state)
 }
 
-/// Keeps beside the index which files have room beyond their ends. Who has the index has this too.
+/// Keeps beside the index which files have room beyond their ends. A server that has the index has this too.
 fn record_room(objects: &Objects, state: &Path) {
     let file = state.join(ROOM_FILE);
     if let Err(error) = objects.record_room_in(&file) {
@@ -253,7 +254,8 @@ impl ProcessObjects {
         self.volumes().iter().filter(|volume| table.writes_to(volume)).for_each(|volume| volume.reopen());
     }
 
-    /// The lanes serve this: what else they had open is not changed any more, whoever still has it open.
+    /// Closes the gates of other volumes once the lanes serve this table: they are not changed any more,
+    /// whatever lane still has them open.
     pub(crate) fn close_gates(&self, table: &VolumeTable) -> Closing {
         let mut volumes = self.volumes();
         volumes.retain(|volume| !table.writes_to(volume));
@@ -291,7 +293,7 @@ impl Closing {
         }
     }
 
-    /// Whether there is nothing to wait for.
+    /// Returns whether there is nothing to wait for.
     pub(crate) fn is_over(&self) -> bool {
         self.volumes.iter().all(|volume| volume.is_still())
     }
@@ -305,8 +307,8 @@ impl AdminEndpoint for RightsEndpoint {
         None
     }
 
-    /// What lanes know of rights: look-ups that begin afterwards go by those of the tree. A directory that has been given a list is named by
-    /// its path, in hexadecimal digits.
+    /// Returns what lanes know of rights: look-ups that begin afterwards go by those of the tree. A directory
+    /// that has been given a list is named by its path, in hexadecimal digits.
     fn end(&self, path: &str) -> bool {
         let at = path.strip_prefix(GIVEN).and_then(decoded);
         let is_known = path == KNOWN || at.is_some();
@@ -375,19 +377,19 @@ fn options(lanes: usize) -> Result<ObjectsOptions, ConfigError> {
     })
 }
 
-/// Whether marks and access lists are attributes that take a privilege, in a server run by this user.
+/// Returns whether marks and access lists are attributes that take a privilege, in a server run by this user.
 pub fn writes_trusted_attributes() -> bool {
     capabilities().contains(CapabilitySet::SYS_ADMIN)
 }
 
-/// Those that count for this thread, and so for the lanes that it starts.
+/// Returns the capabilities of this thread, and so for the lanes that it starts.
 fn capabilities() -> CapabilitySet {
     rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective)
 }
 
-/// Who has one of these reads every file, so that mode bits are for him to keep.
+/// A process with one of these reads every file, so that it has to judge mode bits itself.
 const READS_EVERYTHING: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH);
-/// Who has these may make files others', and change them all the same.
+/// A process with these may give files to others, and change them all the same.
 const GIVES_FILES: CapabilitySet =
     CapabilitySet::CHOWN.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::FOWNER);
 //@ limit: a reload that waits for changes of a volume that it ends

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use lane::mountinfo::Mount;
 
-/// What is mounted where.
+/// Table of mounted directories.
 pub(crate) struct MountedDirectories {
     /// By mount point; what was mounted there last counts.
     mounts: BTreeMap<PathBuf, MountedDirectory>,
@@ -25,7 +25,7 @@ struct MountedDirectory {
 }
 
 impl MountedDirectories {
-    /// As it is now. What cannot be read leaves names alone to go by.
+    /// Returns the state as it is now. What cannot be read leaves names alone to go by.
     pub(crate) fn now() -> Self {
         Self::of(&std::fs::read("/proc/self/mountinfo").unwrap_or_default())
     }
@@ -39,13 +39,14 @@ impl MountedDirectories {
         Self { mounts }
     }
 
-    /// Whether one of two directories lies inside the other, or they are the same.
+    /// Returns whether one of two directories lies inside the other, or they are the same.
     pub(crate) fn overlap(&self, one: &Path, other: &Path) -> bool {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         self.overlap_of_real(&real(one), &real(other))
     }
 
-    /// Whether a directory holds something, by its name or by what that leads to, whether it is there or not.
+    /// Returns whether a directory holds something, by its name or by what that leads to, whether it is there
+    /// or not.
     pub(crate) fn holds(&self, directory: &Path, thing: &Path) -> bool {
         let Ok(directory) = directory.canonicalize() else { return false };
         let by_name = thing.ancestors().skip(1).find_map(|above| {
@@ -60,7 +61,7 @@ impl MountedDirectories {
         self.is_inside(one, other) || self.is_inside(other, one)
     }
 
-    /// Whether `inner` is part of what `outer` has beneath it.
+    /// Returns whether `inner` is part of what `outer` has beneath it.
     fn is_inside(&self, inner: &Path, outer: &Path) -> bool {
         let inner = self.place(inner);
         let mounted =

@@ -1,5 +1,5 @@
-//! What the server itself keeps and reads: its state, accounts, configuration, certificates, keys and logs. Nobody is served any of it,
-//! wherever it lies.
+//! Files that the server itself keeps and reads: its state, accounts, configuration, certificates, keys and
+//! logs. None of it is served, wherever it lies.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -24,7 +24,8 @@ pub(crate) struct OwnFiles(Vec<OwnFile>);
 #[derive(Clone)]
 struct OwnFile {
     path: PathBuf,
-    /// What others make of it beside it has its name and more: rotated logs, copies of accounts.
+    /// Set if copies beside it, whose names begin with its name, belong to it too: rotated logs, copies of
+    /// accounts.
     has_kin: bool,
 }
 
@@ -36,7 +37,7 @@ pub(crate) struct OwnFilesWatch {
 }
 
 impl OwnFiles {
-    /// As the configuration names them, and as they are by default.
+    /// Returns the files as the configuration names them, and as they are by default.
     pub(crate) fn of(config: &Config) -> Self {
         let accounts = config.identity.accounts.clone().or_else(default_accounts);
         let logs = config.log.access.iter().chain(&config.log.audit).filter(|path| **path != Path::new("-"));
@@ -50,13 +51,13 @@ impl OwnFiles {
         Self(single.chain(kin).collect())
     }
 
-    /// These and the others.
+    /// Returns these files and the others.
     pub(crate) fn and(mut self, others: Self) -> Self {
         self.0.extend(others.0);
         self
     }
 
-    /// Has nobody served any of it, by whatever name. What is not there yet is known by its name.
+    /// Withholds all of it from all clients, by whatever name. What is not there yet is known by its name.
     pub(crate) fn withhold(&self, withheld: &Withheld) {
         for OwnFile { path, has_kin } in &self.0 {
             for (above, name) in steps_to(path) {
@@ -104,7 +105,7 @@ impl OwnFiles {
         }
     }
 
-    /// What to tell the administrator: which volume holds what.
+    /// Returns what to tell the administrator: which volume holds what.
     pub(crate) fn warnings(&self, volumes: &[VolumeSection]) -> Vec<String> {
         let places = MountedDirectories::now();
         let of = |volume: &VolumeSection| {
@@ -164,7 +165,7 @@ impl OwnFilesWatch {
         Ok(Self { own, _alive: alive })
     }
 
-    /// These are the server's own from now on.
+    /// Sets the server's own files.
     pub(crate) fn set(&self, own: OwnFiles) {
         *self.own.lock().unwrap_or_else(PoisonError::into_inner) = own;
     }

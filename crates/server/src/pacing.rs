@@ -66,5 +66,6 @@ impl Pacing {
     }
 }
 
-/// How often shares follow demand: soon enough that a transfer on an idle lane hardly waits for its share.
+/// Interval at which shares follow demand: soon enough that a transfer on an idle lane hardly waits for its
+/// share.
 const PERIOD: Duration = Duration::from_millis(20);

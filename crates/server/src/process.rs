@@ -1,4 +1,4 @@
-//! What the process and its threads have used, from procfs, and what they may use.
+//! Usage of the process and its threads, from procfs, and its limits.
 
 use std::io;
 

@@ -29,7 +29,7 @@ pub(crate) struct PrepareRequest {
     pub(crate) volumes: VolumeTable,
     /// Listeners to begin with, which take no connections yet.
     pub(crate) listeners: Vec<LaneListener>,
-    /// And those to end.
+    /// Listeners to end.
     pub(crate) close: Vec<ListenerId>,
     pub(crate) decision: Arc<CommitDecision>,
 }
@@ -67,11 +67,11 @@ enum TransactionPhase {
 /// The state of a reload after a lane has answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TransactionState {
-    /// Others have yet to answer.
+    /// Other lanes have yet to answer.
     Waits,
     /// Every lane is ready: the verdict can be given.
     Ready,
-    /// It cannot be done, for this reason.
+    /// The reload cannot be done, for this reason.
     Refused(String),
     /// Every lane serves what was ordered.
     Done,
@@ -175,13 +175,13 @@ impl ReloadTransaction {
         if self.silent.is_empty() { TransactionState::Done } else { TransactionState::Waits }
     }
 
-    /// When [`ReloadTransaction::late`] is to be asked.
+    /// Returns when [`ReloadTransaction::late`] is to be asked.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// The time is over. Before the verdict that is a refusal; after it, the lanes that are late will switch when
-    /// they next look up, and nobody waits for them.
+    /// Ends the time for answers. Before the verdict that is a refusal; after it, the lanes that are late
+    /// will switch when they next look up, and the transaction does not wait for them.
     pub(crate) fn late(&self) -> TransactionState {
         let lanes = &self.silent;
         match self.phase {

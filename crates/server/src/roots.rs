@@ -1,8 +1,9 @@
 //! Whether the directories that volumes export are still those that the lanes have open: a path may have been removed,
 //! replaced, or be mounted over only now.
 //!
-//! A thread of its own looks at the paths, for a file system that does not answer holds up who asks. One that it is kept waiting by
-//! is left to it, and another thread looks at the others. What they see the control thread acts on; no lane takes part.
+//! A thread of its own looks at the paths, for a file system that does not answer holds up the caller. One
+//! that it is kept waiting by is left to it, and another thread looks at the others. What they see the
+//! control thread acts on; no lane takes part.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -28,7 +29,7 @@ pub(crate) struct Root {
     pub(crate) name: String,
     path: PathBuf,
     opened: Option<Arc<OpenedRoot>>,
-    /// Somebody may change something there: a look writes something.
+    /// Some client may change something there: a look writes something.
     is_writable: bool,
 }
 
@@ -44,7 +45,7 @@ struct OpenedRoot {
 pub(crate) struct RootObservation {
     /// The volume.
     pub(crate) name: String,
-    /// Its path.
+    /// The volume's path.
     pub(crate) path: PathBuf,
     pub(crate) root_state: RootState,
 }
@@ -53,11 +54,11 @@ pub(crate) struct RootObservation {
 pub(crate) enum RootState {
     /// The directory that is served, after there was trouble.
     Well,
-    /// Another directory.
+    /// Another directory is at the path.
     Replaced,
     /// Nothing that can be served, for this reason.
     Gone(String),
-    /// Its file system has kept a look waiting since then.
+    /// The volume's file system has kept a look waiting since then.
     Hangs(SystemTime),
 }
 
@@ -66,7 +67,7 @@ pub(crate) struct VolumeRootMonitor {
     shared: Arc<Mutex<MonitorShared>>,
     observations: Receiver<RootObservation>,
     tell: Sender<RootObservation>,
-    /// What a look comes to.
+    /// Function that looks at a root.
     look: Arc<dyn Fn(&Root) -> RootState + Send + Sync>,
     /// Of this round.
     unreported: Vec<RootObservation>,
@@ -80,9 +81,9 @@ struct MonitorShared {
     current: u64,
     /// The root that it looks at, and since when.
     looking: Option<(Root, Instant, SystemTime)>,
-    /// Those that keep a thread waiting.
+    /// Volumes that keep a thread waiting.
     hanging: BTreeMap<String, (Root, SystemTime)>,
-    /// Those of which trouble was told.
+    /// Volumes of which trouble was reported.
     troubled: BTreeSet<String>,
 }
 
@@ -113,7 +114,7 @@ impl Root {
         Self { name: name.to_owned(), path: path.to_owned(), opened, is_writable }
     }
 
-    /// The same volume as it is now.
+    /// Returns the volume as it is now.
     pub(crate) fn anew(&self) -> Self {
         Self::new(&self.name, &self.path, self.is_writable)
     }
@@ -129,8 +130,8 @@ impl Root {
         }
     }
 
-    /// Has the file system make a file without a name, which is gone again at once: one that answers those who read may keep
-    /// everybody waiting who writes. Whether it can is not asked here, and nobody sees anything of it.
+    /// Has the file system make a file without a name, which is gone again at once: one that answers readers
+    /// may keep all writers waiting. Whether it can is not asked here, and no client sees anything of it.
     fn write(&self) {
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         drop(rustix::fs::open(&self.path, flags, Mode::RUSR | Mode::WUSR));
@@ -199,7 +200,7 @@ impl VolumeRootMonitor {
         std::thread::Builder::new().name("volume roots".to_owned()).spawn(looks).map(drop)
     }
 
-    /// What the lanes have open.
+    /// Returns what the lanes have open.
     pub(crate) fn roots(&self) -> Vec<Root> {
         lock(&self.shared).roots.clone()
     }
@@ -249,7 +250,7 @@ impl VolumeRootMonitor {
 
 impl Drop for VolumeRootMonitor {
     fn drop(&mut self) {
-        // Whoever looks ends.
+        // The thread that looks ends.
         lock(&self.shared).current = u64::MAX;
     }
 }

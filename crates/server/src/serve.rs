@@ -63,7 +63,7 @@ struct Serving {
     listeners: Listeners,
     taking: Taking,
     placement: Arc<Placement>,
-    /// When listeners were last repaired, and when they are to be again.
+    /// Time when listeners were last repaired; `repair_at` is that of the next repair.
     repaired: Instant,
     repair_at: Option<Instant>,
     /// A reload under way, and whether another one was asked for meanwhile.
@@ -74,7 +74,7 @@ struct Serving {
     reload_counters: Arc<ReloadCounters>,
     roots: VolumeRootMonitor,
     own_files: OwnFilesWatch,
-    /// What is amiss with volumes' directories, by volume, as `/health` tells it.
+    /// Troubles of volumes' directories, by volume, as `/health` tells it.
     root_troubles: BTreeMap<String, String>,
     controls: Vec<LaneControl>,
     pacing: Pacing,
@@ -86,37 +86,37 @@ struct Serving {
     admin: Option<std::net::TcpListener>,
     console: Option<std::os::unix::net::UnixListener>,
     subject: AdminSources,
-    /// As the lanes have them open.
+    /// Volumes as the lanes have them open.
     volumes: VolumeTable,
     objects: ProcessObjects,
-    /// What services serve on every lane.
+    /// Sites that services serve on every lane.
     sites: Sites,
-    /// What is wrong with that, as `/health` has it.
+    /// Troubles with these, as `/health` has them.
     site_troubles: Vec<(String, String)>,
-    /// When what the server made for them was last made again.
+    /// Time when what the server made for them was last made again.
     renewed: Option<Instant>,
-    /// As `/health` has them.
+    /// Troubles with writing, as `/health` has them.
     write_troubles: Vec<(String, String)>,
-    /// As `/health` has it.
+    /// Trouble with the index, as `/health` has it.
     index_trouble: Option<String>,
-    /// Why volumes are served to administrators alone.
+    /// Reason why volumes are served to administrators alone.
     seals: Vec<(String, String)>,
     /// Directories that have lost their access lists, with their volumes' names.
     lost_lists: Vec<(String, PathBuf)>,
     /// The index's counters are shown.
     tells_of_index: bool,
     config: Config,
-    /// As it was at the start: what takes effect there alone stays so.
+    /// Configuration at the start: what takes effect there alone stays so.
     started: Config,
     addresses: Addresses,
     greetings: Vec<Greeting>,
     warnings: Vec<String>,
 }
 
-/// Where a server listens, with the ports the kernel chose.
+/// Addresses where a server listens, with the ports that the kernel chose.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Addresses {
-    /// Those of services, by the service's name, in the order of the configuration.
+    /// Addresses of services, by the service's name, in the order of the configuration.
     pub services: Vec<(&'static str, Bound)>,
     /// Metrics and health.
     pub admin: Option<SocketAddr>,
@@ -131,10 +131,10 @@ pub enum ServerError {
     /// The users.
     #[error("identity.accounts: {0}")]
     Accounts(#[from] identity::AccountsError),
-    /// What a service needs beside the configuration.
+    /// A service lacks something that it needs beside the configuration.
     #[error(transparent)]
     Service(service::Problem),
-    /// Where.
+    /// An address cannot be listened at.
     #[error(transparent)]
     Listen(#[from] ListenError),
     /// The machine cannot be read.
@@ -146,7 +146,7 @@ pub enum ServerError {
     /// The nodes to be drained.
     #[error(transparent)]
     Taking(#[from] TakingError),
-    /// How packets are to be marked.
+    /// Packets cannot be marked as configured.
     #[error(transparent)]
     Egress(#[from] EgressError),
     /// The kernel refuses a call.
@@ -164,14 +164,14 @@ pub enum ServerError {
     /// A log, the admin address or the signals.
     #[error("{what}: {source}")]
     Io {
-        /// What was attempted.
+        /// Operation that was attempted.
         what: String,
-        /// Why it failed.
+        /// Reason why it failed.
         source: std::io::Error,
     },
 }
 
-/// What a configuration is checked for.
+/// Purpose of checking a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckFor {
     /// A start: everything is started but nothing is listened at, so what a start would refuse is found.
@@ -213,7 +213,7 @@ pub fn check(config: &Config, what: CheckFor) -> Result<Vec<String>, ServerError
     Ok(loaded_sites.warnings().iter().cloned().chain(unusable_index(config)).collect())
 }
 
-/// What keeps a start from using the index that is there, which nothing is done to.
+/// Returns what keeps a start from using the index that is there, which nothing is done to.
 fn unusable_index(config: &Config) -> Option<String> {
     let state = config.server.state_dir()?;
     let is_numbered = |volume: &VolumeSection| volume.objects || volume.writable != Writable::Nobody;
@@ -227,7 +227,7 @@ fn unusable_index(config: &Config) -> Option<String> {
     };
     //@ level: WARN
     //@ cause: `linerate serve --check` found an index in the state directory that cannot be read: it is damaged, or of a later program.
-    //@ remedy: Do what the line says. A server that starts all the same lets nobody write, and does not serve AFS.
+    //@ remedy: Do what the line says. A server that starts all the same lets no user write, and does not serve AFS.
     Some(format!(
         "index: the one in {} cannot be used: {problem}; a server that starts with it lets nobody write and does not serve AFS \
          [index-unusable]",
@@ -235,7 +235,7 @@ fn unusable_index(config: &Config) -> Option<String> {
     ))
 }
 
-/// What others hold that a start would need to write.
+/// Returns what others hold that a start would need to write.
 fn in_use(config: &Config) -> Vec<String> {
     let writable = config.volumes.iter().filter(|volume| volume.writable != Writable::Nobody);
     let of_others = writable.filter(|volume| matches!(tree_use::hold(&volume.path, true), Ok(None)));
@@ -271,27 +271,27 @@ impl Server {
         Ok(Self { housekeeping, signals, serving: Serving::start(config, Purpose::Serve)? })
     }
 
-    /// Where it listens.
+    /// Returns where it listens.
     pub fn addresses(&self) -> &Addresses {
         &self.serving.addresses
     }
 
-    /// What to tell the person who started it, by each service that is wanted.
+    /// Returns what to tell the person who started it, by each service that is wanted.
     pub fn greetings(&self) -> &[Greeting] {
         &self.serving.greetings
     }
 
-    /// Which lanes serve what, a line for each silo.
+    /// Returns which lanes serve what, a line for each silo.
     pub fn who_serves_what(&self) -> Vec<String> {
         who_serves_what(&self.serving.layout, self.serving.config.server.nodes_without_nic)
     }
 
-    /// Who may change what, a line for each volume that somebody may change, or what keeps it from that.
+    /// Returns a line for each volume that some user may change: which users, or what keeps it from that.
     pub fn who_may_write(&self) -> Vec<String> {
         writers::told(&self.serving.config.volumes, &self.serving.write_troubles)
     }
 
-    /// What the administrator should know.
+    /// Returns what the administrator should know.
     pub fn warnings(&self) -> &[String] {
         &self.serving.warnings
     }
@@ -664,7 +664,7 @@ fn wait_until_serving(events: &mut EventReceiver, lanes: usize) -> Result<(), Se
     Ok(())
 }
 
-/// Where what is to outlive the process is kept for as long as a configuration is tried.
+/// Returns where what is to outlive the process is kept for as long as a configuration is tried.
 fn trial_state(config: &Config) -> Result<TrialState, ServerError> {
     let state = config.server.state_dir();
     let what =
@@ -706,7 +706,7 @@ fn seed(lane: usize) -> u64 {
 }
 
 impl Addresses {
-    /// Those of the service of this name.
+    /// Returns the addresses of the service of this name.
     pub fn of(&self, service: &str) -> Vec<Bound> {
         let of = |(name, bound): &(&'static str, Bound)| (*name == service).then_some(*bound);
         self.services.iter().filter_map(of).collect()
@@ -730,5 +730,5 @@ fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> ServerError {
 const CONTROLS_MAX: usize = 8;
 /// Between two attempts to reach a lane whose box is full.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
-/// As shells report an end by SIGINT.
+/// Exit code of an end by SIGINT, as shells report it.
 const EXIT_AT_ONCE: i32 = 130;

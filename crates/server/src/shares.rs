@@ -1,13 +1,13 @@
-//! How the server's rate is shared out to its lanes: no clock, no thread, so that a test can run years of it.
+//! Sharing of the server's rate among its lanes: no clock, no thread, so that a test can run years of it.
 //!
-//! From time to time every lane says what it has sent and how long its connections waited for leave to send. A lane
-//! where nobody waited gets a little more than it used; the others share the rest by how many wait there. What a lane
-//! leaves of its share while others wait is handed out again, and what was sent too much is taken back, so that the
-//! sum keeps the rate over time whatever single lanes do.
+//! From time to time every lane says what it has sent and how long its connections waited for leave to send.
+//! A lane without waiting connections gets a little more than it used; the others share the rest by how many
+//! wait there. What a lane leaves of its share while others wait is handed out again, and what was sent too
+//! much is taken back, so that the sum keeps the rate over time whatever single lanes do.
 
 use std::time::Duration;
 
-/// What a lane has done since it started.
+/// Work of a lane since it started.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
     /// Bytes sent. May fall a little when what was taken was not all sent.
@@ -70,7 +70,7 @@ impl Shares {
         let used: f64 = lanes.iter().map(|lane| lane.rate * elapsed).sum();
         self.credit = (self.credit + rate * elapsed - used).clamp(-rate, rate * CREDIT_SECONDS_MAX);
         if lanes.iter().all(|lane| lane.waiting < WAITING_MIN) {
-            // Nobody missed what was not used.
+            // No connection missed what was not used.
             self.credit = self.credit.min(0.0);
         }
         let budget = (rate + self.credit / CREDIT_SECONDS).clamp(rate / 2.0, rate * 2.0);
@@ -81,7 +81,7 @@ impl Shares {
     }
 }
 
-/// What a lane did in the last while.
+/// Work of a lane in the last while.
 struct LaneUse {
     /// Bytes per second sent.
     rate: f64,
@@ -109,7 +109,7 @@ fn divide(budget: f64, lanes: &[LaneUse]) -> Vec<u64> {
     let weight = |lane: &LaneUse| if lane.waiting < WAITING_MIN { 1.0 } else { lane.waiting.max(0.5) };
     let mut given: Vec<Option<f64>> = vec![None; lanes.len()];
     let mut left = budget;
-    // Whoever wants less than its fair part is served first, which makes the part of the others grow.
+    // A lane that wants less than its fair part is served first, which makes the part of the others grow.
     loop {
         let open = || lanes.iter().zip(&given).filter(|(_, given)| given.is_none()).map(|(lane, _)| lane);
         let weights: f64 = open().map(weight).sum();
@@ -131,16 +131,16 @@ fn divide(budget: f64, lanes: &[LaneUse]) -> Vec<u64> {
 
 /// A lane whose connections waited less than this, on average, has enough.
 const WAITING_MIN: f64 = 0.05;
-/// What a lane without waiters gets, as a multiple of what it used.
+/// Part that a lane without waiters gets, as a multiple of what it used.
 const HEADROOM: f64 = 1.5;
 /// All lanes' floors together are this part of the rate.
 const FLOOR_PART: f64 = 64.0;
 /// The time over which credit and debt are made up for.
 const CREDIT_SECONDS: f64 = 0.2;
-/// What can be made up for at most: little, since it goes out on top of the rate.
+/// Time that can be made up for at most: little, since it goes out on top of the rate.
 const CREDIT_SECONDS_MAX: f64 = 0.2;
-/// Over which it is forgotten that connections waited: a lane that is kept from its work in the middle of a send
-/// shows nobody who waits, and would find nothing left when it comes back.
+/// Over which it is forgotten that connections waited: a lane that is kept from its work in the middle of a
+/// send shows no waiting connection, and would find nothing left when it comes back.
 const LATELY_SECONDS: f64 = 0.06;
 
 #[cfg(test)]
@@ -150,9 +150,9 @@ mod tests {
     /// A lane that sends as its share and its connections allow, in the steps of a rebalance.
     #[derive(Clone, Default)]
     struct SimLane {
-        /// What each connection could take, bytes per second.
+        /// Rate that each connection could take, bytes per second.
         demands: Vec<f64>,
-        /// What each has got.
+        /// Bytes that each has got.
         sent: Vec<f64>,
         usage: Usage,
         /// For how long it has been kept from its work.
@@ -164,7 +164,7 @@ mod tests {
             Self { demands: demands.to_vec(), sent: vec![0.0; demands.len()], ..Self::default() }
         }
 
-        /// Turns of equal size: whoever wants less leaves the rest to others.
+        /// Turns of equal size: a lane that wants less leaves the rest to others.
         fn run(&mut self, share: u64, seconds: f64) {
             let mut left = share as f64 * seconds;
             self.usage.waiting = 0;
@@ -233,7 +233,7 @@ mod tests {
                     let seconds = std::mem::take(&mut lane.kept).min(0.1);
                     lane.run(share, seconds);
                 } else if sends {
-                    // In the middle of a send nobody waits for a turn.
+                    // In the middle of a send no connection waits for a turn.
                     lane.usage.waiting = 0;
                 }
             }

@@ -3,7 +3,7 @@
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// What the administrator may say to the process.
+/// Signals that the administrator may send to the process.
 pub(crate) struct Signals {
     hangup: Signal,
     user1: Signal,

@@ -1,5 +1,6 @@
-//! What lanes do together as a server begins and ends: nobody is let in before one of them has taken up what the last server left, and
-//! the last that has nobody left puts down what the next one is to have.
+//! Steps that lanes take together as a server begins and ends: no client is let in before one of them has
+//! taken up what the last server left, and the last lane without clients puts down what the next one is to
+//! have.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -9,7 +10,7 @@ use crate::lane_services::LaneServices;
 
 /// A barrier of all lanes: no lane listens before one of them has restored the state that the last server saved.
 pub(crate) struct StartupBarrier {
-    /// Lanes that serve somebody, or may.
+    /// Number of lanes that serve clients, or may.
     serving: AtomicUsize,
     state: Mutex<BarrierState>,
 }

@@ -25,7 +25,7 @@ pub struct Snapshot {
     pub resident_bytes: u64,
     /// The lanes by id.
     pub lanes: Vec<LaneSnapshot>,
-    /// What the index knows of volumes, if the server has one open.
+    /// Volumes that the index knows, if the server has one open.
     #[serde(default)]
     pub volumes: Vec<VolumeShown>,
 }
@@ -33,9 +33,9 @@ pub struct Snapshot {
 /// One lane's part.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct LaneSnapshot {
-    /// Which lane.
+    /// Number of the lane.
     pub id: u16,
-    /// Its silo.
+    /// The lane's silo.
     pub silo: u16,
     /// The CPU it is pinned to.
     pub cpu: u32,

@@ -1,4 +1,5 @@
-//! Whether another process writes to a tree: the lock that each server takes on the directory of a volume that somebody may change.
+//! Whether another process writes to a tree: the lock that each server takes on the directory of a volume
+//! that some client may change.
 
 use std::fs::File;
 use std::path::Path;

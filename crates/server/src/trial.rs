@@ -12,7 +12,8 @@ use rustix::fs::{Access, AtFlags, CWD, accessat};
 pub(crate) struct TrialState(Option<PathBuf>);
 
 impl TrialState {
-    /// One in place of `state`, in which a start could keep what it keeps there; none in place of none.
+    /// Makes a directory in place of `state`, in which a start could keep what it keeps there; none in place
+    /// of none.
     ///
     /// # Errors
     /// What a start would find there, or the system's where there is no temporary directory.
@@ -25,7 +26,7 @@ impl TrialState {
                 _ => return Err(error),
             };
         }
-        // As whoever it runs as by now: what is there already is read and replaced as well.
+        // Of the user that it runs as by now: what is there already is read and replaced as well.
         accessat(CWD, nearest, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)?;
         if !std::fs::metadata(nearest)?.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());

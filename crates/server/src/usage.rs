@@ -1,4 +1,5 @@
-//! What volumes hold and may hold, at the admin address: as metrics, and in `/health` as long as it is not known.
+//! Usage and quotas of volumes, at the admin address: as metrics, and in `/health` as long as it is not
+//! known.
 
 use std::fmt;
 
@@ -13,7 +14,7 @@ use crate::volumes::{UsageShown, UsageState, VolumeShown};
 #[derive(Debug)]
 pub(crate) struct UsageGauges(pub(crate) Vec<VolumeShown>);
 
-/// One of them, and what it is of a volume.
+/// A gauge: its name, its help, and its value for a volume.
 type Gauge = (&'static str, &'static str, fn(&UsageShown) -> Option<u64>);
 
 impl Collector for UsageGauges {
@@ -37,7 +38,7 @@ impl Collector for UsageGauges {
     }
 }
 
-/// Why what a volume may hold is not kept to yet, in words for the administrator; `None` where it is.
+/// Returns why what a volume may hold is not kept to yet, in words for the administrator; `None` where it is.
 pub(crate) fn trouble(volume: &VolumeShown) -> Option<String> {
     let usage = volume.usage.as_ref().filter(|_| volume.served)?;
     let (UsageShown { files, bytes, .. }, kept) =

@@ -1,4 +1,4 @@
-//! What the index knows of volumes, for the command line: read while no server holds it, and as a server shows it.
+//! Volumes of the index, for the command line: read while no server holds it, and as a server shows it.
 
 use std::ffi::CStr;
 use std::fs::{DirBuilder, File};
@@ -25,57 +25,57 @@ use crate::{index_file, lists, objects, tree_use};
 /// A volume as the index knows it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct VolumeShown {
-    /// What it is called.
+    /// Name of the volume.
     pub name: String,
-    /// Its number, for ever; 0 for one that no index can keep.
+    /// The volume's number, for ever; 0 for one that no index can keep.
     pub id: u32,
-    /// Where it lay when it was last opened.
+    /// Path where it lay when it was last opened.
     pub path: PathBuf,
-    /// When it was made, in seconds since 1970.
+    /// Time of creation, in seconds since 1970.
     pub created: i64,
     /// Rises each time it is opened.
     pub generation: u32,
     /// A server serves it, writable but for [`trouble`](Self::trouble).
     pub served: bool,
-    /// What keeps it from being written to, or is the matter with its mark.
+    /// Trouble that keeps it from being written to, or of its mark.
     pub trouble: Option<String>,
-    /// What it holds, where that was ever counted.
+    /// Usage of the volume, where that was ever counted.
     pub usage: Option<UsageShown>,
 }
 
-/// What a volume holds, and may.
+/// Usage and quota of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageShown {
     /// The lengths of its files together.
     pub bytes: u64,
     /// Files, directories and links.
     pub files: u64,
-    /// What may be in it; without limit where this is absent.
+    /// Quota of bytes; without limit where this is absent.
     pub quota_bytes: Option<u64>,
-    /// The same of files.
+    /// Quota of files.
     pub quota_files: Option<u64>,
-    /// How far the count is.
+    /// State of the count.
     pub state: UsageState,
 }
 
-/// How far what a volume holds is counted.
+/// State of counting a volume's usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageState {
     /// This is it.
     Counted,
-    /// So it was when it was last counted; something may have changed since.
+    /// Usage at the last count; something may have changed since.
     Earlier,
-    /// It is being counted, and this is what was seen in so many directories.
+    /// A count is under way, and this is what was seen in so many directories.
     Counting {
-        /// How many.
+        /// Number of directories.
         directories: u64,
     },
-    /// It is to be counted anew.
+    /// The usage is to be counted anew.
     InDoubt,
 }
 
-/// What came of a check.
+/// Result of a check.
 #[derive(Debug)]
 pub struct VolumeChecked {
     /// Index and tree.
@@ -89,7 +89,7 @@ pub struct Volumes {
     index: Arc<Index>,
 }
 
-/// Why a tool could not do what it was asked.
+/// Reason why a tool could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum VolumesError {
     /// A server has it open, or another command for a moment.
@@ -111,22 +111,22 @@ pub enum VolumesError {
     /// The directory is a volume already.
     #[error("{} is volume {known} already: linerate volume status {known}", path.display())]
     IsVolume {
-        /// Which directory.
+        /// Path of the directory.
         path: PathBuf,
-        /// What it is called.
+        /// Name of the known volume.
         known: String,
     },
     /// One file would be in both.
     #[error("{} and {} of volume {name} lie one inside the other", path.display(), other.display())]
     Overlaps {
-        /// Which directory.
+        /// Path of the directory.
         path: PathBuf,
         /// The volume.
         name: String,
         /// Directory of the other volume.
         other: PathBuf,
     },
-    /// Forgotten, its tree would be served to everybody.
+    /// If forgotten, its tree would be served to every client.
     #[error(
         "access lists lay in volume {name}, and {} bears no mark any more, as after a copy that leaves extended attributes out: restore \
          them, or look at what there is by `linerate acl list {}` and then say so by `linerate acl accept {}`",
@@ -141,9 +141,9 @@ pub enum VolumesError {
     /// The volume's directory.
     #[error("{}: {problem}", path.display())]
     Root {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
 }
@@ -170,7 +170,7 @@ impl Volumes {
         Ok(Some(Self { index: Arc::new(Index::open(Looking::at(file), options())?) }))
     }
 
-    /// As [`look`](Self::look), and waits a moment for other commands.
+    /// Looks ([`look`](Self::look)), and waits a moment for other commands.
     ///
     /// # Errors
     /// As [`look`](Self::look).
@@ -212,7 +212,7 @@ impl Volumes {
         Ok(Self { index: Arc::new(index) })
     }
 
-    /// Where the index is that was [replaced](Self::replace), and why it was.
+    /// Returns where the index is that was [replaced](Self::replace), and why it was.
     pub fn replaced(&self) -> Option<(&Path, &str)> {
         match self.index.previous_shutdown() {
             PreviousShutdown::Replaced(aside, why) => Some((aside, why)),
@@ -236,7 +236,7 @@ impl Volumes {
         if let Some((id, _)) = self.index.volume(name) {
             return Err(index::Error::VolumeExists(format!("{name} (number {id})")).into());
         }
-        // Whatever the umask: what nobody has given to anybody, others do not write to.
+        // Whatever the umask: other users do not write to it unless that was granted.
         let made = DirBuilder::new().recursive(true).mode(0o755).create(path);
         made.map_err(|error| at(path, error))?;
         let path = &path.canonicalize().map_err(|error| at(path, error))?;
@@ -345,7 +345,7 @@ impl Volumes {
 }
 
 impl VolumeChecked {
-    /// There was nothing to do.
+    /// Returns whether there was nothing to do.
     pub fn is_clean(&self) -> bool {
         self.report.is_clean() && self.overlaps.is_empty()
     }
@@ -373,7 +373,7 @@ impl VolumeShown {
 }
 
 impl UsageShown {
-    /// As one that is served has it.
+    /// Makes the usage of a served volume.
     pub(crate) fn of_served(space: Space) -> Self {
         let Space { used: Usage { bytes, files }, quota, state } = space;
         let state = match state {
@@ -384,7 +384,7 @@ impl UsageShown {
         Self { bytes, files, quota_bytes: quota.bytes, quota_files: quota.files, state }
     }
 
-    /// As the index remembers it: who was never counted holds nothing there.
+    /// Makes the usage that the index remembers: none for a volume that was never counted.
     fn of_record(record: &VolumeRecord) -> Option<Self> {
         let Usage { bytes, files } = record.usage;
         let state = if record.usage_is_settled { UsageState::Counted } else { UsageState::Earlier };
@@ -408,7 +408,7 @@ fn patiently<T>(open: impl Fn() -> Result<T, VolumesError>) -> Result<T, Volumes
     }
 }
 
-/// Whether the tree at its path bears its mark.
+/// Returns whether the tree at its path bears its mark.
 fn looked_at(id: VolumeId, record: &VolumeRecord) -> VolumeShown {
     let shown = VolumeShown::of(id, record);
     let mark = File::open(&shown.path).and_then(|root| read_mark(&root));
@@ -424,14 +424,15 @@ fn looked_at(id: VolumeId, record: &VolumeRecord) -> VolumeShown {
     VolumeShown { trouble, ..shown }
 }
 
-/// The later of the marks that a directory may bear, by who wrote it.
+/// The later of the marks that a directory may bear, by its writer.
 fn read_mark(root: &File) -> std::io::Result<Option<Vec<u8>>> {
     let generation = |bytes: &Vec<u8>| Mark::parse(bytes).map(|mark| mark.generation);
     Ok(lists::marks(root)?.into_iter().flatten().max_by_key(generation))
 }
 
-/// Where rights lie is the volume's for ever, and that of a new one is out of others' reach where the process has the privilege. The
-/// attribute that takes none has the mark too, so that servers without it see that.
+/// Writes the mark. The storage of rights stays the volume's for ever; that of a new one is out of others'
+/// reach where the process has the privilege. The attribute that takes none has the mark too, so that servers
+/// without it see that.
 fn write_mark(root: &File, mark: &Mark, rights: Option<RightsIn>) -> std::io::Result<()> {
     let [user, trusted] = vfs::MARK_ATTRIBUTES;
     let set = |name: &CStr, rights| {
@@ -456,7 +457,7 @@ fn remove_mark(root: &File) -> std::io::Result<()> {
     for name in [user, trusted] {
         match rustix::fs::fremovexattr(root, name) {
             Ok(()) | Err(Errno::NODATA | Errno::OPNOTSUPP) => {}
-            // Whoever may not have it does not see it either.
+            // A user that may not have it does not see it either.
             Err(Errno::PERM) if name == trusted => {}
             Err(error) => return Err(error.into()),
         }

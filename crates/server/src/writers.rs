@@ -1,4 +1,4 @@
-//! Who may change what a server exports: told at the start, with what an operator may not have meant.
+//! Users that may change what a server exports: told at the start, with what an operator may not have meant.
 
 use std::path::Path;
 
@@ -8,11 +8,12 @@ use service::volumes::VolumeSection;
 
 use crate::config::Config;
 
-/// A line for each volume that somebody may write to. `troubles` keep those of these names from being written to all the same.
+/// Returns a line for each volume that some user may write to. `troubles` keep those of these names from
+/// being written to all the same.
 pub(crate) fn told(volumes: &[VolumeSection], troubles: &[(String, String)]) -> Vec<String> {
     let of = |volume: &VolumeSection| {
         let path = volume.path.display();
-        // What nobody asked for is not missed.
+        // What was not asked for is not missed.
         if volume.writable == Writable::Nobody {
             return None;
         }
@@ -32,7 +33,7 @@ pub(crate) fn told(volumes: &[VolumeSection], troubles: &[(String, String)]) -> 
     volumes.iter().filter_map(of).collect()
 }
 
-/// What the administrator should know of writable volumes.
+/// Returns what the administrator should know of writable volumes.
 pub(crate) fn warnings(config: &Config, accounts: &Accounts) -> Vec<String> {
     let is_reached = config.sockets().iter().any(|(_, wanted)| !wanted.address.ip().is_loopback());
     let of = |volume: &VolumeSection| {
@@ -69,7 +70,7 @@ fn is_everybody(writable: &Writable) -> bool {
     writable.named().any(|who| who.to_string() == ANYBODY)
 }
 
-/// What keeps the server itself from writing there.
+/// Returns what keeps the server itself from writing there.
 fn hindrance(directory: &Path) -> Option<String> {
     let path = directory.display();
     if statvfs(directory).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY)) {
@@ -95,7 +96,7 @@ fn hindrance(directory: &Path) -> Option<String> {
     })
 }
 
-/// The group that everybody is in, signed in or not.
+/// The group that every client is in, signed in or not.
 const ANYBODY: &str = "system:anyuser";
 
 #[cfg(test)]

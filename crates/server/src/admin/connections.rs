@@ -1,5 +1,5 @@
-//! The connections of the admin address: at most 64, each for as long as it asks and is answered. Where there are as many the
-//! one that was answered longest ago gives way, so that idle ones keep nobody out.
+//! The connections of the admin address: at most 64, each for as long as it asks and is answered. Where there
+//! are as many the one that was answered longest ago gives way, so that idle ones keep no other out.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -50,7 +50,7 @@ struct AdminSlots {
     counters: Arc<AdminCounters>,
 }
 
-/// How long a connection may take.
+/// Time for which a connection may take.
 #[derive(Clone, Copy, Debug)]
 struct Patience {
     /// From the first byte of a request, or the beginning of the connection, to the answer.
@@ -60,7 +60,7 @@ struct Patience {
 }
 
 struct AdminSlot {
-    /// When it came, or was answered last.
+    /// Time when it came, or was answered last.
     since: Instant,
     gave_way: bool,
     waker: Option<Waker>,

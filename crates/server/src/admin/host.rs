@@ -1,11 +1,11 @@
-//! Whose name a request says. A page of another site can have a browser ask the admin address by that site's name, which its
-//! owner lets lead here (DNS rebinding): only names that are the server's own are answered.
+//! The host name of a request. A page of another site can have a browser ask the admin address by that site's
+//! name, which its owner lets lead here (DNS rebinding): only names that are the server's own are answered.
 
 use std::net::IpAddr;
 
 use axum::http::{HeaderMap, StatusCode, Version, header};
 
-/// Whether a request may be answered that came in at `local`; `names` are those of the configuration.
+/// Checks whether a request may be answered that came in at `local`; `names` are those of the configuration.
 pub(super) fn check(
     version: Version,
     headers: &HeaderMap,
@@ -15,7 +15,7 @@ pub(super) fn check(
     let mut hosts = headers.get_all(header::HOST).iter();
     let (host, other) = (hosts.next(), hosts.next());
     match host {
-        // Load balancers that ask by HTTP/1.0 name nobody, and no browser does.
+        // Load balancers that ask by HTTP/1.0 name no host, and no browser does.
         None if version < Version::HTTP_11 => Ok(()),
         Some(host) if other.is_none() => match host.to_str() {
             Ok(host) if is_own(host, local, names) => Ok(()),
@@ -34,7 +34,7 @@ fn is_own(host: &str, local: Option<IpAddr>, names: &[String]) -> bool {
             || names.iter().any(|name| name.parse() == Ok(address));
     }
     let name = name.strip_suffix('.').unwrap_or(name).to_ascii_lowercase();
-    // RFC 6761 6.3: names below localhost are loopback addresses for everybody.
+    // RFC 6761 6.3: names below localhost are loopback addresses for every client.
     name == "localhost"
         || name.ends_with(".localhost")
         || names.iter().any(|known| known.trim_end_matches('.').eq_ignore_ascii_case(&name))

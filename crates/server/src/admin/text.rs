@@ -1,11 +1,11 @@
-//! In which of its two formats a scraper takes metrics: OpenMetrics, or the text format 0.0.4 of Prometheus, which everybody
-//! else can read as well.
+//! Choice between two formats of metrics: OpenMetrics, or the text format 0.0.4 of Prometheus, which every
+//! scraper can read.
 
 use std::collections::HashSet;
 use std::fmt::Write;
 
-/// Whether who says so in its Accept field is sent OpenMetrics: who names it, or takes anything and no text before that, as browsers
-/// do. Who says nothing takes anything.
+/// Returns whether a client with this Accept field is sent OpenMetrics: one that names it, or takes anything
+/// and no text before that, as browsers do. A client without the field takes anything.
 pub(super) fn takes_openmetrics(accept: Option<&str>) -> bool {
     let is_refused = |parameter: &str| {
         let (name, value) = parameter.split_once('=').unwrap_or_default();
@@ -23,7 +23,7 @@ pub(super) fn takes_openmetrics(accept: Option<&str>) -> bool {
     is_named || !takes_text
 }
 
-/// The same in the text format 0.0.4: counters are called there as their samples are.
+/// Converts to the text format 0.0.4: counters are called there as their samples are.
 pub(super) fn as_plain(openmetrics: &str) -> String {
     let of_type = |line: &'_ str| -> Option<String> {
         let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;

@@ -1,4 +1,4 @@
-//! When a key of the configuration takes effect: with a reload, or at the next start alone.
+//! Times when keys of the configuration take effect: with a reload, or at the next start alone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub const AT_START: [&str; 11] = [
     "admin.names",
 ];
 
-/// Which keys have other values than before, each once.
+/// Keys that have other values than before, each once.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
     /// In use from now on.
@@ -41,7 +41,7 @@ impl Changes {
 }
 
 impl Config {
-    /// Whether it would be another one if this key had the value that `other` gives it.
+    /// Returns whether it would be another one if this key had the value that `other` gives it.
     fn differs_in(&self, key: &str, other: &Self) -> bool {
         let services: Vec<_> = self.wishes.iter().map(|wish| Arc::clone(&wish.service)).collect();
         let read = |document: &Document| Self::read(document, &services).ok().map(|config| config.meaning());

@@ -1,4 +1,4 @@
-//! `[identity]`: who the server's users are.
+//! `[identity]`: the server's users.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,8 +28,8 @@ impl IdentitySection {
     }
 }
 
-/// Where the accounts of a server are that runs as this user: for root `/etc/linerate/accounts.toml`, for others
-/// `linerate/accounts.toml` in `$XDG_CONFIG_HOME` or `~/.config`. `None`: nothing says where.
+/// Returns where the accounts of a server are that runs as this user: for root `/etc/linerate/accounts.toml`,
+/// for others `linerate/accounts.toml` in `$XDG_CONFIG_HOME` or `~/.config`. `None`: nothing says where.
 pub fn default_accounts() -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let root = || rustix::process::geteuid().is_root().then(|| PathBuf::from("/etc"));

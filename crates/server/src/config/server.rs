@@ -10,7 +10,7 @@ use service::config::{ConfigError, Size};
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerSection {
-    /// How many lanes in all; absent: one for each core.
+    /// Number of lanes in all; absent: one for each core.
     pub lanes: Option<usize>,
     /// Lanes on exactly these CPUs, such as `"0-3,8"`; excludes `lanes`.
     pub cpus: Option<String>,
@@ -18,7 +18,7 @@ pub struct ServerSection {
     pub silos: bool,
     /// NUMA nodes whose lanes take no new connections; their NICs are served by the other nodes meanwhile.
     pub drained_nodes: Vec<u32>,
-    /// What lanes of nodes without a NIC do.
+    /// Setting for lanes of nodes without a NIC.
     pub nodes_without_nic: NodesWithoutNic,
     /// Marks (SO_MARK) of the packets that leave a silo, by the name of its NIC; not 0, none twice. Needs
     /// CAP_NET_ADMIN.
@@ -27,25 +27,25 @@ pub struct ServerSection {
     pub egress_rate: Option<Size>,
     /// Whether two lanes may share a core (SMT siblings).
     pub share_cores: bool,
-    /// Where the self-signed certificate is kept; absent: the user's state directory.
+    /// Directory of the self-signed certificate; absent: the user's state directory.
     pub state_dir: Option<PathBuf>,
-    /// How long transfers may go on after a request to stop, seconds.
+    /// Time for which transfers may go on after a request to stop, seconds.
     pub drain_seconds: u64,
 }
 
-/// What lanes do whose node has no NIC.
+/// Behaviour of lanes whose node has no NIC.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum NodesWithoutNic {
-    /// They serve what comes by no NIC.
+    /// Lanes without a NIC serve what comes by no NIC.
     Idle,
-    /// They also take connections of a NIC all whose own lanes are full.
+    /// Lanes without a NIC also take connections of a NIC all whose own lanes are full.
     #[default]
     Assist,
 }
 
 impl ServerSection {
-    /// Where what is to outlive the process is kept, if anything says where.
+    /// Returns where what is to outlive the process is kept, if anything says where.
     pub fn state_dir(&self) -> Option<PathBuf> {
         self.state_dir.clone().or_else(default_state_dir)
     }
@@ -100,9 +100,10 @@ impl Default for ServerSection {
     }
 }
 
-/// As the XDG Base Directory Specification says; for root as the FHS says, unless the former is asked for. A service
-/// manager that keeps a directory for the server names it in STATE_DIRECTORY (systemd.exec(5)). None where nothing says
-/// where: not the working directory, which may be anybody's.
+/// Returns the directory that the XDG Base Directory Specification names; for root as the FHS says, unless
+/// the former is asked for. A service manager that keeps a directory for the server names it in
+/// STATE_DIRECTORY (systemd.exec(5)). None where nothing says where: not the working directory, which may be
+/// any user's.
 pub fn default_state_dir() -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let root = || rustix::process::geteuid().is_root().then(|| PathBuf::from("/var/lib"));

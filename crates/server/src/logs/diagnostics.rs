@@ -88,8 +88,8 @@ impl Drop for Diagnostics {
     }
 }
 
-/// Writes what is queued, for a second if need be, and ends the thread: for those who are about to end the
-/// process. What is said afterwards is said to nobody.
+/// Writes what is queued, for a second if need be, and ends the thread: for those that are about to end the
+/// process. Later messages are lost.
 pub fn finish() {
     let Some(RunningWriter { shared, ended, .. }) = RUNNING.get() else { return };
     shared.stop.store(true, Ordering::Release);
@@ -143,7 +143,7 @@ impl DiagnosticsShared {
     }
 }
 
-/// Where the formatter writes: each line whole, in one call.
+/// Writer of the formatter: each line whole, in one call.
 struct Lines(Arc<DiagnosticsShared>);
 
 impl<'a> MakeWriter<'a> for Lines {
@@ -229,7 +229,7 @@ impl Writer {
         if lost > self.lost_told {
             let lines = lost - self.lost_told;
             //@ level: WARN
-            //@ cause: Nobody read the server's standard error for a while, so that it could not write its messages.
+            //@ cause: The server's standard error was not read for a while, so that it could not write its messages.
             //@ remedy: Look at what reads them (journald, a pipe). They are written again by now.
             self.say(format_args!(
                 "log: {lines} messages were lost while nothing read them; later ones are written again [messages-lost]"
@@ -298,8 +298,8 @@ fn tell_panic(panic: &std::panic::PanicHookInfo<'_>) {
     );
 }
 
-/// Libraries speak from the lanes' threads about what clients do (HTTP/2 warns of each acknowledgement that nobody asked
-/// for); what matters of it comes back as errors and is counted.
+/// Libraries speak from the lanes' threads about what clients do (HTTP/2 warns of each acknowledgement that
+/// was not asked for); what matters of it comes back as errors and is counted.
 const FILTER: &str = "info,http2=off,hyper=off,hyper_util=off,rustls=off,axum=off,tokio=off,mio=off";
 //@ limit: the server's own messages
 //@ section: Logs, control and descriptors
@@ -314,7 +314,7 @@ const LINES_MAX: usize = 512;
 const LINE_BYTES_MAX: usize = 8 * 1024;
 /// Lines are joined up to this much.
 const BATCH_BYTES: usize = 64 * 1024;
-/// How late the counters may be when nothing is said.
+/// Delay of the counters when nothing is logged.
 const PERIOD: Duration = Duration::from_secs(1);
 /// A shorter wait is none to speak of.
 const STALL_MIN: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! How often one kind of message may be written. What a client does may cause a message; it must not cause a million.
+//! Rate limit of one kind of message. What a client does may cause a message; it must not cause a million.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -9,11 +9,11 @@ use tracing::callsite::Identifier;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
-/// Lets each place in the code say [`BURST`] messages at once and [`PER_SECOND`] in the long run. Debug and trace
-/// messages pass: whoever asks for them wants all, and the queue bounds them.
+/// Lets each place in the code say [`BURST`] messages at once and [`PER_SECOND`] in the long run. Debug and
+/// trace messages pass: an administrator that turns them on wants all, and the queue bounds them.
 #[derive(Debug, Default)]
 pub(super) struct Limit {
-    /// One for each place that has said something: their number is the program's.
+    /// A bucket for each place that has said something: their number is the program's.
     buckets: Mutex<HashMap<Identifier, Bucket>>,
     refused: AtomicU64,
 }
@@ -35,7 +35,7 @@ impl Limit {
     }
 
     fn admits(&self, callsite: Identifier, now: Instant) -> bool {
-        // Two threads that speak at once are no flood; nobody waits.
+        // Two threads that speak at once are no flood; neither waits.
         let Ok(mut buckets) = self.buckets.try_lock() else { return true };
         let bucket = buckets.entry(callsite).or_insert(Bucket { left: BURST, since: now });
         let earned = now.saturating_duration_since(bucket.since).as_secs_f64() * PER_SECOND;
@@ -59,7 +59,7 @@ impl<S: Subscriber> Layer<S> for Limiter {
 
 /// Messages of one place in the code at once.
 const BURST: f64 = 100.0;
-/// And in the long run.
+/// Messages of a place per second in the long run.
 const PER_SECOND: f64 = 5.0;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! What the server writes for people: the access log, the audit log, and its own messages (the diagnostics).
+//! Output of the server for people: the access log, the audit log, and its own messages (the diagnostics).
 //!
-//! No lane, no signal and no end of the process ever waits for a log. Whoever says something puts it into a bounded
-//! queue; a thread for each log takes it out and waits for the file, pipe or terminal. What finds the queue full is
+//! No lane, no signal and no end of the process ever waits for a log. A message goes into a bounded queue; a
+//! thread for each log takes it out and waits for the file, pipe or terminal. What finds the queue full is
 //! lost and counted, and a line says how many there were. The end waits a second for what is queued.
 
 mod diagnostics;
@@ -69,19 +69,20 @@ impl RequestLogs {
     }
 }
 
-/// Writes what a person should read on standard output, or gives up after a second: whoever started the
+/// Writes a message for the user on standard output, or gives up after a second: the process that started the
 /// server may not read.
 pub fn announce(text: &str) {
     write_within(Sink::standard(io::stdout().as_fd()), text);
 }
 
-/// As [`announce`], on standard error: the last words of a server that could not start or go on.
+/// Writes a message on standard error ([`announce`]): the last words of a server that could not start or go
+/// on.
 pub fn complain(text: &str) {
     write_within(Sink::standard(io::stderr().as_fd()), text);
 }
 
-/// Whether the logs of requests could be opened, as the start of a server would. Files that are not there yet are not
-/// made.
+/// Checks whether the logs of requests could be opened, as the start of a server would. Files that are not
+/// there yet are not made.
 ///
 /// # Errors
 /// The system's, with the log and the path in its text.
@@ -106,7 +107,7 @@ fn write_within(sink: io::Result<Sink>, text: &str) {
     }
 }
 
-/// How long the end of the process waits for each log.
+/// Time for which the end of the process waits for each log.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
-/// How long a log's thread waits for a reader or a disk before it looks around.
+/// Time for which a log's thread waits for a reader or a disk before it looks around.
 const STEP: Duration = Duration::from_millis(100);

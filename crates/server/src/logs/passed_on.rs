@@ -19,7 +19,7 @@ fn check(text: &str) {
     debug_assert!(is_named(text), "no message's name is at the end of {text:?}");
 }
 
-/// Whether it ends with a name in brackets, such as `[volume-moved]`.
+/// Returns whether it ends with a name in brackets, such as `[volume-moved]`.
 fn is_named(text: &str) -> bool {
     let id = text.strip_suffix(']').and_then(|text| text.rsplit_once(" [")).map(|(_, id)| id);
     let is_part = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use crate::overlap::or_here;
 
-/// Whether both lead to one file, FIFO, socket or stream; what takes everything and keeps nothing (`/dev/null`) is none.
+/// Returns whether both lead to one file, FIFO, socket or stream; what takes everything and keeps nothing
+/// (`/dev/null`) is none.
 pub(crate) fn is_one(one: &Path, other: &Path) -> bool {
     let stdout = Path::new("-");
     if one == stdout && other == stdout {
@@ -30,7 +31,7 @@ fn metadata_of_stdout() -> io::Result<Metadata> {
     std::fs::File::from(io::stdout().as_fd().try_clone_to_owned()?).metadata()
 }
 
-/// Where a file would be made that is not there yet: beyond the symbolic links that lead to it.
+/// Returns where a file would be made that is not there yet: beyond the symbolic links that lead to it.
 fn real(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -42,7 +43,7 @@ fn real(path: &Path) -> PathBuf {
     path.file_name().map(|name| above.join(name)).unwrap_or(path)
 }
 
-/// As path_resolution(7) has it.
+/// Largest number of links in a path (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The thread that writes a log of requests: lanes hand batches over and never wait for the disk. There are two such
-//! logs: the access log tells what was served, the audit log who did what.
+//! The thread that writes a log of requests: lanes hand batches over and never wait for the disk. There are
+//! two such logs: the access log tells what was served, the audit log tells users and their operations.
 
 use std::fmt;
 use std::io;
@@ -27,7 +27,7 @@ lane::counter_block! {
     }
 }
 
-/// Which log.
+/// Kind of the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Access,
@@ -54,7 +54,7 @@ struct LogState {
 impl Kind {
     pub(super) const ALL: [Self; 2] = [Self::Access, Self::Audit];
 
-    /// Where the configuration wants it, and how its lines look.
+    /// Returns where the configuration wants it, and the format of its lines.
     pub(super) fn wanted(self, section: &LogSection) -> Option<(&Path, Format)> {
         let (path, format) = match self {
             Self::Access => (&section.access, section.format.into()),
@@ -68,7 +68,7 @@ impl Kind {
         io::Error::new(error.kind(), format!("the {self}: {error}"))
     }
 
-    /// What people call it.
+    /// Returns what people call it.
     fn words(self) -> &'static str {
         match self {
             Self::Access => "access log",
@@ -335,7 +335,7 @@ impl LogWriter {
 const BATCHES_MAX: usize = 256;
 /// Between two complaints that lines are lost.
 const TELL_PERIOD: Duration = Duration::from_secs(10);
-/// What is shorter is told to nobody.
+/// Shorter troubles are not reported.
 const TROUBLE_MIN: Duration = Duration::from_millis(500);
 
 #[cfg(test)]

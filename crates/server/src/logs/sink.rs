@@ -1,5 +1,6 @@
-//! Where a log's lines go, written by a thread that is never kept longer than a moment: files, FIFOs that may have
-//! no reader, sockets that may have no listener, and the pipe, terminal or socket that the process was started with.
+//! Sink of a log's lines, written by a thread that is never kept longer than a moment: files, FIFOs that may
+//! have no reader, sockets that may have no listener, and the pipe, terminal or socket that the process was
+//! started with.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -20,11 +21,11 @@ use super::STEP;
 
 /// The lines that are on their way and what they go to.
 pub(super) struct Sink {
-    /// What can be opened anew; a standard stream cannot.
+    /// Path that can be opened anew; a standard stream cannot.
     path: Option<PathBuf>,
-    /// Files that are opened are served to nobody, also once a rotation has renamed them.
+    /// Files that are opened are withheld from all clients, also once a rotation has renamed them.
     withheld: Option<Arc<Withheld>>,
-    /// None: a FIFO or a socket that nobody reads.
+    /// The open file; none for a FIFO or a socket without a reader.
     file: Option<File>,
     /// A regular file takes all at once; others may have room for one page only.
     regular: bool,
@@ -33,7 +34,7 @@ pub(super) struct Sink {
     written: usize,
 }
 
-/// Why lines cannot be written now.
+/// Reason why lines cannot be written now.
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// A FIFO without a reader, or a socket: what was not read yet waits for the next one.
@@ -47,7 +48,8 @@ pub(super) enum Trouble {
 }
 
 impl Sink {
-    /// Opens a file, or connects to a socket in the file system, or opens a FIFO; the latter two even while nobody reads.
+    /// Opens a file, or connects to a socket in the file system, or opens a FIFO; the latter two even without
+    /// a reader.
     pub(super) fn open(path: &Path, withheld: Option<Arc<Withheld>>) -> io::Result<Self> {
         let file = match opened(path, withheld.as_deref()) {
             Err(error) if is_without_reader(&error) => None,
@@ -178,7 +180,7 @@ impl fmt::Display for Trouble {
     }
 }
 
-/// Whether [`Sink::open`] would work. A file that is not there is not made: its directory is asked.
+/// Checks whether [`Sink::open`] would work. A file that is not there is not made: its directory is asked.
 pub(super) fn check(path: &Path) -> io::Result<()> {
     match open(path, false) {
         Ok(_) => Ok(()),
@@ -220,7 +222,7 @@ fn open(path: &Path, create: bool) -> io::Result<File> {
     }
 }
 
-/// A stream to whoever listens at a socket in the file system.
+/// Connects to a socket in the file system.
 fn connect(path: &Path) -> io::Result<File> {
     let flags = SocketFlags::NONBLOCK | SocketFlags::CLOEXEC;
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
@@ -236,8 +238,8 @@ fn told(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot open {}: {error}", path.display()))
 }
 
-/// open(2): a FIFO that nobody has open for reading, or a socket. connect(2): a socket that nobody listens at, or whose
-/// listener is behind.
+/// Returns whether open(2) has met a FIFO without a reader, or a socket. connect(2): a socket without a
+/// listener, or whose listener is behind.
 fn is_without_reader(error: &io::Error) -> bool {
     let without = [Errno::NXIO, Errno::CONNREFUSED, Errno::AGAIN];
     without.iter().any(|without| error.raw_os_error() == Some(without.raw_os_error()))

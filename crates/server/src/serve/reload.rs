@@ -136,7 +136,7 @@ impl Serving {
         }
     }
 
-    /// When lanes that have not answered by then are late.
+    /// Returns when lanes that have not answered by then are late.
     pub(super) fn reload_due(&self) -> Option<Instant> {
         let waits_for_lanes = |reloading: &&Reloading| reloading.closing.is_none();
         self.reloading.as_ref().filter(waits_for_lanes).map(|reloading| reloading.transaction.deadline())
@@ -197,7 +197,8 @@ impl Serving {
         }
     }
 
-    /// Every lane serves it, and nobody changes what is not to be changed any more: what the control thread keeps follows.
+    /// Notes that every lane serves it, and that no lane changes what is not to be changed any more: what the
+    /// control thread keeps follows.
     pub(super) fn taken(&mut self) {
         let Some(reloading) = self.reloading.take() else { return };
         let Reloading { sites, config, taking, change, roots, volumes, reopened, .. } = reloading;
@@ -302,7 +303,7 @@ mod tests {
         TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
     }
 
-    /// Another box in place of lane 1's, which hears nothing meanwhile.
+    /// Replaces the mailbox of lane 1, which hears nothing meanwhile.
     fn deaf(serving: &mut Serving, room: usize) -> (LaneControl, ControlReceiver) {
         let (mut control, mut orders) = controls(1, 8);
         let (control, orders) = (control.remove(0), orders.remove(0));

@@ -1,4 +1,5 @@
-//! What services say of what they serve, as time goes on: troubles, and what the server made for them and has to make again.
+//! Messages of services about what they serve, as time goes on: troubles, and what the server made for them
+//! and has to make again.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,5 +1,5 @@
-//! What the control thread does while lanes serve: drains and restores nodes, replaces listeners that died, follows
-//! links and interrupts as they change.
+//! Work of the control thread while lanes serve: drains and restores nodes, replaces listeners that died,
+//! follows links and interrupts as they change.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -126,7 +126,8 @@ impl Serving {
         }
     }
 
-    /// Where every listener of an address died, its port is free only when the last lane has let go of its own.
+    /// Retries an address. Where every listener of it died, its port is free only when the last lane has let
+    /// go of its own.
     fn retry(&mut self, problem: &ListenError) {
         later(problem);
         self.repair_at = Some(self.repaired + REPAIR_PAUSE);
@@ -180,7 +181,7 @@ impl Serving {
         self.look_at_lists();
         let health = &self.subject.health;
         let mut now = self.objects.troubles();
-        // What nobody may write to has no trouble with being written to.
+        // A read-only volume has no trouble with being written to.
         let is_writable = |name: &str| {
             let mut named = self.config.volumes.iter().filter(|volume| volume.name.as_str() == name);
             named.any(|volume| volume.writable != Writable::Nobody)
@@ -291,7 +292,7 @@ impl Serving {
             if self.controls[lane].send(Control::Listen(listeners)).is_ok() {
                 continue;
             }
-            // A listener that nobody accepts from would swallow clients.
+            // A listener without an accepting lane would swallow clients.
             //@ cause: A lane (thread) was so busy that it did not take a new listening socket in time.
             //@ remedy: None is needed, unless the line repeats: then look at load and disks of the machine.
             tracing::error!(
@@ -327,9 +328,10 @@ fn later(problem: &ListenError) {
 
 /// Between two repairs of listeners.
 const REPAIR_PAUSE: Duration = Duration::from_secs(1);
-/// How often it is looked at what keeps volumes and the index from being written to: `/health` is no later than that.
+/// Interval at which it is looked at what keeps volumes and the index from being written to: `/health` is no
+/// later than that.
 pub(super) const HEALTH_PERIOD: Duration = Duration::from_millis(500);
-/// How often links, interrupts and listeners are looked at.
+/// Interval at which links, interrupts and listeners are looked at.
 pub(super) const LOOK_AROUND_PERIOD: Duration = Duration::from_secs(10);
 
 fn rights(volume: &str) -> String {

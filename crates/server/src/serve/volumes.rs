@@ -1,5 +1,5 @@
-//! What the control thread does about volumes whose directory is gone or is another one by now: it tells, and has the
-//! lanes open it anew once there is something to open.
+//! Handling of volumes whose directory is gone or is another one by now: it tells, and has the lanes open it
+//! anew once there is something to open.
 
 use super::Serving;
 use crate::health::utc;
@@ -92,7 +92,7 @@ impl Serving {
     }
 }
 
-/// Another directory is at a volume's path and cannot be served.
+/// Words the error of another directory at a volume's path that cannot be served.
 pub(super) fn not_reopened(problem: &str) -> String {
     //@ level: ERROR
     //@ subject: volume {name}:

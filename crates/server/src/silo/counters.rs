@@ -1,4 +1,4 @@
-//! What a lane counts about where its connections came from.
+//! Counters of a lane about where its connections came from.
 
 lane::counter_block! {
     /// Connections of one lane by the node they arrived on. Each accepted one is counted under one placement.

@@ -1,4 +1,4 @@
-//! How lanes give connections to lanes of other silos: by the process's mesh.
+//! Handoff of connections to lanes of other silos: by the process's mesh.
 
 use std::net::SocketAddr;
 
@@ -18,7 +18,7 @@ pub(crate) struct HandedOver {
 /// One lane's ways to the other silos.
 pub(crate) struct Outgoing {
     sender: Sender<HandedOver>,
-    /// Which lane of each silo had its turn last.
+    /// Lane of each silo that had its turn last.
     turns: Vec<usize>,
 }
 

@@ -1,4 +1,4 @@
-//! Which lanes have more to do than they can: each measures itself, and all may look.
+//! Overloaded lanes: each measures itself, and all may look.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

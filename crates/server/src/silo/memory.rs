@@ -1,6 +1,6 @@
-//! On which node the memory of the lanes lies, as figures: whenever somebody asks for the figures, a thread beside the
-//! lanes looks at a few pages of some lanes of each silo, for whoever asks next. While nobody asks nothing is looked at.
-//! On a machine with one node there is no such thread.
+//! Figures of the nodes where the memory of the lanes lies. On each request for them a thread beside the
+//! lanes looks at a few pages of some lanes of each silo, for the next request. Without requests nothing is
+//! looked at. On a machine with one node there is no such thread.
 
 use std::io;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub(crate) struct MemoryWatch {
     thread: Option<JoinHandle<()>>,
 }
 
-/// Asks for a look, if there is anybody to look; the default is nobody.
+/// Asks a thread for a look, if there is one; by default there is none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Look(Option<SyncSender<Order>>);
 
@@ -110,7 +110,7 @@ impl Drop for MemoryWatch {
     }
 }
 
-/// Waits so long; whoever asks for a look meanwhile gets the one that follows.
+/// Waits so long; a request for a look meanwhile gets the one that follows.
 fn is_stopped_within(ordered: &Receiver<Order>, time: Duration) -> bool {
     let until = Instant::now() + time;
     loop {
@@ -122,7 +122,7 @@ fn is_stopped_within(ordered: &Receiver<Order>, time: Duration) -> bool {
     }
 }
 
-/// Which lanes are looked at when: some of each silo, so that the cost does not grow with their number.
+/// Order in which lanes are looked at: some of each silo, so that the cost does not grow with their number.
 #[derive(Default)]
 struct Rounds {
     silos: Vec<Vec<Watched>>,

@@ -1,4 +1,4 @@
-//! Where a connection belongs: the node it arrived on, that node's silo, and whether it takes connections.
+//! Placement of connections: the node it arrived on, that node's silo, and whether it takes connections.
 
 use lane::layout::Layout;
 use lane::topology::{Origins, Topology, napis};
@@ -6,7 +6,7 @@ use lane::topology::{Origins, Topology, napis};
 use super::load::Loads;
 use crate::config::NodesWithoutNic;
 
-/// Which lanes take new connections.
+/// Lanes that take new connections.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Taking {
     silos: Vec<bool>,
@@ -24,13 +24,13 @@ pub enum TakingError {
         /// Nodes that have silos.
         silos: Vec<u32>,
     },
-    /// Nobody would be left.
+    /// No lane would be left.
     #[error("server.drained_nodes: every silo would be drained; to serve nobody, stop the server")]
     Nobody,
 }
 
-/// What every lane holds its connections against. A new one is made when links, interrupts or the configuration
-/// change.
+/// Placement by which every lane judges its connections. A new one is made when links, interrupts or the
+/// configuration change.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Placement {
     /// `None` where all lanes are on one node: nothing is asked, everything is local.
@@ -44,10 +44,10 @@ pub(crate) struct Placement {
     helpers: Vec<Vec<usize>>,
 }
 
-/// Where a connection belongs.
+/// Lane or node that a connection belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Belongs {
-    /// Where it was accepted.
+    /// The lane where it was accepted.
     Here,
     /// To this silo.
     To(usize),
@@ -91,7 +91,7 @@ impl Taking {
 }
 
 impl Placement {
-    /// As links and interrupts are now.
+    /// Makes the placement by links and interrupts as they are now.
     pub(crate) fn new(
         topology: &Topology,
         layout: &Layout,
@@ -120,7 +120,7 @@ impl Placement {
         &self.lanes[silo]
     }
 
-    /// Whether all lanes of a silo that others may help are full.
+    /// Returns whether all lanes of a silo that others may help are full.
     pub(crate) fn is_full(&self, silo: usize, loads: &Loads) -> bool {
         !self.helpers[silo].is_empty() && self.lanes[silo].iter().all(|&lane| loads.is_full(lane))
     }
@@ -130,12 +130,13 @@ impl Placement {
         &self.helpers[silo]
     }
 
-    /// Whether anything has to be asked of a connection.
+    /// Returns whether anything has to be asked of a connection.
     pub(crate) fn is_open(&self) -> bool {
         self.origins.is_some()
     }
 
-    /// Where a connection belongs that a lane on `here` accepted. Asks for as many traces as it needs.
+    /// Returns where a connection belongs that a lane on `here` accepted. Asks for as many traces as it
+    /// needs.
     pub(crate) fn of(
         &self,
         here: Option<u32>,

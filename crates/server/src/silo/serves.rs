@@ -1,4 +1,4 @@
-//! Which lanes serve what, in words: for people who start a server or ask the doctor.
+//! Description of which lanes serve what: for people who start a server or ask the doctor.
 
 use lane::layout::{Layout, NicRef, SiloLayout};
 use lane::topology::{CpuSet, NicKind};

@@ -61,7 +61,7 @@ struct Crate {
 
 #[derive(Default)]
 struct Module {
-    /// What it uses of the crate: paths from the crate's root.
+    /// Paths of the crate that it uses: paths from the crate's root.
     uses: Vec<Vec<String>>,
     /// Names that it gives on, and the paths of what they stand for.
     gives: BTreeMap<String, Vec<String>>,

@@ -19,7 +19,7 @@ fn own() -> Vec<String> {
     text.lines().filter(in_crates).map(|line| line.split(' ').next().unwrap().to_owned()).collect()
 }
 
-/// What each of our crates is built from, of our own; what only its tests use does not count.
+/// Returns what each of our crates is built from, of our own; what only its tests use does not count.
 fn uses(own: &[String]) -> BTreeMap<String, Vec<String>> {
     let directories = std::fs::read_dir(root().join("crates")).unwrap();
     let of = |directory: std::io::Result<std::fs::DirEntry>| {

@@ -330,7 +330,7 @@ fn where_one_service_cannot_prepare_on_one_lane_both_stay_as_they_were_everywher
     assert!(server.reload(&text(&new, "word = 'new'")));
     all_say("new");
     assert_eq!(server.sum("linerate_echo_volumes_opened_total", ""), 2, "another directory, on both lanes");
-    // What nothing happened to is the object that it was, whoever serves it.
+    // What nothing happened to is the object that it was, whatever service serves it.
     assert!(server.reload(&text(&new, "word = 'newer'")));
     assert_eq!(server.sum("linerate_echo_volumes_kept_total", ""), 2);
     assert_eq!(server.sum("linerate_echo_volumes_opened_total", ""), 2);

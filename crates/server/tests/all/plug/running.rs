@@ -64,7 +64,7 @@ impl Running {
         });
     }
 
-    /// Whether it has not ended.
+    /// Returns whether it has not ended.
     pub(crate) fn goes_on(&self) -> bool {
         !self.thread.is_finished()
     }
@@ -99,7 +99,7 @@ pub(crate) fn read_config(text: &str, services: &Services) -> Result<Config, Str
     Ok(config)
 }
 
-/// Asks over HTTP; nothing where nobody answers.
+/// Asks over HTTP; nothing where no server answers.
 pub(crate) fn get(address: SocketAddr, target: &str) -> String {
     let mut answer = String::new();
     let Ok(mut stream) = TcpStream::connect(address) else { return answer };
