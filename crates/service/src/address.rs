@@ -1,10 +1,10 @@
-//! Who counts as one where clients share something.
+//! Addresses that count as one client in shares.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use lane::offload::Client;
 
-/// As whom a peer has helper threads work for him.
+/// Returns the client on whose account helper threads work for a peer.
 pub fn client_of(peer: IpAddr) -> Client {
     Client::of(&address_of(peer))
 }

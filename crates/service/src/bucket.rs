@@ -2,8 +2,8 @@
 
 use std::time::{Duration, Instant};
 
-/// Tokens are bytes. A grant may overdraw the bucket by less than its own size, so that whoever sends asks once for
-/// a record or a batch; the debt is worked off before the next grant.
+/// Tokens are bytes. A grant may overdraw the bucket by less than its own size, so that a sender asks once
+/// for a record or a batch; the debt is worked off before the next grant.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     tokens: i64,
@@ -17,8 +17,8 @@ impl Bucket {
         Self { tokens: BURST_BYTES_MIN, bytes_per_second: 0, filled_at: now }
     }
 
-    /// Adds what the time since the last call brought at `bytes_per_second`, up to a burst. What somebody `awaited`
-    /// is not lost because the lane came late to hand it out.
+    /// Adds what the time since the last call brought at `bytes_per_second`, up to a burst. What a connection
+    /// `awaited` is not lost because the lane came late to hand it out.
     pub(crate) fn refill(&mut self, now: Instant, bytes_per_second: u64, awaited: bool) {
         self.bytes_per_second = bytes_per_second;
         let elapsed = now.saturating_duration_since(self.filled_at);
@@ -43,8 +43,8 @@ impl Bucket {
         Some(granted)
     }
 
-    /// Takes out what somebody has sent without a grant. What that leaves owing is worked off in the time that those who
-    /// wait may make up for.
+    /// Takes out what was sent without a grant. What that leaves owing is worked off in the time that those
+    /// that wait may make up for.
     pub(crate) fn charge(&mut self, bytes: u64) {
         let owed_max = bytes_in(BURST_AWAITED, self.bytes_per_second).max(BURST_BYTES_MIN);
         self.tokens = self.tokens.saturating_sub_unsigned(bytes).max(-owed_max);
@@ -55,8 +55,8 @@ impl Bucket {
         self.tokens = self.tokens.saturating_add_unsigned(bytes as u64);
     }
 
-    /// How long to wait before it is worth to ask again. Not for the first token: a sleep for each would cost more
-    /// than the sending. Not for long either: the rate may have grown by then.
+    /// Returns how long to wait before it is worth to ask again. Not for the first token: a sleep for each
+    /// would cost more than the sending. Not for long either: the rate may have grown by then.
     pub(crate) fn patience(&self) -> Duration {
         let missing = 1_i64.saturating_sub(self.tokens).max(0);
         time_for(missing, self.bytes_per_second).clamp(SLEEP_MIN, SLEEP_MAX)
@@ -75,10 +75,10 @@ fn time_for(bytes: i64, bytes_per_second: u64) -> Duration {
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// Time whose bytes may be saved up for whoever comes.
+/// Time whose bytes may be saved up for the next sender.
 const BURST: Duration = Duration::from_millis(10);
-/// Time whose bytes may be made up for to those who waited: longer than a lane is kept from its work on a machine
-/// that has too much of it.
+/// Time whose bytes may be made up for to those that waited: longer than a lane is kept from its work on a
+/// machine that has too much of it.
 pub(crate) const BURST_AWAITED: Duration = Duration::from_millis(100);
 /// Room for a TLS record however small the rate.
 const BURST_BYTES_MIN: i64 = 16 * 1024;
@@ -94,7 +94,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(10);
 mod tests {
     use super::*;
 
-    /// Bytes granted in `seconds` to one who always wants `want` more, asking every `step`.
+    /// Returns the bytes granted in `seconds` to a sender that always wants `want` more, asking every `step`.
     fn drain(rate: u64, want: usize, step: Duration, seconds: u64) -> u64 {
         let begun = Instant::now();
         let mut bucket = Bucket::new(begun);

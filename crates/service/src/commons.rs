@@ -1,4 +1,4 @@
-//! What the services of one lane share, so that none can take it from the others.
+//! Resources that the services of one lane share, so that none can take it from the others.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,7 +20,7 @@ pub struct Commons {
 }
 
 impl Commons {
-    /// Those of the current lane, which sends no faster than `share` says, if it says anything.
+    /// Makes the commons of the current lane, which sends no faster than `share` says, if it says anything.
     pub fn new(share: Arc<RateShare>) -> Self {
         let pool = |class: BufClass| lane::current().buffers().usage(class).allocated * class.bytes();
         Self {

@@ -1,17 +1,19 @@
-//! The places of a lane's connections: who holds how many, and who gives way when there are no more.
+//! The places of a lane's connections: how many each client holds, and which gives way when there are no
+//! more.
 //!
 //! Places are short when the lane has its maximum of connections, or the process no descriptors. While those that have never asked
 //! for anything hold more than half, it is one of theirs: of the address that has most of them the one that came first. Else the
 //! address (an IPv4 address, an IPv6 /64) that holds most gives one up, or one of those that hold as much. An IPv6 /56 or /48 holds most
 //! where it holds more than that in proportion to its share ([`budget::Shares`]): twice as many as an address for a /48. Of it goes
 //!
-//! 1. of their connections that do nothing for anybody (idle between requests, in a handshake, in front of a head that
+//! 1. of their connections that do nothing (idle between requests, in a handshake, in front of a head that
 //!    does not come to its end) the one that has done so longest;
 //! 2. if all of them are being answered and such an address holds more than a quarter of all places (a /48 half of them), the one that
 //!    is answered longest;
 //! 3. else the connection, of any address, that has done nothing longest.
 //!
-//! A newcomer never displaces an answer of an address that holds no more than his own; he is refused then.
+//! A newcomer never displaces an answer of an address that holds no more than the newcomer's own; it is
+//! refused then.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashSet, VecDeque};
@@ -33,14 +35,14 @@ pub struct ConnectionSlot {
     stream: Weak<TcpStream>,
     consumer: Consumer,
     state: Cell<SlotState>,
-    /// When it came into this state.
+    /// Time when it came into this state.
     since: Cell<Instant>,
     /// A request of it was answered, or is.
     has_asked: Cell<bool>,
     is_evicted: Cell<bool>,
 }
 
-/// What a connection does.
+/// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SlotState {
     /// In its handshake, or before the end of a head.
@@ -55,11 +57,12 @@ enum SlotState {
 #[derive(Debug)]
 pub(crate) struct ConnectionSlots {
     open: RefCell<Slab<Rc<ConnectionSlot>>>,
-    /// Who holds how many places, without those that were given up. How many there may be is told with each.
+    /// Numbers of places by client, without those that were given up. How many there may be is told with
+    /// each.
     books: RefCell<Books>,
     /// Given up, but not left yet.
     leaving: Cell<usize>,
-    /// Who gives way next, as the last look at all places has shown.
+    /// Connections that give way next, as the last look at all places has shown.
     next: RefCell<VecDeque<Candidate>>,
     looked_at: Cell<Option<Instant>>,
 }
@@ -89,7 +92,7 @@ impl ConnectionSlot {
         self.become_(SlotState::Busy, since);
     }
 
-    /// Whether the connection was evicted: nothing is sent to its client any more.
+    /// Returns whether the connection was evicted: nothing is sent to its client any more.
     pub fn is_evicted(&self) -> bool {
         self.is_evicted.get()
     }
@@ -160,8 +163,8 @@ impl ConnectionSlots {
         }
     }
 
-    /// Makes somebody give way for `newcomer`, or for one who is not known yet. `false` when nobody has to. The place
-    /// is free as soon as the connection's task has had its turn.
+    /// Makes a connection give way for `newcomer`, or for one that is not known yet. `false` when none has
+    /// to. The place is free as soon as the connection's task has had its turn.
     pub(crate) fn make_room(&self, newcomer: Option<IpAddr>, counters: &ConnectionCounters) -> bool {
         let Some(place) = self.next_candidate().or_else(|| {
             self.look(newcomer);
@@ -185,7 +188,7 @@ impl ConnectionSlots {
         true
     }
 
-    /// The next who is still as the last look has seen him.
+    /// Takes the next candidate that is still as the last look has seen it.
     fn next_candidate(&self) -> Option<Rc<ConnectionSlot>> {
         let mut next = self.next.borrow_mut();
         if self.looked_at.get().is_none_or(|at| now().duration_since(at) > LOOK_LASTS) {
@@ -198,8 +201,8 @@ impl ConnectionSlots {
         })
     }
 
-    /// Looks at all places for those who give way next. It costs a look at each connection, so it looks ahead for
-    /// several; but never so far that who holds most would have less than the second.
+    /// Looks at all places for those that give way next. It costs a look at each connection, so it looks
+    /// ahead for several; but never so far that the client with most would have less than the second.
     fn look(&self, newcomer: Option<IpAddr>) {
         let of_silent = self.silent();
         if of_silent.held() * 2 > self.held() {
@@ -227,7 +230,7 @@ impl ConnectionSlots {
         self.looked_at.set(Some(now()));
     }
 
-    /// Who holds how many that have never asked for anything.
+    /// Counts connections by client that have never asked for anything.
     fn silent(&self) -> Books {
         let mut silent = Books::new(usize::MAX, Shares::THRICE);
         for (_, place) in self.open.borrow().iter() {
@@ -238,8 +241,9 @@ impl ConnectionSlots {
         silent
     }
 
-    /// Of the address or network that has most of these, or those that have as many: who has been as he is longest. Who has come just now
-    /// among thousands that hold as little is not the one who goes.
+    /// Returns the connections of the address or network that has most of these, or of those with as many, in
+    /// the order of their age. One that has come just now among thousands that hold as little is not the one
+    /// that goes.
     fn longest_of_top(&self, of: &Books, which: &dyn Fn(&ConnectionSlot) -> bool) -> VecDeque<Candidate> {
         let Some((_, most)) = of.heaviest() else { return VecDeque::new() };
         let tops = of.weights().filter(|(_, weight)| *weight == most).count();
@@ -271,7 +275,7 @@ impl ConnectionSlots {
     }
 }
 
-/// How many are chosen in one look.
+/// Number of connections that are chosen in one look.
 const AHEAD_MAX: usize = 64;
 /// Afterwards another may hold most.
 const LOOK_LASTS: Duration = Duration::from_secs(1);

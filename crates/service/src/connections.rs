@@ -23,7 +23,8 @@ pub struct Connections {
     counters: Arc<ConnectionCounters>,
     places: ConnectionSlots,
     drain: Drain,
-    /// How many the process had descriptors for when it ran out of them, and until when that is believed.
+    /// Number of connections that the process had descriptors for when it ran out of them, and until when
+    /// that is believed.
     fitting: Cell<Option<(usize, Instant)>>,
     /// Bytes per second of each.
     pacing: Cell<Option<u64>>,
@@ -38,40 +39,41 @@ pub struct Open {
     place: Rc<ConnectionSlot>,
     cohort: Cohort,
     key: usize,
-    /// Its socket, among what the process has open for its client.
+    /// The connection's socket, among what the process has open for its client.
     _descriptor: Share,
 }
 
 impl Connections {
-    /// None yet.
+    /// Makes an empty set of connections.
     pub fn new(counters: Arc<ConnectionCounters>) -> Rc<Self> {
         let (places, drain, fitting, pacing, mark) = Default::default();
         Rc::new(Self { counters, places, drain, fitting, pacing, mark })
     }
 
-    /// What they count.
+    /// Returns what they count.
     pub fn counters(&self) -> &Arc<ConnectionCounters> {
         &self.counters
     }
 
-    /// How they are asked to leave.
+    /// Returns how they are asked to leave.
     pub fn drain(&self) -> &Drain {
         &self.drain
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Accepts connections for `take` until everybody is asked to leave.
+    /// Accepts connections for `take` until all connections are asked to leave.
     ///
-    /// Where descriptors or memory run out somebody gives way, or it pauses: the kernel keeps those that wait.
+    /// Where descriptors or memory run out a connection gives way, or it pauses: the kernel keeps those that
+    /// wait.
     ///
     /// # Errors
     /// The kernel's, when the socket listens no more though shutdown was not asked for.
@@ -91,8 +93,8 @@ impl Connections {
         }
     }
 
-    /// Takes a new connection in, if there is room for it among at most `max`, or somebody gives way; else it is
-    /// counted as refused.
+    /// Takes a new connection in, if there is room for it among at most `max`, or another gives way; else it
+    /// is counted as refused.
     pub fn admit(self: &Rc<Self>, stream: TcpStream, max: usize) -> Result<(Rc<TcpStream>, Open), TcpStream> {
         let peer = stream.peer_addr().ip();
         let descriptor = if self.has_room(max, peer) { self.descriptor(peer) } else { None };
@@ -130,8 +132,8 @@ impl Connections {
         self.places.held() < max || self.places.make_room(Some(newcomer), &self.counters)
     }
 
-    /// Descriptors are short: makes somebody give way, and keeps some descriptors for files from now on, which
-    /// newcomers would take again otherwise. `false` when nobody has to give way.
+    /// Makes a connection give way as descriptors are short, and keeps some descriptors for files from now
+    /// on, which newcomers would take again otherwise. `false` when none has to give way.
     pub fn make_room(&self) -> bool {
         let held = self.places.held();
         let spare = (held / SPARE_DIVISOR).max(SPARE_MIN);
@@ -164,12 +166,12 @@ impl Connections {
 }
 
 impl Open {
-    /// Its place.
+    /// Returns the connection's place.
     pub fn slot(&self) -> &Rc<ConnectionSlot> {
         &self.place
     }
 
-    /// With whom it leaves.
+    /// Returns the cohort with which the connection leaves.
     pub fn cohort(&self) -> Cohort {
         self.cohort
     }
@@ -220,14 +222,15 @@ fn mark(stream: &TcpStream, mark: u32, counters: &ConnectionCounters) {
 //@ empty: a part of {} of the lane's connections gives way, and so many fewer are taken for {FITTING_LASTS}
 //@ counter: http_accept_pauses, http_connections_evicted
 //@ attack: http-places-taken
-/// One of so many descriptors is left to files, and so many at least.
+/// Part of the descriptors that is left to files: one of so many, and so many at least.
 const SPARE_DIVISOR: usize = 16;
 const SPARE_MIN: usize = 2;
 /// Fewer are never held to a number.
 const FITTING_MIN: usize = 8;
-/// Others than connections may have taken the descriptors, and given them back.
+/// Time for which a refusal counts: others than connections may have taken the descriptors, and given them
+/// back.
 const FITTING_LASTS: Duration = Duration::from_secs(10);
 /// For the connection that gives way to close.
 const LEAVING_PAUSE: Duration = Duration::from_millis(1);
-/// Long enough for some connection to end, short enough for nobody to notice.
+/// Long enough for some connection to end, short enough not to be noticed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

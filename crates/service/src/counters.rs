@@ -1,4 +1,4 @@
-//! What every service with connections counts alike. It shows under the service's own area.
+//! Counters that every service with connections has. It shows under the service's own area.
 
 lane::counter_block! {
     /// Connections of one service on one lane: their number, who gave way, how their packets leave, what they hold.

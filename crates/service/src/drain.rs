@@ -1,4 +1,4 @@
-//! How connections are asked to leave: all of them when the service ends, or those there are while it goes on.
+//! Drain of connections: all of them when the service ends, or those there are while it goes on.
 
 use std::cell::{Cell, RefCell};
 use std::task::{Poll, Waker};
@@ -11,19 +11,19 @@ use slab::Slab;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cohort(u64);
 
-/// Whether leaving was asked for, who must hear of it, who is left.
+/// Drain of a lane: whether it was asked for, the tasks that must hear of it, and those that are left.
 #[derive(Debug, Default)]
 pub struct Drain {
     asked: Cell<bool>,
     /// Cohorts that were asked to leave though the service goes on.
     dismissed: Cell<u64>,
     waiting: RefCell<Slab<Waker>>,
-    /// Who is here: connections, calls, whatever holds a [`Drain::stay`].
+    /// Number of tasks that are here: connections, calls, whatever holds a [`Drain::stay`].
     staying: Cell<usize>,
     all_gone: RefCell<Option<Waker>>,
 }
 
-/// One who is here until this is dropped.
+/// Counts a task as here until this is dropped.
 #[derive(Debug)]
 pub struct Stay<'a>(&'a Drain);
 
@@ -47,7 +47,7 @@ impl Drain {
         }
     }
 
-    /// Who is here.
+    /// Returns the number of tasks that are here.
     pub fn staying(&self) -> usize {
         self.staying.get()
     }
@@ -57,8 +57,8 @@ impl Drain {
         Cohort(self.dismissed.get())
     }
 
-    /// Asks everybody to leave, for good. Returns when all are gone, or at `deadline` with the number left; the caller
-    /// then ends the lane, and with it who is left.
+    /// Asks all tasks to leave, for good. Returns when all are gone, or at `deadline` with the number left;
+    /// the caller then ends the lane, and with it the tasks that are left.
     pub async fn ask(&self, deadline: Instant) -> usize {
         self.asked.set(true);
         let waiting = std::mem::take(&mut *self.waiting.borrow_mut());
@@ -74,14 +74,14 @@ impl Drain {
         self.staying.get()
     }
 
-    /// Asks those to leave who are here now. Others may come.
+    /// Asks those to leave that are here now. Others may come.
     pub fn dismiss(&self) {
         self.dismissed.update(|cohorts| cohorts + 1);
         // They stay in the list: listeners wait there too, and wait on.
         self.waiting.borrow().iter().for_each(|(_, waker)| waker.wake_by_ref());
     }
 
-    /// Whether those of this cohort are to leave.
+    /// Returns whether those of this cohort are to leave.
     pub fn is_leaving(&self, cohort: Cohort) -> bool {
         self.asked.get() || cohort < self.cohort()
     }
@@ -91,7 +91,7 @@ impl Drain {
         self.unless(|| self.is_leaving(cohort), future).await
     }
 
-    /// `future`'s output, or `None` once everybody was asked to leave.
+    /// `future`'s output, or `None` once all tasks were asked to leave.
     pub async fn unless_asked<F: Future>(&self, future: F) -> Option<F::Output> {
         self.unless(|| self.asked.get(), future).await
     }

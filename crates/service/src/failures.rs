@@ -1,5 +1,5 @@
-//! What failed lately, such as sign-ins, by who is responsible: so many may fail at once, and then so many a minute. What is kept is
-//! bounded.
+//! Recent failures, such as sign-ins, by the responsible address or name: so many may fail at once, and then
+//! so many a minute. What is kept is bounded.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 
 use budget::Network;
 
-/// How often something may fail.
+/// Number of times that something may fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// Before who fails has to wait.
+    /// Failures before a client has to wait.
     pub at_once: u32,
     /// After so long one failure counts no more.
     pub forgiven_after: Duration,
@@ -32,8 +32,8 @@ struct Failed {
 }
 
 impl Limit {
-    /// That of a network of this prefix, where this is the limit of an address (or a /64): of a wider one four times as many may fail
-    /// for each of the levels in between.
+    /// Returns the limit of a network of this prefix, where this is the limit of an address (or a /64): of a
+    /// wider one four times as many may fail for each of the levels in between.
     pub fn of(self, network: Network) -> Self {
         let times = match network.prefix {
             48 if network.base.is_ipv6() => 16,
@@ -45,7 +45,7 @@ impl Limit {
 }
 
 impl Failed {
-    /// How many still count.
+    /// Returns how many still count.
     fn left(&self, now: Instant) -> u32 {
         let forgiven = now.saturating_duration_since(self.since).as_millis()
             / self.limit.forgiven_after.as_millis().max(1);
@@ -54,12 +54,12 @@ impl Failed {
 }
 
 impl<K: Copy + Eq + Hash> Failures<K> {
-    /// None yet; of at most so many keys.
+    /// Makes an empty table of at most so many keys.
     pub fn new(keys_max: usize) -> Self {
         Self { failed: HashMap::new(), keys_max }
     }
 
-    /// One has failed.
+    /// Notes a failure.
     pub fn note(&mut self, key: K, limit: Limit, now: Instant) {
         if !self.failed.contains_key(&key) && self.failed.len() >= self.keys_max {
             self.failed.retain(|_, failed| failed.left(now) > 0);
@@ -76,17 +76,17 @@ impl<K: Copy + Eq + Hash> Failures<K> {
         *failed = Failed { count: left + 1, since, limit };
     }
 
-    /// Whether it may be tried again.
+    /// Returns whether it may be tried again.
     pub fn may_try(&self, key: &K, now: Instant) -> bool {
         self.failed.get(key).is_none_or(|failed| failed.left(now) < failed.limit.at_once)
     }
 
-    /// Whether any still count.
+    /// Returns whether any still count.
     pub fn any(&self, key: &K, now: Instant) -> bool {
         self.failed.get(key).is_some_and(|failed| failed.left(now) > 0)
     }
 
-    /// What failed counts no more.
+    /// Forgets failures, which count no more.
     pub fn forget(&mut self, key: &K) {
         self.failed.remove(key);
     }
@@ -96,26 +96,27 @@ impl<K: Copy + Eq + Hash> Failures<K> {
         self.failed.len()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.failed.is_empty()
     }
 }
 
 impl Failures<Network> {
-    /// One has failed at this address: for it and the networks that it lies in. `limit` is that of the address.
+    /// Notes a failure at this address: for it and the networks that it lies in. `limit` is that of the
+    /// address.
     pub fn note_at(&mut self, peer: IpAddr, limit: Limit, now: Instant) {
         for network in Network::all_of(peer) {
             self.note(network, limit.of(network), now);
         }
     }
 
-    /// Whether it may be tried again at this address.
+    /// Returns whether it may be tried again at this address.
     pub fn may_try_at(&self, peer: IpAddr, now: Instant) -> bool {
         Network::all_of(peer).all(|network| self.may_try(&network, now))
     }
 
-    /// Whether any still count of this address, or a network that it lies in.
+    /// Returns whether any still count of this address, or a network that it lies in.
     pub fn any_at(&self, peer: IpAddr, now: Instant) -> bool {
         Network::all_of(peer).any(|network| self.any(&network, now))
     }

@@ -1,10 +1,11 @@
 //! The service kit: what a service on lanes is to the server, and what every service needs, whatever it speaks.
 //!
-//! The seam is in [`plug`]: [`Service`], [`Settings`], [`Site`], [`LaneService`]. The server knows these and no protocol.
-//! What they need in common is here too: connections have [connection_slots](connections), which are shared out by address and
-//! given up when they are short; they are asked to leave by a [`drain`]; what they send is [paced](pacer) and what their
-//! replies hold is on [books](memory), both [shared](commons) by the services of a lane; long work goes by [turns]; each
-//! request may leave a line in the access [log]; [volumes] are open once per lane, whoever serves them.
+//! The seam is in [`plug`]: [`Service`], [`Settings`], [`Site`], [`LaneService`]. The server knows these and
+//! no protocol. What they need in common is here too: connections have [connection_slots](connections), which
+//! are shared out by address and given up when they are short; they are asked to leave by a [`drain`]; what
+//! they send is [paced](pacer) and what their replies hold is on [books](memory), both [shared](commons) by
+//! the services of a lane; long work goes by [turns]; each request may leave a line in the access [log];
+//! [volumes] are open once per lane, whichever services serve them.
 //!
 //! # How services fit
 //!

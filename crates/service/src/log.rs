@@ -15,18 +15,18 @@ pub mod openafs;
 pub mod packed;
 pub mod text;
 
-/// How a line looks.
+/// Format of a line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// As the field's tools read it: `host - - [time] "request" status bytes "referer" "user agent"` of Apache and nginx for
-    /// HTTP, the lines of OpenAFS's audit log for AFS.
+    /// Text that the field's tools read: `host - - [time] "request" status bytes "referer" "user agent"` of
+    /// Apache and nginx for HTTP, the lines of OpenAFS's audit log for AFS.
     #[default]
     Text,
     /// One JSON object a line, with the duration in microseconds.
     Json,
 }
 
-/// What a service tells of one request.
+/// Record of one request.
 pub trait LogRecord {
     /// Most bytes a record takes in a batch; at most [`BATCH_BYTES`].
     const PACKED_MAX: usize;
@@ -39,7 +39,7 @@ pub trait LogRecord {
     fn put_lines(format: Format, batch: &[u8], lines: &mut Vec<u8>);
 }
 
-/// [`LogRecord::put_lines`] of whoever filled a batch.
+/// [`LogRecord::put_lines`] of the type that filled a batch.
 type PutLines = fn(Format, &[u8], &mut Vec<u8>);
 
 /// Makes the queue between any number of lanes and one reader.

@@ -1,10 +1,13 @@
-//! The memory of a lane that replies hold while they wait for their clients, and who gives way when it is short.
+//! The memory of a lane that replies hold while they wait for their clients, and which connections give way
+//! when it is short.
 //!
-//! An account belongs to a connection, and counts for its address too (an IPv4 address, an IPv6 /64), and for the /56 and /48 that it
-//! lies in. What is free bounds what anybody may have: an address three times what is left to all others, a /56 four times, a /48 six
-//! times ([`Shares::THRICE`]), a connection a thirty-second part of that rest. So one address takes three quarters at most, two take
-//! three sevenths each, and a newcomer always finds some. Who may not have more waits without memory, and meanwhile that connection of its address is ended that has
-//! stalled longest; where many addresses together leave too little, that of the address that holds most.
+//! An account belongs to a connection, and counts for its address too (an IPv4 address, an IPv6 /64), and for
+//! the /56 and /48 that it lies in. What is free bounds what any client may have: an address three times what
+//! is left to all others, a /56 four times, a /48 six times ([`Shares::THRICE`]), a connection a
+//! thirty-second part of that rest. So one address takes three quarters at most, two take three sevenths
+//! each, and a newcomer always finds some. A connection that may not have more waits without memory, and
+//! meanwhile that connection of its address is ended that has stalled longest; where many addresses together
+//! leave too little, that of the address that holds most.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -35,32 +38,32 @@ pub struct ReplyMemory {
     turns: RefCell<VecDeque<Rc<Address>>>,
 }
 
-/// What one address holds.
+/// Holdings of one address.
 struct Address {
     name: IpAddr,
     own: Holdings,
-    /// Those of its /56 and its /48, where it is one of IPv6.
+    /// Holdings of its /56 and its /48, where it is one of IPv6.
     wider: Vec<Rc<Holdings>>,
     last_round: Cell<u64>,
     accounts: RefCell<Slab<Weak<Account>>>,
-    /// Who waits, in the order of coming.
+    /// Waiters, in the order of coming.
     waiting: RefCell<BTreeMap<u64, Waker>>,
     next_place: Cell<u64>,
 }
 
-/// What the addresses of one network hold, or an address by itself.
+/// Holdings of the addresses of one network, or of an address by itself.
 struct Holdings {
     network: Network,
-    /// How many times what is free they may hold.
+    /// Multiple of what is free that they may hold.
     times: usize,
     held: Cell<usize>,
     /// Addresses that there are.
     addresses: Cell<usize>,
-    /// Nobody was found who may be told to end; until then nobody will be.
+    /// No connection was found that may be told to end; until then none will be.
     sheds_again: Cell<Option<Instant>>,
 }
 
-/// What one connection holds.
+/// Account of one connection.
 pub struct Account {
     memory: Rc<ReplyMemory>,
     /// Of its service.
@@ -68,7 +71,7 @@ pub struct Account {
     address: Rc<Address>,
     place: Cell<usize>,
     held: Cell<usize>,
-    /// What of it was asked for and granted.
+    /// Part of it that was asked for and granted.
     granted: Cell<usize>,
     stalled_since: Cell<Option<Instant>>,
     gives_way: Cell<bool>,
@@ -92,7 +95,7 @@ struct MemoryPlace<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evicted;
 
-/// Who keeps a connection from having more.
+/// Holder that keeps a connection from having more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Short {
     /// Itself: what it has must leave first.
@@ -159,7 +162,7 @@ impl ReplyMemory {
         }
     }
 
-    /// Nobody of this address has an account any more.
+    /// Forgets an address without accounts.
     fn forget(&self, address: &Address) {
         self.addresses.borrow_mut().remove(&address.name);
         for holdings in &address.wider {
@@ -186,7 +189,7 @@ impl ReplyMemory {
         }
     }
 
-    /// The same of the addresses of one network.
+    /// Ends a stalled connection of the addresses of one network.
     fn shed_of(&self, wide: &Holdings) {
         let addresses = self.addresses.borrow();
         wide.shed(addresses.values().filter(|address| wide.network.contains(address.name)));
@@ -207,7 +210,7 @@ impl ReplyMemory {
 }
 
 impl Address {
-    /// What is counted for it: its own holdings, and those of its networks.
+    /// Returns what is counted for it: its own holdings, and those of its networks.
     fn holdings(&self) -> impl Iterator<Item = &Holdings> {
         std::iter::once(&self.own).chain(self.wider.iter().map(|holdings| &**holdings))
     }
@@ -263,7 +266,8 @@ impl Account {
         self.ask(bytes, 0).ok()
     }
 
-    /// `mine` bytes of what the connection was granted are of who asks: he would wait for himself.
+    /// Asks for memory. `mine` bytes of what the connection was granted are the caller's: it would wait for
+    /// itself.
     fn ask(self: &Rc<Self>, bytes: usize, mine: usize) -> Result<Charge, Short> {
         let (free, granted) = (self.memory.free(), self.granted.get());
         if bytes > free {
@@ -325,15 +329,15 @@ impl Account {
         self.acquire_beside(bytes, 0).await
     }
 
-    /// The same for who holds `mine` bytes himself, which he keeps while he waits: of his connection only what others hold is in
-    /// his way. Who waits so does well to set himself a time, as several may hold what each of them waits for.
+    /// Waits for memory while the caller keeps `mine` bytes: of its connection only what others hold is in
+    /// the way. Callers should set a time limit, as several may hold what each of them waits for.
     pub async fn acquire_beside(self: &Rc<Self>, bytes: usize, mine: usize) -> Charge {
         if let Ok(charge) = self.ask(bytes, mine) {
             return charge;
         }
         let mut place = MemoryPlace { account: self, number: None };
         loop {
-            // Nobody may have stalled for long enough when it asked: now and then it looks for itself.
+            // No connection may have stalled for long enough when it asked: now and then it looks for itself.
             let deadline = now() + PATIENCE;
             let asking = poll_fn(|cx| self.poll_charge(cx, &mut place, bytes, mine));
             if let Ok(charge) = timeout_at(deadline, asking).await {
@@ -466,14 +470,14 @@ impl Drop for Charge {
 //@ connection: 32 KiB, and beyond that a part of {} of what is free
 //@ address: three times what is free, so that a newcomer finds some; an IPv6 /56 four times, a /48 six times
 //@ all: lane: 30 MiB for all services together
-//@ empty: who may have no more waits, at most `stall_seconds`; of the address or network with most the connection that stalled longest ends
+//@ empty: a connection that may have no more waits, at most `stall_seconds`; of the address or network with most the connection that stalled longest ends
 //@ counter: http_reply_memory_bytes, http_reply_memory_waits, http_aborted{cause="evicted"}
 //@ attack: http-stalled-files
 /// A connection may hold what is free divided by this.
 const CONNECTION_DIVISOR: usize = 32;
-/// What is free bounds what an address, and a network, may hold.
+/// Shares by which what is free bounds what an address, and a network, may hold.
 const SHARES: Shares = Shares::THRICE;
-/// How long a client may take nothing where memory is short.
+/// Time for which a client may take nothing where memory is short.
 pub const PATIENCE: Duration = Duration::from_secs(1);
 /// Between two looks through an address's connections for one that may be told to end.
 const SHED_PAUSE: Duration = Duration::from_millis(20);
@@ -512,7 +516,7 @@ mod tests {
         });
     }
 
-    /// What connections from these addresses get, taking by turns until none gets more.
+    /// Returns what connections from these addresses get, taking by turns until none gets more.
     fn taken(memory: &Memory, peers: &[&str]) -> (Vec<usize>, Vec<Charge>) {
         let accounts: Vec<_> = peers.iter().map(|peer| memory.account(peer.parse().unwrap())).collect();
         let (mut got, mut charges) = (vec![0; peers.len()], Vec::new());

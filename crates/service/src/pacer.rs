@@ -63,12 +63,13 @@ impl Default for Bound {
 pub struct Pacer {
     share: Arc<RateShare>,
     bucket: RefCell<Bucket>,
-    /// Who waits, in the order of coming.
+    /// Waiters, in the order of coming.
     queue: RefCell<BTreeMap<u64, Waker>>,
     next_place: Cell<u64>,
     /// Up to when waiting is counted.
     counted_until: Cell<Instant>,
-    /// Whoever waited and now sends will ask again soon: what the lane is late with is not lost to it either.
+    /// A connection that waited and now sends will ask again soon: what the lane is late with is not lost to
+    /// it either.
     in_demand_until: Cell<Instant>,
     /// Connections that took turns when one of them last came to an end.
     in_demand: Cell<usize>,
@@ -151,7 +152,7 @@ impl Pacer {
         turns + self.beside.get() - own
     }
 
-    /// Whether what the lane is late with is missed by somebody.
+    /// Returns whether what the lane is late with is missed by a connection.
     fn is_awaited(&self, now: Instant) -> bool {
         !self.queue.borrow().is_empty() || now < self.in_demand_until.get()
     }
@@ -193,17 +194,17 @@ impl Ticket {
         Poll::Pending
     }
 
-    /// As [`Ticket::poll_grant`], once.
+    /// Waits for a grant once ([`Ticket::poll_grant`]).
     pub async fn grant(&mut self, want: usize) -> usize {
         std::future::poll_fn(|cx| self.poll_grant(cx, want)).await
     }
 
-    /// Whether a grant would have to be waited for or is bounded: the slow way is worth going.
+    /// Returns whether a grant would have to be waited for or is bounded: the slow way is worth going.
     pub fn is_bounded(&self) -> bool {
         self.pacer.share.get().is_some()
     }
 
-    /// Returns what was granted and not sent.
+    /// Gives back what was granted and not sent.
     pub fn give_back(&self, bytes: usize) {
         if bytes > 0 && self.is_bounded() {
             self.pacer.bucket.borrow_mut().give_back(bytes);
@@ -259,6 +260,6 @@ impl Drop for Ticket {
 //@ empty: others have their turn after each part
 //@ counter: lane_cold_reads, lane_helper_jobs
 //@ attack: http-stalled-files
-/// What is granted at once where there is no bound: a bound that comes in the middle of a long transfer is to be
-/// seen soon.
+/// Bytes that are granted at once where there is no bound: a bound that comes in the middle of a long
+/// transfer is to be seen soon.
 const GRANT_MAX: usize = 1 << 20;

@@ -7,9 +7,9 @@ use lane::time::now;
 
 use crate::pacer::Pacer;
 
-/// What one transport takes of the lane's rate, beside the connections that queue for [turns](Pacer::ticket). It is told
-/// its part by heads, in proportion to its connections that wait; what it sends is no longer there for turns, so that both
-/// together keep the rate.
+/// Part of the lane's rate that one transport takes, beside the connections that queue for
+/// [turns](Pacer::ticket). It is told its part by heads, in proportion to its connections that wait; what it
+/// sends is no longer there for turns, so that both together keep the rate.
 #[derive(Debug)]
 pub struct Part {
     pacer: Rc<Pacer>,
@@ -27,7 +27,7 @@ impl Part {
     pub fn exchange(&self, sent: u64, waiting: usize) -> Option<u64> {
         let before = self.waiting.replace(waiting);
         let rate = self.pacer.sent_beside(now(), sent, before, waiting)?;
-        // Who has no waiting connections may have one soon.
+        // A transport without waiting connections may have one soon.
         let (own, others) = (waiting.max(1) as u128, self.pacer.waiting_beside(waiting) as u128);
         let part = u128::from(rate) * own / (own + others);
         Some(u64::try_from(part).unwrap_or(rate).max(1))
@@ -77,7 +77,7 @@ mod tests {
         total
     }
 
-    /// What a transport with so many connections and so many others got in 10 s of 10 MB/s, MB.
+    /// Returns what a transport with so many connections and so many others got in 10 s of 10 MB/s, MB.
     fn divided(own: usize, wanted: u64, others: usize) -> (f64, f64, Arc<RateShare>) {
         let world = World::new(1, Config::default());
         let host = world.host("10.0.0.1");

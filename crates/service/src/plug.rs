@@ -1,4 +1,4 @@
-//! What a service is to the server: three stages, from what the process knows to what a lane does.
+//! Interface of a service for the server: three stages, from what the process knows to what a lane does.
 //!
 //! 1. A [`Service`] lives as long as the process. It reads its tables of a configuration and gives [`Settings`].
 //! 2. [`Settings`] say which sockets are wanted and what is to be had; loaded (keys, certificates) they are a [`Site`].
@@ -29,10 +29,10 @@ use crate::log::LaneLog;
 use crate::socket::{Bound, ConnectionRouter, LaneSocket, Role, Wanted};
 use crate::volumes::{LaneVolumes, VolumeSection};
 
-/// What a lane does for a service; it stays on its lane.
+/// Future of a service on a lane; it stays on its lane.
 pub type LaneFuture<T> = Pin<Box<dyn Future<Output = T>>>;
 
-/// What keeps a service from being served, in words for the administrator.
+/// Problem that keeps a service from being served, in words for the administrator.
 pub type Problem = Box<dyn std::error::Error + Send + Sync>;
 
 /// Carries out what was prepared, which cannot fail. Dropped instead, everything stays as it is.
@@ -40,13 +40,13 @@ pub type Switch = Box<dyn FnOnce()>;
 
 /// A protocol that the program can serve: one value for the process.
 pub trait Service: Send + Sync {
-    /// Its name in messages: `http`.
+    /// Returns the service's name in messages: `http`.
     fn name(&self) -> &'static str;
 
     /// The tables and keys that it owns; it refuses unknown keys in its own tables.
     fn keys(&self) -> Keys;
 
-    /// Keys that give it an address, such as `http.listen`, for who has none.
+    /// Keys that give it an address, such as `http.listen`, for messages to a user that has set none.
     fn listen_keys(&self) -> &'static [&'static str];
 
     /// Reads and checks its tables, and its keys of `volumes`. `None` when the configuration does not want it.
@@ -71,27 +71,29 @@ pub trait Service: Send + Sync {
         None
     }
 
-    /// Where an administrator asks who uses it; `None` where nobody can.
+    /// Returns the endpoint where an administrator lists its users; `None` where there is none.
     fn admin_endpoint(&self) -> Option<Arc<dyn AdminEndpoint>> {
         None
     }
 }
 
-/// What a configuration wants of a service: checked, nothing loaded.
+/// Settings of a service in a configuration: checked, nothing loaded.
 pub trait Settings: fmt::Debug + Send + Sync {
     /// The addresses to be reached at.
     fn sockets(&self) -> Vec<Wanted>;
 
-    /// How many connections each lane may have, of those that take a descriptor each.
+    /// Returns how many connections each lane may have, of those that take a descriptor each.
     fn connections(&self) -> ConnectionsMax;
 
-    /// Whether lanes are to share the files of a volume though nobody may change them, as for clients that cache.
+    /// Returns whether lanes are to share the files of a volume though no client may change them, as for
+    /// clients that cache.
     fn needs_objects(&self, volume: &VolumeName) -> bool {
         let _ = volume;
         false
     }
 
-    /// Files that it reads beside the configuration, such as certificates and keys: nobody is served them.
+    /// Returns files that it reads beside the configuration, such as certificates and keys: they are never
+    /// served.
     fn own_files(&self) -> Vec<PathBuf> {
         Vec::new()
     }
@@ -106,7 +108,7 @@ pub trait Settings: fmt::Debug + Send + Sync {
 /// A bound of connections, and the key that sets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionsMax {
-    /// Such as `http.limits.connections_per_lane`.
+    /// Name of the key, such as `http.limits.connections_per_lane`.
     pub key: &'static str,
     /// 0 for a service whose connections take no descriptors.
     pub per_lane: usize,
@@ -119,14 +121,14 @@ pub struct LoadContext<'a> {
     pub state_dir: Option<&'a Path>,
     /// Connections that each lane has descriptors for: at most [`Settings::connections`].
     pub connections_per_lane: usize,
-    /// Who the users are, as of now: each reload loads them anew.
+    /// The users, as of now: each reload loads them anew.
     pub accounts: &'a Arc<Accounts>,
     /// The lanes, by silo: the same as long as the process lives.
     pub layout: &'a Layout,
-    /// What lanes share of volumes, once there are some that have [objects](Settings::needs_objects).
+    /// Objects that lanes share, once there are some that have [objects](Settings::needs_objects).
     pub objects: Option<&'a Objects>,
-    /// What keeps the index from being used, so that numbers and versions of files end with the process; `None` also where
-    /// nothing needs one.
+    /// Trouble that keeps the index from being used, so that numbers and versions of files end with the
+    /// process; `None` also where nothing needs one.
     pub index_trouble: Option<&'a str>,
     /// A configuration is checked: nothing lasts, and what follows from that is no trouble to be told.
     pub is_trial: bool,
@@ -134,20 +136,21 @@ pub struct LoadContext<'a> {
     pub volumes: &'a [VolumeSection],
 }
 
-/// What a service is to serve on every lane, until the next site replaces it.
+/// Site that a service is to serve on every lane, until the next site replaces it.
 pub trait Site: Any + Send + Sync {
-    /// What the administrator should know though all is well.
+    /// Returns what the administrator should know though all is well.
     fn warnings(&self) -> Vec<String>;
 
-    /// What is wrong with it at this time, by the clock or by the machine, though it is served: its subject in `/health`, which has it
-    /// for as long as it lasts, and the line of the log that tells of it, which begins with the subject or a part of it. Asked for
-    /// twice a second.
+    /// Returns what is wrong with it at this time, by the clock or by the machine, though it is served: its
+    /// subject in `/health`, which has it for as long as it lasts, and the line of the log that tells of it,
+    /// which begins with the subject or a part of it. Asked for twice a second.
     fn troubles(&self, now: SystemTime) -> Vec<(String, String)> {
         let _ = now;
         Vec::new()
     }
 
-    /// Whether what the server made for it, such as a certificate, has to be made anew at this time, which loading it again does.
+    /// Returns whether what the server made for it, such as a certificate, has to be made anew at this time,
+    /// which loading it again does.
     fn is_outdated(&self, now: SystemTime) -> bool {
         let _ = now;
         false
@@ -156,7 +159,7 @@ pub trait Site: Any + Send + Sync {
     /// Hears which ports the kernel chose, before any lane hears of the site.
     fn bound(&mut self, sockets: &[Bound]);
 
-    /// What to tell the person who started the server.
+    /// Returns what to tell the person who started the server.
     fn greeting(&self) -> Greeting;
 
     /// Begins to serve it on the current lane.
@@ -169,7 +172,7 @@ pub trait Site: Any + Send + Sync {
 /// Lines for a person.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Greeting {
-    /// What is to be found where: `/srv/pub at /pub`.
+    /// Lines that say what is to be found where: `/srv/pub at /pub`.
     pub serves: Vec<String>,
     /// Addresses to open: `http://127.0.0.1:8080/`.
     pub urls: Vec<String>,
@@ -177,7 +180,7 @@ pub struct Greeting {
     pub tries: Vec<String>,
 }
 
-/// What a service starts with on a lane.
+/// Parameters that a service starts with on a lane.
 pub struct LaneStart<'a> {
     /// The volumes, open.
     pub volumes: &'a LaneVolumes,
@@ -193,7 +196,7 @@ pub struct LaneStart<'a> {
 
 /// A service on one lane: one value per lane, from the first site that it serves to the end of the lane.
 pub trait LaneService {
-    /// What it counts, by area; asked for once.
+    /// Returns what it counts, by area; asked for once.
     fn counters(&self) -> Vec<(&'static str, Arc<dyn CounterBlock>)>;
 
     /// Serves what comes by `socket` until [`LaneService::drain`] is asked for, or the future is dropped: the server
@@ -201,7 +204,7 @@ pub trait LaneService {
     /// when it panicked.
     ///
     /// # Errors
-    /// The kernel's, when the socket is at its end though nobody asked for it; the server opens another.
+    /// The kernel's, when the socket is at its end without a request for it; the server opens another.
     fn listen(
         self: Rc<Self>,
         socket: LaneSocket,
@@ -225,8 +228,8 @@ pub trait LaneService {
     /// Asks the connections there are to leave as they become idle, and goes on serving those to come.
     fn dismiss(&self);
 
-    /// Takes nothing new and asks everybody to leave. Ready when all are gone, or at `deadline` with the number of
-    /// those that are left, which the end of the lane cuts.
+    /// Takes nothing new and asks all clients to leave. Ready when all are gone, or at `deadline` with the
+    /// number of those that are left, which the end of the lane cuts.
     fn drain(self: Rc<Self>, deadline: Instant) -> LaneFuture<usize>;
 
     /// Restores the state that the last server exported: on one lane, before anything is listened at on any.

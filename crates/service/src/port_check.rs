@@ -1,13 +1,13 @@
-//! Which of the wanted addresses cannot be had: a directory that is served by all protocols is served by the others where
-//! another server of one of them runs already, or where a port is not for everybody.
+//! Check of the wanted addresses that cannot be had: a directory that is served by all protocols is served by
+//! the others where another server of one of them runs already, or where a port takes a privilege.
 
 use std::net::{TcpListener, UdpSocket};
 use std::time::Duration;
 
 use crate::socket::{Transport, Wanted};
 
-/// The first that cannot be had, in words for who has named no address, where `off` switches the service off. Those of a server that was killed a moment ago are free again
-/// shortly, and waited for.
+/// Returns the first that cannot be had, in words for a user that has named no address, where `off` switches
+/// the service off. Those of a server that was killed a moment ago are free again shortly, and waited for.
 pub fn unavailable(wanted: &[Wanted], off: &str) -> Option<String> {
     for _ in 0..LOOKS {
         taken(wanted, off)?;

@@ -6,11 +6,11 @@ use std::rc::Rc;
 use lane::net::{TcpListener, TcpStream, UdpSocket};
 use lane::probe::Network;
 
-/// What a socket is for: a number whose meaning is the service's, such as "plain" or "TLS".
+/// Role of a socket: a number whose meaning is the service's, such as "plain" or "TLS".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Role(pub u32);
 
-/// What a socket speaks, and so how its packets find a lane.
+/// Transport of a socket, by which its packets find a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Transport {
     /// A listener for each lane; connections go to a lane of the silo whose NIC they came by, and lanes hand over those
@@ -26,22 +26,22 @@ pub enum Transport {
 pub struct Wanted {
     /// The configuration key that says so, such as `http.listen`.
     pub key: &'static str,
-    /// As configured: port 0 lets the kernel choose.
+    /// Address as configured: port 0 lets the kernel choose.
     pub address: SocketAddr,
-    /// What is spoken there.
+    /// Transport of the socket.
     pub transport: Transport,
-    /// What for.
+    /// Role of the socket.
     pub role: Role,
 }
 
 /// A wanted address with the port that the kernel chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
-    /// Where.
+    /// Address of the socket.
     pub address: SocketAddr,
-    /// What is spoken there.
+    /// Transport of the socket.
     pub transport: Transport,
-    /// What for.
+    /// Role of the socket.
     pub role: Role,
 }
 
@@ -71,7 +71,7 @@ pub fn reachable(address: SocketAddr) -> Vec<SocketAddr> {
     reachable_among(address, own.iter().map(|address| address.ip))
 }
 
-/// As [`reachable`], where these are the machine's addresses.
+/// Returns a reachable address ([`reachable`]), where these are the machine's addresses.
 fn reachable_among(address: SocketAddr, own: impl Iterator<Item = IpAddr>) -> Vec<SocketAddr> {
     let loopback = match address {
         SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::LOCALHOST),

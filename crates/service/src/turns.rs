@@ -1,6 +1,6 @@
-//! Turns at work that takes the lane's time rather than the network's: one piece of a listing at a time for the whole
-//! lane, in between everything else. Those who wait take turns by address, so a thousand connections of one address
-//! slow down one another.
+//! Turns at work that takes the lane's time rather than the network's: one piece of a listing at a time for
+//! the whole lane, in between everything else. Those that wait take turns by address, so a thousand
+//! connections of one address slow down one another.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
@@ -14,7 +14,7 @@ pub struct Turns {
     /// The round that the last turn belonged to: an address has one turn in each.
     round: Cell<u64>,
     next_place: Cell<u64>,
-    /// Who waits, by rank, by round and by the order of coming.
+    /// Waiters, by rank, by round and by the order of coming.
     queue: RefCell<BTreeMap<(u8, u64, u64), Waker>>,
 }
 
@@ -35,7 +35,7 @@ impl Turns {
         self.take_as(0, last_round).await
     }
 
-    /// The same for one of this rank: those of lower ones go first.
+    /// Waits for a turn of this rank: those of lower ones go first.
     pub async fn take_as(&self, rank: u8, last_round: &Cell<u64>) -> Turn<'_> {
         let mut waiting = TurnWaiter { turns: self, rank, place: None };
         poll_fn(|cx| waiting.poll(cx, last_round)).await
@@ -73,7 +73,7 @@ impl<'a> TurnWaiter<'a> {
 }
 
 impl Drop for TurnWaiter<'_> {
-    /// Who gives up may have been the one to go next.
+    /// A waiter that gives up may have been the next.
     fn drop(&mut self) {
         let Some(place) = self.place else { return };
         self.turns.queue.borrow_mut().remove(&place);
@@ -148,7 +148,7 @@ mod tests {
             };
             let crowd: Rc<Cell<u64>> = Rc::default();
             let mut all: Vec<_> = (0..50).map(|_| begin("crowd", Rc::clone(&crowd))).collect();
-            // One that goes away while it waits holds up nobody.
+            // One that goes away while it waits holds up no other.
             drop(all.remove(7));
             all.push(begin("one", Rc::default()));
             for one in all {

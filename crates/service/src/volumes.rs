@@ -10,11 +10,11 @@ use vfs::{Cache, Objects, Quota, SharedVolume, Volume, VolumeName, VolumeOptions
 
 use crate::config::{ConfigError, Document, Size};
 
-/// What a configuration says of a volume that concerns everybody: `name`, `path`, `symlinks`, `serve_dotfiles`, `writable`,
+/// Keys of a volume that concern every service: `name`, `path`, `symlinks`, `serve_dotfiles`, `writable`,
 /// `quota`, `max_files`, `track_usage`, `posix_locks`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSection {
-    /// Its name in logs, metrics and all protocols.
+    /// The volume's name in logs, metrics and all protocols.
     pub name: VolumeName,
     /// The directory.
     pub path: PathBuf,
@@ -22,15 +22,15 @@ pub struct VolumeSection {
     pub symlinks: bool,
     /// Whether names that begin with a dot are served and listed.
     pub serve_dotfiles: bool,
-    /// Who may change what is in it.
+    /// Users that may change what is in it.
     pub writable: Writable,
     /// A service wants its files [shared](crate::Settings::needs_objects) by the lanes.
     pub objects: bool,
-    /// What it may hold.
+    /// Quota of the volume.
     pub quota: Quota,
-    /// What it holds is counted, though nothing limits it.
+    /// Set if usage is counted, though nothing limits it.
     pub track_usage: bool,
-    /// What clients lock other programs on this machine find locked, and the other way round.
+    /// Set if other programs on this machine find locked what clients lock, and the other way round.
     pub posix_locks: bool,
 }
 
@@ -45,7 +45,7 @@ pub struct Identity {
 /// the same directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeEntry {
-    /// What is exported.
+    /// Specification of what is exported.
     pub spec: VolumeSpec,
     /// The directory behind the path when this was made; `None` where there was none.
     pub identity: Option<Identity>,
@@ -59,19 +59,19 @@ pub struct VolumeTable {
     /// The last number given, by any table that this one comes from or that came from the same: one that was prepared
     /// and never served must not share numbers with the one that is.
     openings: Arc<AtomicU64>,
-    /// What lanes share of volumes, once there was one that has objects.
+    /// Objects that lanes share, once there was one that has objects.
     objects: Option<Objects>,
 }
 
-/// What keeps a volume from being opened.
+/// Error that keeps a volume from being opened.
 #[derive(Debug, thiserror::Error)]
 #[error("cannot open the volume {name} at {}: {source}", path.display())]
 pub struct VolumeError {
-    /// Its name.
+    /// The volume's name.
     pub name: String,
-    /// Its directory.
+    /// The volume's directory.
     pub path: PathBuf,
-    /// Why.
+    /// Error of the opening.
     pub source: vfs::Error,
 }
 
@@ -136,7 +136,7 @@ impl VolumeSection {
         Ok(all)
     }
 
-    /// A volume that nobody may change.
+    /// Makes the section of a read-only volume.
     pub fn new(name: VolumeName, path: PathBuf) -> Self {
         let (writable, quota) = (Writable::Nobody, Quota::default());
         Self {
@@ -175,7 +175,7 @@ impl VolumeSection {
         Ok(())
     }
 
-    /// Whether there is a directory to export. `index` is the volume's in the configuration.
+    /// Checks whether there is a directory to export. `index` is the volume's in the configuration.
     ///
     /// # Errors
     /// [`ConfigError`], naming the key.
@@ -224,7 +224,7 @@ impl Identity {
 }
 
 impl VolumeEntry {
-    /// Which opening of a directory it stands for.
+    /// Returns which opening of a directory it stands for.
     pub fn opening(&self) -> u64 {
         self.opening
     }
@@ -250,7 +250,7 @@ impl VolumeTable {
         self.with(entries.collect())
     }
 
-    /// The same volumes, with one to be opened anew on the directory that its path leads to now.
+    /// Returns the volumes with one to be opened anew on the directory that its path leads to now.
     #[must_use]
     pub fn reopening(&self, name: &str, identity: Option<Identity>) -> Self {
         let entries = self.entries.iter().map(|entry| match entry.spec.name.as_str() == name {
@@ -260,21 +260,21 @@ impl VolumeTable {
         self.with(entries.collect())
     }
 
-    /// The same volumes; the lanes that open those with objects share these. One process has one.
+    /// Returns the volumes; the lanes that open those with objects share these. One process has one.
     #[must_use]
     pub fn sharing(self, objects: &Objects) -> Self {
         Self { objects: Some(objects.clone()), ..self }
     }
 
-    /// Whether a volume that lanes have open for writing is one of these, on the same directory.
+    /// Returns whether a volume that lanes have open for writing is one of these, on the same directory.
     pub fn writes_to(&self, open: &SharedVolume) -> bool {
         let root = Identity { dev: open.root().dev, ino: open.root().ino };
         let is_it = |entry: &&VolumeEntry| entry.spec.name == *open.name() && entry.identity == Some(root);
         self.entries.iter().any(|entry| entry.spec.is_writable() && is_it(&entry))
     }
 
-    /// Whether the files of one of them have numbers and versions that last: somebody may change them, or clients that cache are
-    /// served.
+    /// Returns whether the files of one of them have numbers and versions that last: some user may change
+    /// them, or clients that cache are served.
     pub fn is_numbered(&self) -> bool {
         self.entries.iter().any(|entry| entry.spec.is_numbered())
     }
@@ -284,7 +284,7 @@ impl VolumeTable {
         &self.entries
     }
 
-    /// Others in place of its own, as later tables of the same server have them.
+    /// Returns the table with other entries, as later tables of the same server have them.
     fn with(&self, entries: Arc<[VolumeEntry]>) -> Self {
         Self { entries, openings: Arc::clone(&self.openings), objects: self.objects.clone() }
     }
@@ -295,7 +295,7 @@ impl VolumeTable {
 }
 
 impl LaneVolumes {
-    /// None yet; what is opened is kept in `cache`.
+    /// Makes an empty table; what is opened is kept in `cache`.
     pub fn new(cache: Cache) -> Self {
         Self { cache, open: Vec::new() }
     }

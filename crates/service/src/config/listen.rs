@@ -30,7 +30,7 @@ pub fn parse_listen(text: &str) -> Result<Vec<SocketAddr>, String> {
     Ok(addresses)
 }
 
-/// Whether the kernel gives this process sockets of IPv6.
+/// Returns whether the kernel gives this process sockets of IPv6.
 fn has_ipv6() -> bool {
     match UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)) {
         Err(error) => error.raw_os_error() != Some(EAFNOSUPPORT),
@@ -38,7 +38,7 @@ fn has_ipv6() -> bool {
     }
 }
 
-/// Whether a `*:PORT` was read as IPv4 alone, as this machine has no IPv6.
+/// Returns whether a `*:PORT` was read as IPv4 alone, as this machine has no IPv6.
 pub fn is_narrowed_to_ipv4() -> bool {
     NARROWED.load(Ordering::Relaxed)
 }

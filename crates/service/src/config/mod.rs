@@ -1,7 +1,7 @@
 //! A configuration as services read it: the text of `linerate.toml`, of which each reads the tables that it owns.
 //!
-//! A table has one owner, who refuses what is wrong in it; one is shared, `[[volume]]`, whose keys have
-//! one owner each. Keys that nobody owns are refused by [`Document::refuse_unknown`].
+//! A table has one owner, which refuses what is wrong in it; one is shared, `[[volume]]`, whose keys have one
+//! owner each. Keys without an owner are refused by [`Document::refuse_unknown`].
 
 mod listen;
 mod renamed;
@@ -20,7 +20,7 @@ pub use self::listen::{address, addresses, is_narrowed_to_ipv4, parse_listen};
 pub use self::renamed::{RENAMED, Renamed};
 pub use self::size::{Size, bytes};
 
-/// What an owner calls its own.
+/// Keys of an owner.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Keys {
     /// Whole tables, such as `http`.
@@ -37,23 +37,23 @@ pub enum ConfigError {
     Read {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// It is not TOML, has an unknown key or a value of the wrong kind. The text shows the line.
+    /// The file is not TOML, has an unknown key or a value of the wrong kind. The text shows the line.
     #[error("in {}: {told}", path.display())]
     Parse {
         /// The file.
         path: PathBuf,
-        /// Where and why.
+        /// Place and reason of the error.
         told: String,
     },
-    /// It contradicts itself or the machine.
+    /// The configuration contradicts itself or the machine.
     #[error("{key}: {problem}{place}")]
     Invalid {
         /// The key, dotted.
         key: String,
-        /// What is wrong and what would do.
+        /// Description of the problem and of its remedy.
         problem: String,
         /// The file and the line, in brackets after a space; empty where it is no file's, or [not known yet](Document::placed).
         place: String,

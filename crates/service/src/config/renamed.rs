@@ -67,7 +67,7 @@ impl Renamed {
 
 /// Refuses the first renamed key of `text`, and names the others.
 pub(super) fn refuse(text: &str) -> Result<(), ConfigError> {
-    // What is no TOML is refused by who reads it.
+    // What is no TOML is refused by the reader.
     let Ok(table) = text.parse::<Table>() else { return Ok(()) };
     let of = |renamed: &'static Renamed| {
         renamed.places(&table).into_iter().map(|place| (place, renamed.told())).collect::<Vec<_>>()
@@ -89,7 +89,7 @@ mod tests {
     use super::super::Document;
     use super::*;
 
-    /// What a document of this text is refused with, with its place.
+    /// Returns what a document of this text is refused with, with its place.
     fn refused(text: &str) -> Option<String> {
         let document = Document::of_text(Path::new("/etc/linerate.toml"), text);
         refuse(text).err().map(|error| document.placed(error).to_string())

@@ -1,4 +1,5 @@
-//! What a configuration says, key by key: to tell what another one changes, and on which line of the file a key is.
+//! Values of a configuration, key by key: to tell what another one changes, and on which line of the file a
+//! key is.
 
 use std::collections::BTreeMap;
 
@@ -26,7 +27,7 @@ fn put_flat(key: String, value: &Value, out: &mut BTreeMap<String, String>) {
     }
 }
 
-/// What tells a table of a list from the others.
+/// Returns what tells a table of a list from the others.
 fn place(at: usize, table: &Value) -> String {
     table.get("name").and_then(Value::as_str).map_or_else(|| at.to_string(), str::to_owned)
 }

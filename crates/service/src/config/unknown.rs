@@ -1,4 +1,4 @@
-//! Refuses keys that nobody owns, at the place where they stand.
+//! Refuses keys without an owner, at the place where they stand.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! What is wrong with a value, in the words of those who write configurations: text, number, list, table.
+//! Errors in values, in the words of those that write configurations: text, number, list, table.
 
 /// The message of what is refused as users know its words. `value` is what is written there, `known` the [words](words_of) that may be.
 pub(super) fn of_users(message: &str, value: &str, known: Option<&str>) -> String {
@@ -28,7 +28,8 @@ pub(super) fn of_users(message: &str, value: &str, known: Option<&str>) -> Strin
     }
 }
 
-/// Whether something else stands where a word is wanted, in a message that does not say which words may stand there.
+/// Returns whether something else stands where a word is wanted, in a message that does not say which words
+/// may stand there.
 pub(super) fn is_no_word(message: &str) -> bool {
     message == "wanted string or table" || message.starts_with("wanted exactly 1 element")
 }
@@ -38,7 +39,7 @@ pub(super) fn words_of(message: &str) -> Option<&str> {
     unknown(message, "unknown variant `").map(|(_, known)| known)
 }
 
-/// What is unknown, and what is known there.
+/// Returns what is unknown, and what is known there.
 fn unknown<'m>(message: &'m str, prefix: &str) -> Option<(&'m str, &'m str)> {
     let (found, known) = message.strip_prefix(prefix)?.rsplit_once("`, expected ")?;
     Some((found, known.strip_prefix("one of ").unwrap_or(known)))

@@ -1,5 +1,5 @@
-//! What every line of the audit log tells, by whichever protocol the request came: its packed form, and what lines of JSON begin
-//! with.
+//! Fields of every line of the audit log, by whichever protocol the request came: its packed form, and what
+//! lines of JSON begin with.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -10,20 +10,20 @@ use super::packed::{put_address, put_text, take, take_address, take_text};
 use super::text::put_json_field;
 use crate::datetime::Moment;
 
-/// What somebody did, or was refused.
+/// An operation that a user did, or was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Act<'a> {
-    /// When it ended, in microseconds since 1970.
+    /// Time when it ended, in microseconds since 1970.
     pub unix_us: u64,
-    /// How long it took.
+    /// Time that it took.
     pub duration_us: u32,
     /// 0, or what it failed with.
     pub code: i64,
     /// The client.
     pub peer: SocketAddr,
-    /// For whom; empty: nobody that the client named. Cut at [`Act::USER_MAX`] bytes.
+    /// Name of the user empty: no user that the client named. Cut at [`Act::USER_MAX`] bytes.
     pub user: &'a [u8],
-    /// His AFS number.
+    /// The user's AFS number.
     pub user_id: i32,
 }
 
@@ -33,7 +33,7 @@ impl<'a> Act<'a> {
     /// Longest packed form.
     pub const PACKED_MAX: usize = 8 + 4 + 8 + 4 + 16 + 2 + 2 + Self::USER_MAX;
 
-    /// It ends now.
+    /// Makes the record of an operation that ends now.
     pub fn ended(begun: Instant, code: i64, peer: SocketAddr, user: &'a [u8], user_id: i32) -> Self {
         let took = lane::time::now().saturating_duration_since(begun);
         let duration_us = u32::try_from(took.as_micros()).unwrap_or(u32::MAX);

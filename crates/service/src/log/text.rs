@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-/// Quotes, backslashes and everything outside visible ASCII become `\xHH`, as nginx writes them: no
-/// client can forge a line or send a control sequence to whoever reads the log on a terminal.
+/// Quotes, backslashes and everything outside visible ASCII become `\xHH`, as nginx writes them: no client
+/// can forge a line or send a control sequence to a terminal that shows the log.
 pub fn put_escaped(text: &[u8], out: &mut Vec<u8>) {
     for byte in text {
         if matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\') {
@@ -15,7 +15,7 @@ pub fn put_escaped(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// As [`put_escaped`], for a field that ends at a blank.
+/// Escapes a field that ends at a blank ([`put_escaped`]).
 pub fn put_escaped_word(text: &[u8], out: &mut Vec<u8>) {
     for part in text.split_inclusive(|byte| *byte == b' ') {
         put_escaped(part.strip_suffix(b" ").unwrap_or(part), out);
