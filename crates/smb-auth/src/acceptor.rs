@@ -11,43 +11,44 @@ use crate::{Refused, SessionKey, TOKEN_MAX};
 
 /// Accounts, as far as a sign-in asks.
 pub trait Accounts {
-    /// The NT hash of an account; of one that there is not, or that has none, a decoy that nobody knows, so that it
-    /// takes as long.
+    /// The NT hash of an account; of one that there is not, or that has none, a decoy that is not known
+    /// outside, so that it takes as long.
     fn nt_hash(&self, domain: &str, user: &str) -> Zeroizing<[u8; 16]>;
 
-    /// Whether there is such an account: where guests are let in, only others are.
+    /// Returns whether there is such an account: where guests are let in, only others are.
     fn is_known(&self, domain: &str, user: &str) -> bool;
 
-    /// Whether so many have failed with this name, be there such an account or not, that its password is not looked at now.
+    /// Returns whether so many have failed with this name, be there such an account or not, that its password
+    /// is not looked at now.
     fn is_held_off(&self, domain: &str, user: &str) -> bool {
         let _ = (domain, user);
         false
     }
 }
 
-/// How the server calls itself in a challenge.
+/// Names of the server in a challenge.
 #[derive(Clone, Debug)]
 pub struct Target {
-    /// Its NetBIOS name.
+    /// The server's NetBIOS name.
     pub netbios_name: String,
     /// The domain or workgroup.
     pub netbios_domain: String,
-    /// Its DNS name.
+    /// The server's DNS name.
     pub dns_name: String,
-    /// That of its domain; may be empty.
+    /// DNS name of its domain; may be empty.
     pub dns_domain: String,
 }
 
-/// Who may sign in without proof. Nobody, unless configured.
+/// Users that may sign in without proof. None, unless configured.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Policy {
     /// Names that there are not come in as a guest.
     pub guest: bool,
-    /// Nobody in particular comes in.
+    /// Anonymous clients come in.
     pub anonymous: bool,
 }
 
-/// Who signed in.
+/// Identity of a client that signed in.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Who {
     /// An account, by the names that were sent.
@@ -59,21 +60,21 @@ pub enum Who {
     },
     /// A name that there is not.
     Guest,
-    /// Nobody in particular.
+    /// An anonymous client.
     Anonymous,
 }
 
-/// What a sign-in ends with.
+/// Result of a sign-in.
 #[derive(Clone, Debug)]
 pub struct SignedIn {
-    /// Who.
+    /// The identity of the client.
     pub who: Who,
-    /// The session's key. A guest has none, and nothing of his session is signed or sealed; that of nobody in particular is one that
-    /// everybody knows, and proves nothing.
+    /// The session's key. A guest has none, and nothing of its session is signed or sealed; that of an
+    /// anonymous session is public, and proves nothing.
     pub session_key: Option<SessionKey>,
 }
 
-/// What a token is answered with.
+/// Reply to a token.
 #[derive(Clone, Debug)]
 pub enum Reply {
     /// `STATUS_MORE_PROCESSING_REQUIRED` and this token.
@@ -95,7 +96,7 @@ pub struct Acceptor {
     stage: Stage,
     /// The offer's list, where there was one: the client speaks SPNEGO.
     list: Option<Vec<u8>>,
-    /// The mechanism was not the client's first choice, so that somebody may have struck out what was.
+    /// The mechanism was not the client's first choice, so that an attacker may have struck out what was.
     mic_required: bool,
     /// The client knows which mechanism it is.
     is_told: bool,
@@ -109,7 +110,7 @@ enum Stage {
     Ended,
 }
 
-/// What is spoken of an offer, and the client's token in it.
+/// Mechanism chosen from an offer, and the client's token in it.
 struct Chosen<'a> {
     mechanism: Box<dyn Mechanism>,
     token: Option<&'a [u8]>,

@@ -9,12 +9,12 @@ use crate::ntlm::{crypto, flags};
 use crate::spnego::{self, Resp, State, Token, oid};
 use crate::{Refused, SessionKey, TOKEN_MAX};
 
-/// Who signs in.
+/// Name and password of a client that signs in.
 #[derive(Clone)]
 pub struct Credentials {
     /// The domain, as the server is told.
     pub domain: String,
-    /// The user; empty is nobody in particular.
+    /// The user; empty is anonymous.
     pub user: String,
     /// The NT hash of the password.
     pub nt_hash: Zeroizing<[u8; 16]>,
@@ -131,7 +131,7 @@ impl Initiator {
         Ok(message)
     }
 
-    /// What the proof is made over: time, our challenge, and the server's pairs with ours in front.
+    /// Returns what the proof is made over: time, our challenge, and the server's pairs with ours in front.
     fn said(&self, time: u64, target_info: &[u8]) -> Vec<u8> {
         let mut said = vec![1, 1, 0, 0, 0, 0, 0, 0];
         said.extend(time.to_le_bytes());
@@ -145,7 +145,7 @@ impl Initiator {
         said
     }
 
-    /// Checks the server's last token, and gives the session's key; none where nobody in particular signed in.
+    /// Checks the server's last token, and gives the session's key; none after an anonymous sign-in.
     pub fn finish(self, token: &[u8]) -> Result<Option<SessionKey>, Refused> {
         let Some(key) = &self.session_key else { return Ok(None) };
         let resp = response(token)?;

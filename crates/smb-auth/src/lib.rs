@@ -1,10 +1,12 @@
 //! Sign-in of SMB sessions, sans-IO: SPNEGO (RFC 4178, MS-SPNG) around a mechanism, which is NTLMv2 (MS-NLMP), both sides.
 //!
-//! [`Acceptor`] takes the tokens of one SESSION_SETUP exchange after the other and ends with who it is and the session's
-//! key; [`Initiator`] makes them. Neither has a clock or randomness: both are given. NTLMv1 and LM are refused, a message
-//! integrity code is required of whoever says, under the proof, that there is one, and a wrong proof takes as long as a right one.
+//! [`Acceptor`] takes the tokens of one SESSION_SETUP exchange after the other and ends with the user and the
+//! session's key; [`Initiator`] makes them. Neither has a clock or randomness: both are given. NTLMv1 and LM
+//! are refused, a message integrity code is required of a client that says, under the proof, that there is
+//! one, and a wrong proof takes as long as a right one.
 //!
-//! Whoever knows the NT hash of an account signs in as it: what hashes there are is behind [`Accounts`].
+//! A client that knows the NT hash of an account can sign in as it: what hashes there are is behind
+//! [`Accounts`].
 
 mod acceptor;
 mod der;
@@ -25,7 +27,7 @@ pub const TOKEN_MAX: usize = 16 << 10;
 /// The key of a session, from which its others are made.
 pub type SessionKey = Zeroizing<[u8; 16]>;
 
-/// Why a sign-in is refused.
+/// Reason why a sign-in is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// A token is not what it should be, or none of those that are spoken.
@@ -43,25 +45,25 @@ pub enum Refused {
     /// Only NTLMv1 or LM, or without what NTLMv2 needs.
     #[error("nothing as strong as NTLMv2")]
     Weak,
-    /// A wrong password, or an account that there is not: nobody is told which.
+    /// A wrong password, or an account that there is not: no client is told which.
     #[error("wrong name or password")]
     Wrong,
     /// The messages have no integrity code, though one is announced or needed.
     #[error("no message integrity code")]
     NoMic,
-    /// So many with this name have failed that its password is not looked at for a while.
+    /// Too many sign-ins with this name have failed that its password is not looked at for a while.
     #[error("too many failed sign-ins with this name")]
     HeldOff,
-    /// They were changed on their way.
+    /// The tokens were changed on their way.
     #[error("a message was changed on its way")]
     Changed,
-    /// Nobody in particular, where that is not allowed.
+    /// An anonymous sign-in, where that is not allowed.
     #[error("anonymous sign-in is not allowed")]
     Anonymous,
 }
 
 impl Refused {
-    /// What SESSION_SETUP fails with.
+    /// Returns what SESSION_SETUP fails with.
     pub fn status(self) -> Status {
         match self {
             Self::Malformed | Self::TooLong | Self::NoMechanism | Self::Order | Self::NoMic => {

@@ -1,5 +1,5 @@
-//! What the negotiation around it asks of a mechanism (RFC 2743): whoever adds one, Kerberos for instance, writes this and names it where
-//! [`Acceptor`](crate::Acceptor) makes them.
+//! Interface of a mechanism for the negotiation around it (RFC 2743): to add one, Kerberos for instance,
+//! implement this and name it where [`Acceptor`](crate::Acceptor) makes them.
 
 use std::fmt::Debug;
 
@@ -9,7 +9,7 @@ use crate::{Accounts, Refused, SignedIn, Target};
 
 /// The server's side of one sign-in by one mechanism.
 pub(crate) trait Mechanism: Debug + Send {
-    /// Its object identifier, as DER has it.
+    /// Returns the mechanism's object identifier in DER.
     fn oid(&self) -> &'static [u8];
 
     /// Takes the client's next token (`GSS_Accept_sec_context`).
@@ -26,7 +26,7 @@ pub(crate) trait Mechanism: Debug + Send {
     fn mic(&self, sender: Role, text: &[u8]) -> Option<Vec<u8>>;
 }
 
-/// Whom the client signs in to.
+/// The server that the client signs in to.
 #[derive(Clone, Copy)]
 pub(crate) struct Host<'a> {
     pub(crate) target: &'a Target,
@@ -35,7 +35,7 @@ pub(crate) struct Host<'a> {
     pub(crate) accounts: &'a dyn Accounts,
 }
 
-/// What a token led to.
+/// Step that a token led to.
 pub(crate) enum Step {
     /// The client has to answer this.
     More(Vec<u8>),

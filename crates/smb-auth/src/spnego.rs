@@ -3,7 +3,7 @@
 use crate::Refused;
 use crate::der::{Reader, element};
 
-/// What NTLM's messages begin with; some clients send them without SPNEGO.
+/// First bytes of NTLM's messages; some clients send them without SPNEGO.
 pub const NTLMSSP: &[u8; 8] = b"NTLMSSP\0";
 
 /// Most mechanisms of one offer that are looked at.
@@ -81,11 +81,11 @@ impl<'a> Init<'a> {
 /// `NegTokenResp`: everything after the offer.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Resp<'a> {
-    /// How it stands.
+    /// State of the negotiation.
     pub state: Option<State>,
     /// The mechanism that was chosen.
     pub mechanism: Option<&'a [u8]>,
-    /// Its next token.
+    /// The mechanism's next token.
     pub token: Option<&'a [u8]>,
     /// A code over the offer's list, by the mechanism's keys.
     pub mic: Option<&'a [u8]>,
@@ -166,7 +166,7 @@ pub fn write_init(list: &[u8], token: &[u8]) -> Vec<u8> {
     wrap(&[&list, &token])
 }
 
-/// What a server offers unasked, in its answer to NEGOTIATE (MS-SPNG 2.2.1 `NegTokenInit2`).
+/// Returns what a server offers unasked, in its answer to NEGOTIATE (MS-SPNG 2.2.1 `NegTokenInit2`).
 pub fn write_hint(list: &[u8]) -> Vec<u8> {
     let list = element(context(0), &[list]);
     let name = element(GENERAL_STRING, &[b"not_defined_in_RFC4178@please_ignore"]);

@@ -1,4 +1,4 @@
-//! What NTLMv2 computes (MS-NLMP 3.3.2, 3.4): MD5, HMAC-MD5 and RC4, because the protocol says so.
+//! Computations of NTLMv2 (MS-NLMP 3.3.2, 3.4): MD5, HMAC-MD5 and RC4, because the protocol says so.
 
 use hmac::{Hmac, KeyInit as _, Mac as _};
 use md5::{Digest as _, Md5};

@@ -6,11 +6,11 @@ use crate::Refused;
 use crate::ntlm::flags;
 use crate::spnego::NTLMSSP;
 
-/// Where AUTHENTICATE holds its integrity code.
+/// Bytes of AUTHENTICATE that hold its integrity code.
 pub const MIC: std::ops::Range<usize> = 72..88;
 /// Most pairs of a list that are looked at.
 pub const PAIRS_MAX: usize = 64;
-/// What we say of our version: the revision of NTLM alone means something.
+/// Version that the messages tell: the revision of NTLM alone means something.
 const VERSION: [u8; 8] = [6, 1, 0, 0, 0, 0, 0, 15];
 
 const NEGOTIATE: u32 = 1;
@@ -23,11 +23,11 @@ pub mod av {
     pub const EOL: u16 = 0;
     /// The server's NetBIOS name.
     pub const NB_COMPUTER_NAME: u16 = 1;
-    /// Its domain's.
+    /// MsvAvNbDomainName: NetBIOS name of the server's domain.
     pub const NB_DOMAIN_NAME: u16 = 2;
     /// The server's DNS name.
     pub const DNS_COMPUTER_NAME: u16 = 3;
-    /// Its domain's.
+    /// MsvAvDnsDomainName: DNS name of the server's domain.
     pub const DNS_DOMAIN_NAME: u16 = 4;
     /// Bits: 2 is that there is an integrity code.
     pub const FLAGS: u16 = 6;
@@ -83,7 +83,7 @@ fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
 
-/// What the fields at `at` point to.
+/// Returns what the fields at `at` point to.
 fn field(bytes: &[u8], at: usize) -> Result<&[u8], Refused> {
     let len = usize::from(u16::from_le_bytes([bytes[at], bytes[at + 1]]));
     if len == 0 {
@@ -127,14 +127,14 @@ pub fn write_negotiate(flags: u32) -> Vec<u8> {
     out
 }
 
-/// What a server answers.
+/// CHALLENGE message of a server.
 #[derive(Clone, Copy, Debug)]
 pub struct Challenge<'a> {
-    /// What it agrees to.
+    /// Flags that the server agrees to.
     pub flags: u32,
     /// The challenge.
     pub challenge: [u8; 8],
-    /// Pairs that say who it is.
+    /// Pairs that name the server.
     pub target_info: &'a [u8],
 }
 
@@ -149,7 +149,7 @@ impl<'a> Challenge<'a> {
         })
     }
 
-    /// As it travels, from a server of this name.
+    /// Writes the message as a server of this name sends it.
     pub fn write(&self, target: &str) -> Vec<u8> {
         let mut out = begin(CHALLENGE, 56);
         out[20..24].copy_from_slice(&self.flags.to_le_bytes());
@@ -161,12 +161,12 @@ impl<'a> Challenge<'a> {
     }
 }
 
-/// What a client proves.
+/// AUTHENTICATE message of a client.
 #[derive(Clone, Debug)]
 pub struct Authenticate<'a> {
     /// All of it.
     pub bytes: &'a [u8],
-    /// What it agrees to.
+    /// Flags that the client agrees to.
     pub flags: u32,
     /// LM's answer, which is not looked at but for its absence.
     pub lm: &'a [u8],
@@ -186,7 +186,7 @@ impl<'a> Authenticate<'a> {
         check(bytes, AUTHENTICATE, 64)?;
         let flags = word(bytes, 60);
         //= MS-NLMP 2.2.1.3
-        //# Names are in Unicode where that was agreed on, else in OEM. Which code page that is nobody says: ASCII is the same in all.
+        //# Names are in Unicode where that was agreed on, else in OEM. Which code page that is remains unsaid: ASCII is the same in all.
         let text = |at| match flags & flags::UNICODE {
             0 => Ok(std::str::from_utf8(field(bytes, at)?)
                 .ok()
@@ -216,10 +216,10 @@ impl<'a> Authenticate<'a> {
     }
 }
 
-/// What AUTHENTICATE is made of, beside the integrity code.
+/// Parts of AUTHENTICATE, beside the integrity code.
 #[derive(Clone, Copy, Debug)]
 pub struct AuthenticateParts<'a> {
-    /// What the client agrees to.
+    /// Flags that the client agrees to.
     pub flags: u32,
     /// LM's answer.
     pub lm: &'a [u8],
@@ -236,7 +236,7 @@ pub struct AuthenticateParts<'a> {
 }
 
 impl AuthenticateParts<'_> {
-    /// As it travels, with zeros for the integrity code.
+    /// Writes the message with zeros for the integrity code.
     pub fn write(&self) -> Vec<u8> {
         let mut out = begin(AUTHENTICATE, MIC.end);
         out[60..64].copy_from_slice(&self.flags.to_le_bytes());

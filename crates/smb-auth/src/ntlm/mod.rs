@@ -20,9 +20,9 @@ pub mod flags {
     pub const SEAL: u32 = 0x0000_0020;
     /// NTLM, of whichever version.
     pub const NTLM: u32 = 0x0000_0200;
-    /// Nobody in particular.
+    /// NTLMSSP_NEGOTIATE_ANONYMOUS: an anonymous client.
     pub const ANONYMOUS: u32 = 0x0000_0800;
-    /// There is a key in any case.
+    /// NTLMSSP_NEGOTIATE_ALWAYS_SIGN: there is a key in any case.
     pub const ALWAYS_SIGN: u32 = 0x0000_8000;
     /// The server's name is a server's, not a domain's.
     pub const TARGET_TYPE_SERVER: u32 = 0x0002_0000;

@@ -36,7 +36,7 @@ enum Stage {
 }
 
 impl Server {
-    /// Who signs in with this challenge, which is random and never used again.
+    /// Begins a sign-in with this challenge, which is random and never used again.
     pub(crate) fn new(policy: Policy, challenge: [u8; 8]) -> Self {
         Self { policy, challenge, stage: Stage::Negotiate, claimed: None }
     }
@@ -54,7 +54,7 @@ impl Mechanism for Server {
                 let authenticate = Authenticate::parse(token)?;
                 let agreed = authenticate.flags & flags;
                 let signed_in = self.authenticate(&authenticate, agreed, (&negotiate, &challenge), host)?;
-                // A code under a key that everybody knows says nothing.
+                // A code under a public key says nothing.
                 let key = signed_in.session_key.clone().filter(|_| signed_in.who != Who::Anonymous);
                 self.stage = Stage::Done { agreed, key };
                 Ok(Step::Done { token: None, signed_in })
@@ -81,7 +81,7 @@ impl Server {
         }
         let asked = parse_negotiate(negotiate)?;
         //= MS-NLMP 3.2.5.1.1
-        //# Text is Unicode where the client knows it, else OEM; who knows neither is refused.
+        //# Text is Unicode where the client knows it, else OEM; a client that knows neither is refused.
         let text_as = match asked & (flags::UNICODE | flags::OEM) {
             0 => return Err(Refused::Weak),
             flags::OEM => flags::OEM,
@@ -128,7 +128,7 @@ impl Server {
     ) -> Result<SignedIn, Refused> {
         if message.user.as_deref() == Some("") && message.nt.is_empty() && message.lm.len() <= 1 {
             //= MS-NLMP 3.2.5.1.2
-            //# Of nobody in particular the base key is zeros. Who exchanges keys chooses his own under it.
+            //# Of an anonymous client the base key is zeros. A client that exchanges keys chooses its own under it.
             let session_key = session_key(SessionKey::default(), message.session_key, agreed).ok();
             let signed_in = SignedIn { who: Who::Anonymous, session_key };
             return if self.policy.anonymous { Ok(signed_in) } else { Err(Refused::Anonymous) };
@@ -142,7 +142,7 @@ impl Server {
             return Err(Refused::Weak);
         }
         //= MS-NLMP 2.2.2.7
-        //# The answer ends with a list of pairs, and that with MsvAvEOL: one without an end is malformed, whoever sent it.
+        //# The answer ends with a list of pairs, and that with MsvAvEOL: one without an end is malformed, from either side.
         let flags = find(&said[28..], av::FLAGS)?.and_then(|value| value.first_chunk()).copied();
         let (user, domain) = message.user.clone().zip(message.domain.clone()).ok_or(Refused::Wrong)?;
         if host.accounts.is_held_off(&domain, &user) {

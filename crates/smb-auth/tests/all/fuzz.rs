@@ -16,7 +16,7 @@ impl Accounts for Secret {
     }
 }
 
-/// What a client sends: tokens, each of a kind (one byte), a length (two, little-endian) and bytes:
+/// Script of a client: tokens, each of a kind (one byte), a length (two, little-endian) and bytes:
 ///
 /// | kind % 5 | token |
 /// |---|---|
@@ -85,7 +85,7 @@ fn any_tokens_are_refused_or_go_on() {
                 Ok(Reply::More(token)) => challenge = token,
                 Err(refused) => assert!(refused.status().is_error()),
             }
-            // A client takes no more care of who answers it.
+            // A client takes no more care of its server's identity.
             let _ = initiator().answer(bytes, 0);
             let mut begun = initiator();
             begun.first();

@@ -102,7 +102,7 @@ fn a_wrong_password_and_an_unknown_name_are_refused_alike() {
     }
 }
 
-/// Holds everybody off.
+/// Holds every client off.
 struct Tired;
 
 impl Accounts for Tired {
@@ -190,7 +190,7 @@ fn the_first_token_is_covered_too() {
     assert_eq!((refused, refused.status()), (Refused::Changed, Status::ACCESS_DENIED));
 }
 
-/// What a client of ours never sends: its parts by hand.
+/// Messages that a client of ours never sends: its parts by hand.
 struct ByHand {
     flags: u32,
     pairs: Vec<u8>,
@@ -266,7 +266,7 @@ fn names_in_unicode_or_in_a_code_page_sign_in_and_names_in_neither_do_not() {
     assert_eq!(refused, Refused::Weak);
 }
 
-/// As Linux's client does. Who has announced a code under the proof cannot be robbed of it.
+/// Linux's client announces none. A client that has announced a code under the proof cannot be robbed of it.
 #[test]
 fn who_announces_no_code_signs_in_without() {
     let without = ByHand { pairs: pairs(&[]), mic: false, ..ByHand::default() };
@@ -284,7 +284,7 @@ fn what_is_weaker_than_ntlm_v2_or_lacks_its_code_is_refused() {
     assert_eq!(weak(ByHand { pairs: vec![0; 3], ..ByHand::default() }), Refused::Weak);
     assert_eq!(weak(ByHand { pairs: vec![6, 0, 4, 0, 2, 0, 0, 0], ..ByHand::default() }), Refused::Malformed);
     assert_eq!(weak(ByHand { pairs: [6, 0, 0, 0].repeat(65), ..ByHand::default() }), Refused::Malformed);
-    // Also from who proves nothing.
+    // Also from a client that proves nothing.
     let unproved = [vec![0xab; 16], vec![1, 1], vec![0; 26], vec![0x11, 0xa2, 0x08, 0x81, 0]].concat();
     assert_eq!(weak(ByHand { nt: Some(unproved), ..ByHand::default() }), Refused::Malformed);
     assert_eq!(weak(ByHand { key_len: 8, ..ByHand::default() }), Refused::Malformed);
@@ -306,7 +306,7 @@ fn tokens_out_of_order_too_long_or_of_others_are_refused() {
     assert_eq!(accept(&mut acceptor, &initiator.first()).unwrap_err(), Refused::Order);
 }
 
-/// A client that prefers Kerberos is asked for NTLM, and must prove that nobody changed its list.
+/// A client that prefers Kerberos is asked for NTLM, and must prove that its list was not changed.
 #[test]
 fn who_prefers_another_mechanism_has_to_sign_the_list() {
     let list = spnego::mechanism_list(&[oid::KERBEROS, oid::NTLM]);
