@@ -9,15 +9,16 @@ use transfer::authority;
 
 use crate::local::remote_name;
 
-/// What a user names: a server, who asks, a share, and a path from its root. `%` and two hexadecimal digits stand for a byte; a name that is no
-/// UTF-8 is [spelled](smb_wire::spelling) as SMB's are.
+/// Address that a user names: a server, a signed-in user, a share, and a path from its root. `%` and two
+/// hexadecimal digits stand for a byte; a name that is no UTF-8 is [spelled](smb_wire::spelling) as SMB's
+/// are.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Who signs in; empty is nobody in particular.
+    /// Name of the user that signs in; empty is anonymous.
     pub user: String,
     /// Host name or address, IPv6 without brackets.
     pub host: String,
-    /// Its port.
+    /// The server's port.
     pub port: u16,
     /// The share.
     pub share: String,

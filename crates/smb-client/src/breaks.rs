@@ -1,4 +1,4 @@
-//! What the server takes back without being asked: oplocks and leases (MS-SMB2 3.2.5.19).
+//! Breaks that the server sends unasked: oplocks and leases (MS-SMB2 3.2.5.19).
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -26,20 +26,20 @@ pub enum BreakNotification {
     },
     /// A lease goes down: bits of [`smb_wire::create::lease::state`].
     Lease {
-        /// Whose.
+        /// Key of the lease.
         key: Guid,
-        /// What it was.
+        /// State of the lease before.
         current: u32,
-        /// What it becomes.
+        /// State that it becomes.
         new: u32,
-        /// Its count of changes (version 2).
+        /// The lease's count of changes (version 2).
         epoch: u16,
         /// The server waits for an acknowledgment.
         acknowledge: bool,
     },
     /// The session is over (3.1.1).
     SessionClosed {
-        /// Which.
+        /// Id of the session.
         session_id: u64,
     },
 }

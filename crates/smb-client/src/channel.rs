@@ -89,12 +89,12 @@ impl SessionTicket {
         self.0.sequence.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
 
-    /// How often a channel was lost.
+    /// Returns how often a channel was lost.
     pub(crate) fn sequence(&self) -> u16 {
         self.0.sequence.load(Ordering::Relaxed)
     }
 
-    /// The same session's, for binding as somebody else: which servers refuse.
+    /// Makes a handle to the same session that binds as another user: which servers refuse.
     pub fn of(&self, credentials: Credentials) -> Self {
         let SharedSession { session_id, flags, ref key, agreed, preauth, .. } = *self.0;
         let channels = AtomicU32::new(self.channels());
@@ -135,7 +135,7 @@ struct ChannelInner {
     seal: bool,
 }
 
-/// How an exchange of SESSION_SETUP ended.
+/// Result of an exchange of SESSION_SETUP.
 struct SignedIn {
     session_id: u64,
     flags: u16,
@@ -148,12 +148,14 @@ impl Channel {
     /// Signs in: a new session, of which this is the first channel.
     ///
     /// # Errors
-    /// The server's refusal; an answer that somebody changed; signatures or encryption are wanted and cannot be had.
+    /// The server's refusal; an answer that was changed on its way; signatures or encryption are wanted and
+    /// cannot be had.
     pub async fn sign_in(connection: &Connection, credentials: Credentials) -> Result<Self, Error> {
         Self::sign_in_after(connection, credentials, 0).await
     }
 
-    /// As [`Channel::sign_in`], and the session of that number, which its client has lost, is ended (MS-SMB2 3.3.5.5.3).
+    /// Signs in ([`Channel::sign_in`]), and the session of that number, which its client has lost, is ended
+    /// (MS-SMB2 3.3.5.5.3).
     ///
     /// # Errors
     /// As there.
@@ -262,22 +264,22 @@ impl Channel {
         Ok(Self(Rc::new(ChannelInner { connection, keys, ticket, sign, seal })))
     }
 
-    /// Its connection.
+    /// Returns the channel's connection.
     pub fn connection(&self) -> &Connection {
         &self.0.connection
     }
 
-    /// What another connection is bound to the session with.
+    /// Returns what another connection is bound to the session with.
     pub fn ticket(&self) -> SessionTicket {
         self.0.ticket.clone()
     }
 
-    /// Whether the server let us in as a guest, or as nobody.
+    /// Returns whether the server let the client in as a guest, or anonymously.
     pub fn is_guest(&self) -> bool {
         self.0.ticket.0.flags & (session_flags::IS_GUEST | session_flags::IS_NULL) != 0
     }
 
-    /// Whether requests are signed, and whether all of them are encrypted.
+    /// Returns whether requests are signed, and whether all of them are encrypted.
     pub fn protection(&self) -> (bool, bool) {
         (self.0.sign, self.0.seal)
     }
@@ -310,7 +312,7 @@ impl Channel {
         pending.await
     }
 
-    /// How requests of a tree go, encrypted if it wants that.
+    /// Returns how requests of a tree go, encrypted if it wants that.
     pub(crate) fn send_context(&self, tree_id: u32, seal: bool) -> SendContext {
         let is_smb3 = self.0.ticket.0.agreed.dialect.is_smb3();
         SendContext {
@@ -325,13 +327,14 @@ impl Channel {
         }
     }
 
-    /// As [`Channel::send_context`], signed whatever was agreed on: what has to be beyond doubt.
+    /// Returns the context ([`Channel::send_context`]), signed whatever was agreed on: what has to be beyond
+    /// doubt.
     pub(crate) fn signed_send_context(&self, tree_id: u32) -> SendContext {
         let send_context = self.send_context(tree_id, false);
         SendContext { sign: self.0.keys.signing.is_some() && !send_context.seal, ..send_context }
     }
 
-    /// Whether encryption is to be had.
+    /// Returns whether encryption is to be had.
     pub(crate) fn can_seal(&self) -> bool {
         self.0.keys.sealing.is_some()
     }

@@ -34,9 +34,9 @@ struct ChannelsInner {
 }
 
 impl Channels {
-    /// Of the session that `tree` is of, with its channel as the first. Whoever does not answer within `patience` is given up;
-    /// where no channel is left, one that is bound is waited for as long. Without it answers are waited for as long as a
-    /// connection stands, and a channel not at all.
+    /// Makes the channels of the session of `tree`, with its channel as the first. A channel that does not
+    /// answer within `patience` is given up; where no channel is left, one that is bound is waited for as
+    /// long. Without it answers are waited for as long as a connection stands, and a channel not at all.
     pub fn new(tree: Tree, patience: Option<Duration>) -> Self {
         Self(Rc::new(ChannelsInner {
             trees: RefCell::new(vec![tree]),
@@ -49,13 +49,13 @@ impl Channels {
         }))
     }
 
-    /// One more channel.
+    /// Adds a channel.
     pub fn add(&self, tree: Tree) {
         self.0.trees.borrow_mut().push(tree);
         self.0.waiting.take().into_iter().for_each(Waker::wake);
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn count(&self) -> usize {
         self.0.trees.borrow().len()
     }
@@ -80,7 +80,7 @@ impl Channels {
     /// # Errors
     /// The request's.
     pub async fn log_off(&self) -> Result<(), Error> {
-        // One that is over and was not used since tells nobody.
+        // One that is over and was not used since does not tell.
         let trees = self.0.trees.borrow().clone();
         let ended = trees.iter().filter(|tree| tree.channel().connection().ended().is_some());
         ended.for_each(|tree| self.lose(tree.channel()));
@@ -125,8 +125,8 @@ impl Channels {
         .await
     }
 
-    /// As [`Channels::request`], for what others may keep waiting for as long as they like: it is waited for as long as its channel
-    /// answers anything.
+    /// Makes a request ([`Channels::request`]) for what others may keep waiting for as long as they like: it
+    /// is waited for as long as its channel answers anything.
     pub(crate) async fn exchange_waiting<T>(
         &self,
         mut asked: impl AsyncFnMut(&Tree, u32) -> Result<T, Error>,
@@ -135,7 +135,8 @@ impl Channels {
             .await
     }
 
-    /// What `asking` comes to, as long as the channel that it is asked by answers an ECHO now and then.
+    /// Returns what `asking` comes to, as long as the channel that it is asked by answers an ECHO now and
+    /// then.
     async fn while_alive<T>(
         &self,
         tree: &Tree,
@@ -148,7 +149,7 @@ impl Channels {
                 return answer;
             }
             let channel = tree.channel();
-            // What is wrong with its answer is told to who asks.
+            // What is wrong with its answer is told to the caller.
             if timeout(patience, channel.echo()).await.is_err() {
                 channel.connection().break_off();
                 return Err(Error::Closed);
@@ -200,7 +201,7 @@ impl Channels {
         })
     }
 
-    /// Whether a channel of the session was ever lost, by this lane or another.
+    /// Returns whether a channel of the session was ever lost, by this lane or another.
     fn has_lost(&self, tree: &Tree) -> bool {
         tree.channel().ticket().sequence() != 0
     }
@@ -231,7 +232,7 @@ impl Channels {
         in_turn.min_by_key(|tree| tree.channel().connection().outstanding()).cloned()
     }
 
-    /// A channel is lost. The first who finds out says so to all.
+    /// A channel is lost. The first that finds out says so to all.
     fn lose(&self, channel: &Channel) {
         let is_lost = |tree: &mut Tree| tree.channel().connection().is(channel.connection());
         let lost: Vec<_> = self.0.trees.borrow_mut().extract_if(.., is_lost).collect();
@@ -260,6 +261,6 @@ fn refused(tree: &Tree) -> u64 {
 
 /// A request is given up after so many channels and refusals.
 const TRIES_MAX: u32 = 200;
-/// How long a server has for what it has under way, before it is asked again.
+/// Time for which a server has for what it has under way, before it is asked again.
 const PAUSE: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(100);

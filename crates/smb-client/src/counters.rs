@@ -1,4 +1,4 @@
-//! What a connection counts.
+//! Counters of a connection.
 
 lane::counter_block! {
     /// What came over a connection, and what was wrong with it.

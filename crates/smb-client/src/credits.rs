@@ -56,7 +56,8 @@ impl Credits {
         Ok(Some(first))
     }
 
-    /// How many credits a request that paid `charge` asks for: what it paid, and what is missing of those that are wanted.
+    /// Returns how many credits a request that paid `charge` asks for: what it paid, and what is missing of
+    /// those that are wanted.
     pub fn to_request(&self, charge: u16) -> u16 {
         let missing = u32::from(self.wanted).saturating_sub(self.available + self.spent);
         charge.max(1).saturating_add(u16::try_from(missing).unwrap_or(u16::MAX))
@@ -74,7 +75,8 @@ impl Credits {
         self.wake();
     }
 
-    /// Stands in line: those who come first are served first, so that large requests are not starved by small ones.
+    /// Stands in line: those that come first are served first, so that large requests are not starved by
+    /// small ones.
     pub(crate) fn queue(&mut self) -> u64 {
         self.tickets += 1;
         self.waiting.push_back((self.tickets, None));
@@ -105,7 +107,7 @@ impl Credits {
         self.wake();
     }
 
-    /// Wakes everybody: the connection is over.
+    /// Wakes all waiting tasks: the connection is over.
     pub(crate) fn wake_all(&mut self) {
         self.waiting.iter_mut().filter_map(|(_, waker)| waker.take()).for_each(Waker::wake);
     }

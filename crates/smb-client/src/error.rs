@@ -1,4 +1,4 @@
-//! Why a request, a sign-in or a connection failed.
+//! Errors of requests, sign-ins and connections.
 
 use std::io;
 use std::sync::Arc;
@@ -7,7 +7,7 @@ use smb_auth::Refused;
 use smb_proto::sealing::NoNonce;
 use smb_wire::{Command, Malformed, Status};
 
-/// What went wrong. That of a connection is told to every request on it.
+/// Error of a request, a sign-in or a connection. That of a connection is told to every request on it.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The connection could not be made, or broke.
@@ -25,15 +25,15 @@ pub enum Error {
     /// The request failed.
     #[error("the server refused {}{status}", asked(*command, *status))]
     Status {
-        /// What was asked for.
+        /// Command of the request.
         command: Command,
-        /// What it was answered with.
+        /// Status of the answer.
         status: Status,
     },
     /// A token of the server's is not what it should be, or none that this client answers.
     #[error("sign-in: {0}")]
     SignIn(#[from] Refused),
-    /// Somebody changed the answer, or the server has another key.
+    /// The answer was changed on its way, or the server has another key.
     #[error("an answer has a wrong signature")]
     WrongSignature,
     /// Signatures are required.
@@ -45,10 +45,10 @@ pub enum Error {
     /// Encryption is wanted, and the server has none.
     #[error("the server does not encrypt")]
     NoEncryption,
-    /// Signatures are wanted, and who signed in has no key: a guest, or nobody.
+    /// Signatures are wanted, and the session has no key, as of a guest or an anonymous client.
     #[error("the server let us in as a guest, who has no key to sign with")]
     NoKey,
-    /// What was negotiated is not what the server says it was: somebody stood in between.
+    /// The negotiated parameters are not those that the server says: an attacker stood in between.
     #[error("the negotiation was changed on its way")]
     Downgraded,
     /// The connection has sealed as many messages as it may.
@@ -75,7 +75,7 @@ impl Error {
     }
 }
 
-/// What the server refused, in a user's words where there are some; the status follows.
+/// Returns what the server refused, in a user's words where there are some; the status follows.
 fn asked(command: Command, status: Status) -> String {
     let (what, why) = match (command, status) {
         (Command::SessionSetup, Status::LOGON_FAILURE) => {

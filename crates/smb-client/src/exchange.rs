@@ -40,13 +40,14 @@ impl<'a> OutgoingRequest<'a> {
         Self::new(Command::Echo, |body| body.push(&Empty::blank()))
     }
 
-    /// It carries so many bytes, and its answer up to so many: what its credits pay for (MS-SMB2 3.1.5.2).
+    /// Notes that it carries so many bytes, and its answer up to so many: what its credits pay for (MS-SMB2
+    /// 3.1.5.2).
     pub fn carrying(mut self, sent: u32, expected: u32) -> Self {
         (self.sent, self.expected) = (sent, expected);
         self
     }
 
-    /// It goes on with session, tree and file of the request before it (MS-SMB2 3.2.4.1.4).
+    /// Makes it go on with session, tree and file of the request before it (MS-SMB2 3.2.4.1.4).
     pub fn related(self) -> Self {
         self.with(flags::RELATED_OPERATIONS)
     }
@@ -77,7 +78,8 @@ impl std::fmt::Debug for OutgoingRequest<'_> {
 pub(crate) struct RequestSlot {
     pub(crate) command: Command,
     pub(crate) charge: u16,
-    /// What the answer is checked with; `None` while there is no session, and in a sign-in, which checks by itself.
+    /// Keys that the answer is checked with; `None` while there is no session, and in a sign-in, which checks
+    /// by itself.
     pub(crate) keys: Option<Rc<Keys>>,
     pub(crate) sealed: bool,
     state: RefCell<SlotState>,
@@ -87,7 +89,7 @@ pub(crate) struct RequestSlot {
 struct SlotState {
     answer: Option<Result<Reply, Error>>,
     async_id: Option<u64>,
-    /// What of its frame is still with the kernel, or has come back.
+    /// Part of its frame that is still with the kernel, or has come back.
     payload: Payload,
     waker: Option<Waker>,
 }
@@ -124,7 +126,7 @@ impl RequestSlot {
         state.waker.take().inspect(Waker::wake_by_ref);
     }
 
-    /// It goes on; whether this is the first time that the server says so.
+    /// Returns whether it goes on; whether this is the first time that the server says so.
     pub(crate) fn goes_on(&self, async_id: u64) -> bool {
         let mut state = self.state.borrow_mut();
         state.waker.take().inspect(Waker::wake_by_ref);
@@ -211,7 +213,7 @@ impl Future for Pending {
     }
 }
 
-/// A request that nobody else shall wait for: dropped, it is cancelled.
+/// A request that no other shall wait for: dropped, it is cancelled.
 pub(crate) struct OrCancel(Pending);
 
 impl Future for OrCancel {
@@ -259,22 +261,22 @@ impl Reply {
         &self.frame.bytes()[self.range.clone()]
     }
 
-    /// It, with its header read.
+    /// Returns the message, with its header read.
     pub fn message(&self) -> Message<'_> {
         Message::new(self.bytes()).expect("its header was read when it came")
     }
 
-    /// Its header.
+    /// Returns the message's header.
     pub fn header(&self) -> &Header {
         self.message().header()
     }
 
-    /// What became of the request.
+    /// Returns what became of the request.
     pub fn status(&self) -> Status {
         self.header().status()
     }
 
-    /// Its body.
+    /// Returns the message's body.
     ///
     /// # Errors
     /// [`Error::Malformed`]; the status, if the request failed.
@@ -288,7 +290,7 @@ impl Reply {
         }
     }
 
-    /// Where in the message `part` of it lies.
+    /// Returns where in the message `part` of it lies.
     pub(crate) fn range_of(&self, part: &[u8]) -> Range<usize> {
         let start = (part.as_ptr() as usize).saturating_sub(self.bytes().as_ptr() as usize);
         start..start + part.len()

@@ -35,9 +35,9 @@ use crate::tree::Tree;
 pub struct OpenParams {
     /// Rights: bits of [`rights`].
     pub access: u32,
-    /// What others may do meanwhile: bits of [`share`].
+    /// Access of others meanwhile: bits of [`share`].
     pub share: u32,
-    /// What becomes of what is there.
+    /// Treatment of an existing file.
     pub disposition: Disposition,
     /// Bits of [`options`].
     pub options: u32,
@@ -45,7 +45,7 @@ pub struct OpenParams {
     pub attributes: u32,
     /// The oplock that is asked for; [`oplock_level::LEASE`] with a context that says which lease.
     pub oplock: u8,
-    /// What else is asked for, as [`ContextWriter`] makes it.
+    /// Create contexts of the request, as [`ContextWriter`] makes it.
     pub contexts: Vec<u8>,
 }
 
@@ -151,7 +151,7 @@ impl Open {
         Self::of(tree, &reply)
     }
 
-    /// What an answer to CREATE opened.
+    /// Returns what an answer to CREATE opened.
     ///
     /// # Errors
     /// The server's refusal.
@@ -174,32 +174,32 @@ impl Open {
         Ok(Self { tree: tree.clone(), opened: Rc::new(opened), flags: 0 })
     }
 
-    /// The same open over another channel of its session.
+    /// Returns the same open over another channel of its session.
     pub fn over(&self, tree: &Tree) -> Self {
         Self { tree: tree.clone(), ..self.clone() }
     }
 
-    /// It without its channel.
+    /// Returns the open without its channel.
     pub(crate) fn into_opened(self) -> Rc<OpenInfo> {
         self.opened
     }
 
-    /// What was opened, over this channel; `flags` go with what changes it.
+    /// Makes the file of an open, over this channel; `flags` go with what changes it.
     pub(crate) fn of_opened(opened: &Rc<OpenInfo>, tree: &Tree, flags: u32) -> Self {
         Self { tree: tree.clone(), opened: Rc::clone(opened), flags }
     }
 
-    /// Its tree.
+    /// Returns the open's tree.
     pub fn tree(&self) -> &Tree {
         &self.tree
     }
 
-    /// Its number.
+    /// Returns the open's number.
     pub fn id(&self) -> FileId {
         self.opened.file
     }
 
-    /// What the server told when it was opened.
+    /// Returns what the server told when it was opened.
     pub fn created(&self) -> &CreateResponseFixed {
         &self.opened.created
     }
@@ -461,7 +461,7 @@ pub(crate) fn query_of(
         .carrying(0, len)
 }
 
-/// Where the data of an answer is wanted: behind the header of its structure.
+/// Offset at which the data of an answer is wanted: behind the header of its structure.
 const PADDING: u8 = smb_wire::body::read::DATA_OFFSET;
 /// `ImpersonationLevel` (MS-SMB2 2.2.13).
 const IMPERSONATION: u32 = 2;

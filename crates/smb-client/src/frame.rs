@@ -1,5 +1,5 @@
-//! Received frames: memory that is used again, as a new page costs more than a copy of it. The connections of a lane share it, so
-//! that whoever receives next gets what the caches of the CPU still have.
+//! Received frames: memory that is used again, as a new page costs more than a copy of it. The connections of
+//! a lane share it, so that the next to receive gets what the caches of the CPU still have.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -19,7 +19,7 @@ struct FreeFrames {
     bytes: usize,
 }
 
-/// A frame without its prefix. Its memory goes back when the last who reads it is done.
+/// A frame without its prefix. Its memory goes back when its last reader is done.
 #[derive(Debug)]
 pub(crate) struct Frame {
     bytes: Vec<u8>,
@@ -31,7 +31,7 @@ thread_local! {
 }
 
 impl FramePool {
-    /// That of this lane.
+    /// Returns the pool of this lane.
     pub(crate) fn of_lane() -> Rc<Self> {
         OF_LANE.with(Rc::clone)
     }

@@ -16,7 +16,7 @@ use crate::file::{Data, Open, OpenParams};
 use crate::local::{self, TransferError, joined};
 use crate::tree::Tree;
 
-/// How files are got.
+/// Options of getting files.
 #[derive(Clone, Debug)]
 pub struct Get {
     /// Over local files that have the name.

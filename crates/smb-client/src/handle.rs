@@ -1,4 +1,4 @@
-//! What an application has of a file: an open that is used over whichever channel of its session is there.
+//! Handle of a file for an application: an open that is used over whichever channel of its session is there.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -26,8 +26,8 @@ pub struct Handle {
 }
 
 impl Handle {
-    /// As [`Open::create`]. Where there are several channels the request has a number, by which the server finds what it has
-    /// opened when the answer was lost.
+    /// Creates or opens a file ([`Open::create`]). Where there are several channels the request has a number,
+    /// by which the server finds what it has opened when the answer was lost.
     ///
     /// # Errors
     /// The server's refusal; that of the last channel.
@@ -50,17 +50,17 @@ impl Handle {
         Ok(Self { channels: channels.clone(), opened, sequences: Rc::default() })
     }
 
-    /// Its number.
+    /// Returns the open's number.
     pub fn id(&self) -> FileId {
         self.opened.file()
     }
 
-    /// What the server told when it was opened.
+    /// Returns what the server told when it was opened.
     pub fn created(&self) -> &CreateResponseFixed {
         self.opened.created()
     }
 
-    /// As [`Open::read`].
+    /// Reads ([`Open::read`]).
     ///
     /// # Errors
     /// As there.
@@ -68,7 +68,8 @@ impl Handle {
         self.exchange(async |open| open.read(offset, len).await).await
     }
 
-    /// As [`Open::write`]. A channel that is lost takes the buffers along: `again` makes them once more.
+    /// Writes ([`Open::write`]). A channel that is lost takes the buffers along: `again` makes them once
+    /// more.
     ///
     /// # Errors
     /// As there.
@@ -89,7 +90,7 @@ impl Handle {
         (written.await, lent.take())
     }
 
-    /// As [`Open::flush`].
+    /// Flushes ([`Open::flush`]).
     ///
     /// # Errors
     /// As there.
@@ -97,7 +98,7 @@ impl Handle {
         self.exchange(async |open| open.flush().await).await
     }
 
-    /// As [`Open::query`].
+    /// Queries information ([`Open::query`]).
     ///
     /// # Errors
     /// As there.
@@ -105,7 +106,7 @@ impl Handle {
         self.exchange(async |open| open.query(info_type, class, additional, len).await).await
     }
 
-    /// As [`Open::set`].
+    /// Sets information ([`Open::set`]).
     ///
     /// # Errors
     /// As there.
@@ -113,7 +114,7 @@ impl Handle {
         self.exchange(async |open| open.set(info_type, class, additional, data).await).await
     }
 
-    /// As [`Open::control`].
+    /// Sends a control code ([`Open::control`]).
     ///
     /// # Errors
     /// As there.
@@ -121,8 +122,8 @@ impl Handle {
         self.exchange(async |open| open.control(code, input, output_max).await).await
     }
 
-    /// Locks or unlocks ranges, as [`Open::lock`], and waits until that is done. Dropped while it waits, it is given up by the server
-    /// too; whether that came in time nobody hears.
+    /// Locks or unlocks ranges ([`Open::lock`]), and waits until that is done. Dropped while it waits, it is
+    /// given up by the server too; whether that came in time is not reported.
     ///
     /// # Errors
     /// The server's refusal; that of the last channel.

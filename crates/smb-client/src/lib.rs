@@ -10,8 +10,9 @@
 //!
 //! [`Get`] and [`Put`] move files and trees.
 //!
-//! The client waits for as long as the connection stands; who wants less puts a time limit around a request. A request that is
-//! given up keeps its credits until the server answers it: [`Pending::cancel`] asks for that.
+//! The client waits for as long as the connection stands; a caller that wants less puts a time limit around a
+//! request. A request that is given up keeps its credits until the server answers it: [`Pending::cancel`]
+//! asks for that.
 
 mod address;
 mod breaks;

@@ -1,4 +1,4 @@
-//! Why files were not moved, and names on both sides.
+//! Errors of moving files, and names on both sides.
 
 use std::ffi::CString;
 use std::io;
@@ -8,7 +8,7 @@ use transfer::{EndsAll, Progress};
 
 use crate::error::Error;
 
-/// Why files were not moved.
+/// Reason why files were not moved.
 #[derive(Debug, thiserror::Error)]
 pub enum TransferError {
     /// The server.
@@ -29,7 +29,7 @@ pub enum TransferError {
     /// A name that the other side cannot have.
     #[error("{0:?} cannot be a name there")]
     Name(String),
-    /// The file was changed by somebody meanwhile.
+    /// The file was changed by another client meanwhile.
     #[error("{0} changed meanwhile; try again")]
     Changed(String),
     /// Told to stop.
@@ -38,7 +38,8 @@ pub enum TransferError {
 }
 
 impl EndsAll for TransferError {
-    /// It was told to stop, or the connection or the session is gone.
+    /// Returns whether the whole transfer ends: it was told to stop, or the connection or the session is
+    /// gone.
     fn ends_all(&self) -> bool {
         match self {
             Self::Interrupted => true,

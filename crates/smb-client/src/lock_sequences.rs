@@ -88,7 +88,7 @@ impl Drop for Sequence<'_> {
 const NUMBERS: u8 = 16;
 /// Buckets of an open.
 const BUCKETS: u32 = 64;
-/// Of these, for requests that wait for nobody.
+/// Of these, for requests that wait for no other client.
 const PROMPT: u32 = 32;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a client offers, and insists on.
+//! Options that a client offers, and insists on.
 
 use smb_proto::sealing::Cipher;
 use smb_proto::signing::SigningAlgorithm;
@@ -7,7 +7,7 @@ use smb_wire::{Dialect, Guid};
 /// Whether messages are signed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signing {
-    /// Where the server insists.
+    /// Used where the server insists.
     IfRequired,
     /// Always.
     Required,
@@ -16,9 +16,9 @@ pub enum Signing {
 /// Whether messages are encrypted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sealing {
-    /// It is not offered.
+    /// The feature is not offered.
     Never,
-    /// Where the session or the share wants it.
+    /// Used where the session or the share wants it.
     IfRequired,
     /// Always, from the end of the sign-in on.
     Required,
@@ -27,20 +27,20 @@ pub enum Sealing {
 /// Fills a slice with random bytes: a client has no source of its own, so that a simulated one can be repeated.
 pub type Random = std::rc::Rc<dyn Fn(&mut [u8])>;
 
-/// How a connection is negotiated.
+/// Options of negotiating a connection.
 #[derive(Clone)]
 pub struct Options {
-    /// Who the client is, on all of its connections.
+    /// The client's GUID on all of its connections.
     pub client_guid: Guid,
-    /// What is offered, oldest first; at least one.
+    /// Dialects that are offered, oldest first; at least one.
     pub dialects: Vec<Dialect>,
     /// Whether messages are signed.
     pub signing: Signing,
-    /// How, in the order of preference (3.1.1).
+    /// Signing algorithms in the order of preference (3.1.1).
     pub signing_algorithms: Vec<SigningAlgorithm>,
     /// Whether messages are encrypted.
     pub sealing: Sealing,
-    /// How, in the order of preference (3.1.1).
+    /// Ciphers in the order of preference (3.1.1).
     pub ciphers: Vec<Cipher>,
     /// Credits that the client asks for in all.
     pub credits: u16,

@@ -22,7 +22,7 @@ use crate::file::{Open, OpenParams};
 use crate::local::{self, TransferError, joined};
 use crate::tree::Tree;
 
-/// How files are put.
+/// Options of putting files.
 #[derive(Clone, Debug)]
 pub struct Put {
     /// Over files of the share that have the name.

@@ -73,27 +73,27 @@ impl Tree {
         Ok(tree)
     }
 
-    /// The same share over another channel of the session.
+    /// Returns the same share over another channel of the session.
     pub fn over(&self, channel: &Channel) -> Self {
         self.shared().over(channel)
     }
 
-    /// The same share for another lane.
+    /// Returns the same share for another lane.
     pub fn shared(&self) -> SharedTree {
         SharedTree { info: Arc::clone(&self.info) }
     }
 
-    /// Its channel.
+    /// Returns the tree connect's channel.
     pub fn channel(&self) -> &Channel {
         &self.channel
     }
 
-    /// Its number, which is the session's.
+    /// Returns the tree connect's number in its session.
     pub fn id(&self) -> u32 {
         self.info.tree_id
     }
 
-    /// What the server told of the share.
+    /// Returns what the server told of the share.
     pub fn answer(&self) -> &TreeConnectResponse {
         &self.info.answer
     }
@@ -141,7 +141,7 @@ impl Tree {
         Ok(pending)
     }
 
-    /// Where the server can be reached (MS-SMB2 3.2.4.20.10): what more channels are made to.
+    /// Returns where the server can be reached (MS-SMB2 3.2.4.20.10): what more channels are made to.
     ///
     /// # Errors
     /// The request's.

@@ -58,7 +58,7 @@ pub(crate) struct ConnectionState {
     credits: RefCell<Credits>,
     pub(crate) pending: RefCell<NumberMap<u64, Rc<RequestSlot>>>,
     queue: RefCell<FrameQueue>,
-    /// Who may seal on this connection, by session.
+    /// Keys that may seal on this connection, by session.
     sealers: RefCell<HashMap<u64, Rc<Keys>>>,
     ended: RefCell<Option<Error>>,
     ended_wakers: RefCell<Vec<Waker>>,
@@ -72,7 +72,7 @@ pub(crate) struct SendContext {
     pub(crate) keys: Option<Rc<Keys>>,
     pub(crate) sign: bool,
     pub(crate) seal: bool,
-    /// The answer is checked with the keys; else by who asks.
+    /// The answer is checked with the keys; else by the caller.
     pub(crate) check: bool,
     pub(crate) sequence: u16,
     /// The message as it was sent is wanted.
@@ -112,13 +112,13 @@ impl Connection {
         Ok(connection)
     }
 
-    /// What was agreed on.
+    /// Returns what was agreed on.
     pub fn negotiated(&self) -> Rc<Negotiated> {
         let negotiated = self.shared().negotiated.borrow();
         Rc::clone(negotiated.as_ref().expect("a connection is handed out when it is negotiated"))
     }
 
-    /// What it has counted.
+    /// Returns what it has counted.
     pub fn counters(&self) -> &Counters {
         &self.shared().counters
     }
@@ -128,7 +128,7 @@ impl Connection {
         self.shared().credits.borrow().available()
     }
 
-    /// Why it is over, if it is.
+    /// Returns why it is over, if it is.
     pub fn ended(&self) -> Option<Error> {
         self.shared().ended.borrow().clone()
     }
@@ -365,7 +365,8 @@ impl Connection {
     }
 }
 
-/// How often a server that gives no more credits than were paid is asked for more before a request is too large for it.
+/// Number of times that a server that gives no more credits than were paid is asked for more before a request
+/// is too large for it.
 const CREDIT_ASKS_MAX: u32 = 32;
 
 /// Keeps a request in the queue for credits. Dropped, it leaves the queue.

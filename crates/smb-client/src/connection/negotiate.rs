@@ -13,14 +13,14 @@ use crate::error::Error;
 use crate::exchange::OutgoingRequest;
 use crate::options::{Options, Sealing, Signing};
 
-/// What a connection agreed on.
+/// Parameters that a connection agreed on.
 #[derive(Clone, Debug)]
 pub struct Negotiated {
     /// The dialect.
     pub dialect: Dialect,
-    /// Who the server is.
+    /// The server's GUID.
     pub server_guid: Guid,
-    /// What it can: bits of [`smb_wire::negotiate::capabilities`].
+    /// Capabilities of the server: bits of [`smb_wire::negotiate::capabilities`].
     pub capabilities: u32,
     /// Bits of [`smb_wire::negotiate::security_mode`].
     pub security_mode: u16,
@@ -32,15 +32,15 @@ pub struct Negotiated {
     pub max_transact: u32,
     /// Whether requests pay by their length.
     pub multi_credit: bool,
-    /// How messages are signed.
+    /// Algorithm by which messages are signed.
     pub signing: SigningAlgorithm,
-    /// How they are encrypted, where they can be.
+    /// Cipher of messages, where they can be encrypted.
     pub cipher: Option<Cipher>,
-    /// What the client offered, which is confirmed later below 3.1.1.
+    /// Offer of the client, which is confirmed later below 3.1.1.
     pub(crate) offered: Offered,
 }
 
-/// What the client said of itself.
+/// Offer of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Offered {
     pub(crate) capabilities: u32,

@@ -1,4 +1,5 @@
-//! One task receives: frames are taken apart, opened and checked, and each answer goes to who waits for it.
+//! One task receives: frames are taken apart, opened and checked, and each answer goes to the task that waits
+//! for it.
 
 use std::io;
 use std::rc::Rc;
@@ -34,7 +35,7 @@ pub(super) async fn run(shared: &Rc<ConnectionState>) -> Error {
 
 /// Frames out of the stream's bytes.
 struct Frames {
-    /// What came and is no frame yet.
+    /// Received bytes that are no frame yet.
     rest: RecvBuf,
     /// The last frame was a long one, and so may be the next: prefix and frame are received alone, where they stay.
     is_alone: bool,
@@ -48,7 +49,8 @@ impl Frames {
             let framing::Frame::Message(len) = framing::parse(prefix, MESSAGE_MAX)? else { continue };
             let was_alone = std::mem::replace(&mut self.is_alone, len > SHORT_MAX);
             if self.is_alone {
-                // Small answers that came go first; and who has the memory of the long one before is done with it.
+                // Small answers that came go first; and the reader of the long one before is done with its
+                // memory.
                 lane::yield_if_due().await;
             }
             let mut bytes = shared.frames.take(len);
@@ -169,7 +171,7 @@ fn message(shared: &Rc<ConnectionState>, reply: Reply, opened: Option<&Rc<Keys>>
     Ok(())
 }
 
-/// Whether the answer is whole and from who has the session's keys.
+/// Checks whether the answer is whole and from a holder of the session's keys.
 fn check(slot: &RequestSlot, reply: &Reply, opened: Option<&Rc<Keys>>) -> Result<(), Error> {
     let Some(keys) = &slot.keys else { return Ok(()) };
     if let Some(opened) = opened {
@@ -190,7 +192,7 @@ fn check(slot: &RequestSlot, reply: &Reply, opened: Option<&Rc<Keys>>) -> Result
     }
 }
 
-/// What the server sends without being asked. Notifications of breaks are not signed (MS-SMB2 3.3.4.6).
+/// Handles a message that the server sends unasked. Notifications of breaks are not signed (MS-SMB2 3.3.4.6).
 fn unasked(shared: &ConnectionState, message: &Message<'_>, opened: Option<&Rc<Keys>>) -> Result<(), Error> {
     match message.header().command()? {
         Command::OplockBreak => {
@@ -225,8 +227,9 @@ fn unasked(shared: &ConnectionState, message: &Message<'_>, opened: Option<&Rc<K
     }
 }
 
-/// Whether a notification is from who has the session's keys, as far as the session asks for that: encrypted or signed where it must be
-/// (MS-SMB2 4.11.1). Nothing but a hint is lost with one that is not.
+/// Returns whether a notification is from a holder of the session's keys, as far as the session asks for
+/// that: encrypted or signed where it must be (MS-SMB2 4.11.1). Nothing but a hint is lost with one that is
+/// not.
 fn is_of_server(
     shared: &ConnectionState,
     message: &Message<'_>,
@@ -254,5 +257,5 @@ fn is_of_server(
     is_right
 }
 
-/// What is longer is received where it stays.
+/// Longest frame that is copied; a longer one is received where it stays.
 const SHORT_MAX: usize = 64 << 10;

@@ -1,4 +1,5 @@
-//! One task sends: frames are never mixed, whoever gives up waiting, and small ones that are ready together leave by one call.
+//! One task sends: frames are never mixed, also where a task gives up waiting, and small ones that are ready
+//! together leave by one call.
 
 use std::collections::VecDeque;
 use std::future::poll_fn;
@@ -22,11 +23,11 @@ pub(super) struct FrameQueue {
 struct QueuedFrame {
     head: Vec<u8>,
     payload: Vec<Buf>,
-    /// Whose the payload is.
+    /// Request that the payload belongs to.
     owner: Option<Rc<RequestSlot>>,
 }
 
-/// What leaves at once, and who gets which of its buffers back.
+/// Frames that leave at once, and the request that gets each of its buffers back.
 #[derive(Default)]
 struct Batch {
     bufs: Vec<Buf>,

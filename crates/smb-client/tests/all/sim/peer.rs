@@ -33,20 +33,20 @@ use smb_wire::{Command, Dialect, FileId, FrameKind, Guid, Header, Message, Reque
 use zerocopy::little_endian::U16;
 use zeroize::Zeroizing;
 
-/// What is wrong with the peer.
+/// Fault of the peer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Manner {
     #[default]
     Good,
-    /// One of some answers to READ is changed behind its signature.
+    /// One of several answers to READ is changed behind its signature.
     Changes,
-    /// One of some answers to READ is not signed.
+    /// One of several answers to READ is not signed.
     Unsigned,
-    /// What was asked for encrypted is answered in the clear.
+    /// An encrypted request is answered in the clear.
     Unsealed,
-    /// It ends the connection after so many reads.
+    /// The server ends the connection after so many reads.
     Ends(u32),
-    /// It answers what nobody asked.
+    /// The server answers what was not asked.
     Unasked,
 }
 
