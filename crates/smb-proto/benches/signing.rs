@@ -1,4 +1,5 @@
-//! What a signature costs when header and data lie apart, and when they are gathered first: CPU time of this thread.
+//! Cost of a signature when header and data lie apart, and when they are gathered first: CPU time of this
+//! thread.
 
 use std::hint::black_box;
 

@@ -41,13 +41,13 @@ impl Running<'_> {
     }
 }
 
-/// The same with a key of one length.
+/// AES-CCM over parts, with a key of one length.
 pub(crate) struct Parts<'a, A: BlockCipherEncrypt + BlockSizeUser<BlockSize = U16>> {
     cipher: &'a A,
     /// CBC-MAC of what came.
     mac: Block,
     stream: Ctr32BE<&'a A>,
-    /// What the tag is hidden by.
+    /// Mask that hides the tag.
     mask: [u8; 16],
     /// Bytes that are to come.
     left: usize,

@@ -1,5 +1,5 @@
-//! Which of an open's requests come too late (MS-SMB2 3.3.5.2.10): one atomic word per open, which channels on different
-//! lanes use at once.
+//! Detection of requests of an open that come too late (MS-SMB2 3.3.5.2.10): one atomic word per open, which
+//! channels on different lanes use at once.
 //!
 //! ```text
 //!  63       48 47         38 37            19 18             0
@@ -19,19 +19,19 @@ use smb_wire::Status;
 const COUNT_BITS: u32 = 19;
 const COUNT_MAX: u32 = (1 << COUNT_BITS) - 1;
 const GENERATION_MASK: u16 = (1 << 10) - 1;
-/// How far ahead a sequence may be before it counts as one of the past.
+/// Distance that a sequence may be ahead before it counts as one of the past.
 const AHEAD_MAX: u16 = 0x7fff;
 
 /// The word of an open.
 #[derive(Debug, Default)]
 pub struct ChannelWord<A = AtomicU64>(A);
 
-/// What a word is kept in: the processor's, or that of a test which tries every order of what threads do.
+/// Storage of a word: the processor's, or that of a test which tries every order of what threads do.
 pub trait Atomic {
-    /// As [`AtomicU64::load`].
+    /// Loads the word ([`AtomicU64::load`]).
     fn load(&self, order: Ordering) -> u64;
 
-    /// As [`AtomicU64::compare_exchange_weak`].
+    /// Replaces the word if it is `now` ([`AtomicU64::compare_exchange_weak`]).
     ///
     /// # Errors
     /// What is there instead.
@@ -60,7 +60,7 @@ impl Atomic for AtomicU64 {
     }
 }
 
-/// What a request is counted by until it is answered. Each goes back by [`ChannelWord::leave`], once.
+/// Ticket by which a request is counted until it is answered. Each goes back by [`ChannelWord::leave`], once.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a request that is not given back is outstanding for ever"]
 pub enum Ticket {
@@ -68,10 +68,10 @@ pub enum Ticket {
     Counted {
         /// The sequence.
         sequence: u16,
-        /// How often it had come round.
+        /// Number of times that it had come round.
         generation: u16,
     },
-    /// It came late, but changes nothing: it goes on and is not counted.
+    /// The request came late, but changes nothing: it goes on and is not counted.
     Uncounted,
 }
 
@@ -176,7 +176,7 @@ impl<A: Atomic> ChannelWord<A> {
         }
     }
 
-    /// Whether a request of this sequence was overtaken by word that a channel was lost.
+    /// Returns whether a request of this sequence was overtaken by word that a channel was lost.
     pub fn is_past(&self, sequence: u16) -> bool {
         let state = State::of(self.0.load(Ordering::Acquire));
         sequence.wrapping_sub(state.sequence) > AHEAD_MAX

@@ -1,10 +1,11 @@
 //! AES-128-GMAC (RFC 4543) over parts that lie apart.
 //!
-//! aws-lc makes the tag of one slice at 25 GB/s and knows no other way; the incremental GHASH that there is comes to a
-//! tenth of that. GHASH is linear: with Z(X) the hash of X multiplied by its key H once more, and B of `n` whole blocks,
-//! Z(A ‖ B) = Z(A)·Hⁿ ⊕ Z(B). Long runs of blocks are therefore hashed by aws-lc, each as if it were a message of its own
-//! whose mask and length are taken off again, and what lies between them by the other; a few products put them together.
-//! Tags of parts are never shown to anybody, so that they share a nonce gives nothing away.
+//! aws-lc makes the tag of one slice at 25 GB/s and knows no other way; the incremental GHASH that there is
+//! comes to a tenth of that. GHASH is linear: with Z(X) the hash of X multiplied by its key H once more, and
+//! B of `n` whole blocks, Z(A ‖ B) = Z(A)·Hⁿ ⊕ Z(B). Long runs of blocks are therefore hashed by aws-lc, each
+//! as if it were a message of its own whose mask and length are taken off again, and what lies between them
+//! by the other; a few products put them together. Tags of parts are never revealed, so that they share a
+//! nonce gives nothing away.
 
 use aes::cipher::{BlockCipherEncrypt, KeyInit as _};
 use aws_lc_rs::aead::{AES_128_GCM, Aad, LessSafeKey, Nonce, UnboundKey};

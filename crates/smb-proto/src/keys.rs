@@ -8,7 +8,7 @@ use crate::preauth::PreauthHash;
 use crate::sealing::{Cipher, SealingKey};
 use crate::signing::{SigningAlgorithm, SigningKey};
 
-/// What sign-in leaves: 16 bytes as a rule, more from Kerberos.
+/// Session key that a sign-in leaves: 16 bytes as a rule, more from Kerberos.
 #[derive(Clone)]
 pub struct SessionKey(Zeroizing<Vec<u8>>);
 
@@ -38,14 +38,14 @@ impl std::fmt::Debug for SessionKey {
     }
 }
 
-/// What the keys of a session depend on beside its key.
+/// Parameters that a session's keys depend on beside its key.
 #[derive(Clone, Copy, Debug)]
 pub struct Agreed {
     /// The connection's dialect.
     pub dialect: Dialect,
-    /// What 3.1.1 agreed on; other dialects have one.
+    /// Signing algorithm that 3.1.1 agreed on; other dialects have one.
     pub signing: SigningAlgorithm,
-    /// What is sealed with, if anything can be.
+    /// Cipher of the session, if one was agreed on.
     pub cipher: Option<Cipher>,
 }
 

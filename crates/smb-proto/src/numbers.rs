@@ -1,6 +1,6 @@
-//! Tables by numbers of our own making: ids of sessions, trees and opens, and of the messages that a client sends. Whoever looks
-//! something up may name what he likes, but nobody else chooses which numbers a table holds: so their hash needs no secret, and is two
-//! multiplications.
+//! Tables by numbers of our own making: ids of sessions, trees and opens, and of the messages that a client
+//! sends. A look-up may name any number, but only the server chooses which numbers a table holds: so their
+//! hash needs no secret, and is two multiplications.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -53,7 +53,8 @@ mod tests {
 
     use super::*;
 
-    /// How many of 256 places are taken by `numbers`, by the lowest bits of their hashes and by the highest.
+    /// Returns how many of 256 places are taken by `numbers`, by the lowest bits of their hashes and by the
+    /// highest.
     fn places<T: Hash>(numbers: impl Iterator<Item = T>) -> (usize, usize) {
         let state = BuildHasherDefault::<NumberHasher>::default();
         let hashes: Vec<u64> = numbers.map(|number| state.hash_one(number)).collect();

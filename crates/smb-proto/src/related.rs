@@ -1,5 +1,5 @@
-//! What the requests of a compound hand on to each other (MS-SMB2 3.3.5.2.7.2): session, tree and file, or the failure
-//! of one on which the next depends.
+//! Context that the requests of a compound hand on to each other (MS-SMB2 3.3.5.2.7.2): session, tree and
+//! file, or the failure of one on which the next depends.
 
 use smb_wire::header::flags;
 use smb_wire::{Command, FileId, Header, Status};
@@ -18,11 +18,11 @@ pub struct Compound {
 /// The file of the operation before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum File {
-    /// It had none.
+    /// The request before had no result of this kind.
     #[default]
     None,
     Open(FileId),
-    /// It should have had one, and failed.
+    /// The request before should have had one, and failed.
     Failed(Status),
 }
 
@@ -43,7 +43,8 @@ impl Compound {
         Self::default()
     }
 
-    /// What the next request is processed with; `named` is the file that its body names, if it names one.
+    /// Returns what the next request is processed with; `named` is the file that its body names, if it names
+    /// one.
     ///
     /// # Errors
     /// The status that it fails with. It has to be ended all the same.
@@ -92,8 +93,8 @@ impl Compound {
         })
     }
 
-    /// How the request ended, with what it was processed or what it made: a session set up, a tree connected, a file
-    /// opened. `used` is what [`Compound::begin`] gave, in which the caller has put what is new.
+    /// Ends the request, with what it was processed or what it made: a session set up, a tree connected, a
+    /// file opened. `used` is what [`Compound::begin`] gave, in which the caller has put what is new.
     pub fn end(&mut self, command: Command, used: Result<CompoundContext, Status>, status: Status) {
         match used {
             Ok(context) if !status.is_error() => {
@@ -125,7 +126,7 @@ impl Compound {
     }
 }
 
-/// Whether a command opens a file or is about one.
+/// Returns whether a command opens a file or is about one.
 fn has_file(command: Command) -> bool {
     command == Command::Create || command.file_id_offset().is_some()
 }

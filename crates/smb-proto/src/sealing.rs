@@ -12,7 +12,7 @@ use zerocopy::IntoBytes;
 
 use crate::ccm_parts::{self, Parts, Running};
 
-/// How a connection encrypts: the values of SMB2_ENCRYPTION_CAPABILITIES (MS-SMB2 2.2.3.1.2).
+/// Cipher of a connection: the values of SMB2_ENCRYPTION_CAPABILITIES (MS-SMB2 2.2.3.1.2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Cipher {
@@ -27,7 +27,7 @@ pub enum Cipher {
 }
 
 impl Cipher {
-    /// What we would rather use, first.
+    /// Ciphers by preference.
     pub const PREFERRED: [Self; 4] = [Self::Aes128Gcm, Self::Aes256Gcm, Self::Aes128Ccm, Self::Aes256Ccm];
 
     /// Of a wire value.
@@ -126,7 +126,7 @@ pub struct ByParts<'a> {
 }
 
 impl ByParts<'_> {
-    /// What the parts before the last are multiples of.
+    /// Size of which the parts before the last are multiples.
     pub const UNIT: usize = ccm_parts::BLOCK_LEN;
 
     /// The messages go on with `part`, which is sealed where it lies.
@@ -137,7 +137,7 @@ impl ByParts<'_> {
         self.running.update(part);
     }
 
-    /// They are whole: the header that stands before them.
+    /// Finishes the sealing, as all parts are whole: the header that stands before them.
     ///
     /// # Panics
     /// If they are not.
@@ -175,8 +175,8 @@ impl SealingKey {
         Ok(())
     }
 
-    /// Begins to seal a frame with `len` bytes of messages by parts, for who has reason to pause between them; `None` where the
-    /// cipher takes a frame whole, and takes no time for it.
+    /// Begins to seal a frame with `len` bytes of messages by parts, for a caller that has reason to pause
+    /// between them; `None` where the cipher takes a frame whole, and takes no time for it.
     ///
     /// # Panics
     /// If the frame is of 4 GiB or more.
@@ -247,7 +247,7 @@ impl SealingKey {
     }
 }
 
-/// What of a header is authenticated.
+/// Returns what of a header is authenticated.
 fn authenticated(header: &TransformHeader) -> [u8; TRANSFORM_LEN - AUTHENTICATED_AT] {
     //= MS-SMB2 3.1.4.3
     //# The header without ProtocolId and Signature is authenticated.

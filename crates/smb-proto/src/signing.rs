@@ -9,7 +9,7 @@ use zerocopy::IntoBytes;
 
 use crate::gmac::{self, GmacKey};
 
-/// How a connection signs: the values of SMB2_SIGNING_CAPABILITIES (MS-SMB2 2.2.3.1.7).
+/// Signing algorithm of a connection: the values of SMB2_SIGNING_CAPABILITIES (MS-SMB2 2.2.3.1.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum SigningAlgorithm {
@@ -22,7 +22,7 @@ pub enum SigningAlgorithm {
 }
 
 impl SigningAlgorithm {
-    /// What we would rather use, first: GMAC costs a twentieth of CMAC.
+    /// Algorithms by preference: GMAC costs a twentieth of CMAC.
     pub const PREFERRED: [Self; 3] = [Self::AesGmac, Self::AesCmac, Self::HmacSha256];
 
     /// Of a wire value.
@@ -64,7 +64,7 @@ enum Running<'a> {
     Gmac(gmac::Running<'a>),
 }
 
-/// Why there is no signature: what was given is no message.
+/// Reason why there is no signature: what was given is no message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the first part of a message must begin with its header")]
 pub struct NoHeader;
@@ -91,7 +91,8 @@ impl SigningKey {
         Ok(signature.finish())
     }
 
-    /// Begins the signature of a message that `sender` sends by its header, for who has reason to pause between the parts.
+    /// Begins the signature of a message that `sender` sends by its header, for a caller that has reason to
+    /// pause between the parts.
     pub fn begin(&self, sender: Role, head: &[u8; HEADER_LEN]) -> Result<Signature<'_>, NoHeader> {
         let header = Header::parse(head).map_err(|_| NoHeader)?;
         //= MS-SMB2 3.1.4.1
@@ -107,7 +108,7 @@ impl SigningKey {
         Ok(signature)
     }
 
-    /// Whether the signature in the header is that of the message. It takes as long for a wrong one.
+    /// Returns whether the signature in the header is that of the message. It takes as long for a wrong one.
     pub fn verify(&self, sender: Role, parts: &[&[u8]]) -> bool {
         let Ok(expected) = self.sign(sender, parts) else { return false };
         parts[0][SIGNATURE].ct_eq(&expected).into()
@@ -154,7 +155,7 @@ impl std::fmt::Debug for SigningKey {
     }
 }
 
-/// What makes each GMAC of a session another one.
+/// Returns what makes each GMAC of a session another one.
 fn nonce(sender: Role, header: &Header) -> [u8; 12] {
     //= MS-SMB2 3.1.4.1
     //# MessageId, then a bit for the server and one for CANCEL.

@@ -53,8 +53,8 @@ impl Window {
         Ok(())
     }
 
-    /// How many credits an answer gives, and gives them: what the request paid, and what it asked for beyond as far as
-    /// there is room. `extra` is false while the client has not proved who it is.
+    /// Returns how many credits an answer gives, and gives them: what the request paid, and what it asked for
+    /// beyond as far as there is room. `extra` is false while the client is not authenticated.
     pub fn grant(&mut self, asked: u16, charge: u16, extra: bool) -> u16 {
         let paid = charge.max(1);
         let wanted = if extra { paid.max(asked) } else { paid };
@@ -107,7 +107,7 @@ pub fn charge(sent: u32, received: u32) -> u32 {
     sent.max(received).saturating_sub(1) / CREDIT_LEN + 1
 }
 
-/// Whether a request pays enough. Without multi-credit requests nothing beyond 64 KiB is allowed.
+/// Returns whether a request pays enough. Without multi-credit requests nothing beyond 64 KiB is allowed.
 pub fn pays(credit_charge: u16, multi_credit: bool, sent: u32, received: u32) -> bool {
     //= MS-SMB2 3.3.5.2.5
     //# A charge of zero pays for 64 KiB; a larger one is held against the calculated.

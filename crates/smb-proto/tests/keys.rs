@@ -94,7 +94,7 @@ fn a_message_that_was_changed_is_noticed_and_one_of_ours_sent_back_too() {
             assert!(!key.verify(Role::Client, &[&bent]), "{algorithm:?} {at}");
         }
         assert!(!SigningKey::new(algorithm, &[4; 16]).verify(Role::Client, &[&message]));
-        // Only GMAC knows who speaks.
+        // Only GMAC knows the sender's role.
         assert_eq!(key.verify(Role::Server, &[&message]), algorithm != SigningAlgorithm::AesGmac);
     }
 }

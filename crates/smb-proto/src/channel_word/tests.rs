@@ -101,14 +101,14 @@ fn counts<A: Atomic>(word: &ChannelWord<A>) -> (u32, u32) {
     (state.older, state.current)
 }
 
-/// What the word has to do: sequences never wrap, and each has its count.
+/// Model of the word: sequences never wrap, and each has its count.
 #[derive(Clone, Debug, Default)]
 struct Model {
     now: u64,
     outstanding: BTreeMap<u64, u32>,
 }
 
-/// What became of a request.
+/// Fate of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Seen {
     Counted,
@@ -225,7 +225,7 @@ fn any_history_is_that_of_a_plain_count() {
     assert!(rounds > 50_000 && generations > 50 && edges > 10_000, "{rounds} {generations} {edges}");
 }
 
-/// What a script does to a word.
+/// Operation of a script on a word.
 #[derive(Clone, Copy, Debug)]
 enum Op {
     /// Sequence, whether it is a replay, whether it modifies.
@@ -235,7 +235,7 @@ enum Op {
     BeginAnew(u16),
 }
 
-/// What the scripts saw, and what the word was in the end.
+/// Results of the scripts, and the word in the end.
 type Outcome = (Vec<Vec<Seen>>, (u16, u32, u32));
 
 /// Every outcome that there is where one operation comes after the other.
@@ -353,7 +353,8 @@ fn in_every_order_channels_see_what_a_plain_count_would_have_them_see() {
     }
 }
 
-/// The file is a cell that loom lets nobody touch beside, or without having seen, who touched it before.
+/// The file is a cell that loom lets no thread touch at once with another, or without having seen the touch
+/// before.
 #[test]
 fn in_every_order_a_write_and_its_replay_are_never_at_the_file_at_once() {
     loom::model(|| {
