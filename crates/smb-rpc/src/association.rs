@@ -1,5 +1,5 @@
-//! What the two ends of a pipe have agreed on: fragments' length, and which interface a context number means (C706
-//! 12.6.3.1, MS-RPCE 3.3.1.5).
+//! Association that the two ends of a pipe have agreed on: fragments' length, and which interface a context
+//! number means (C706 12.6.3.1, MS-RPCE 3.3.1.5).
 
 use crate::interface::Interface;
 use crate::pdu::{self, Broken, FRAGMENT_MAX, FRAGMENT_MIN, Fault, HEAD_LEN, Head, Syntax, flags, kind};
@@ -19,7 +19,7 @@ pub(crate) struct Association {
     fragment_max: Option<usize>,
 }
 
-/// What becomes of one context (C706 12.6.3.1, `p_cont_def_result_t`): result and reason.
+/// Verdict on one context (C706 12.6.3.1, `p_cont_def_result_t`): result and reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Verdict(u16, u16);
 
@@ -30,7 +30,7 @@ impl Verdict {
     const TOO_MANY: Self = Self(2, 3);
 }
 
-/// Why a bind is refused as a whole (MS-RPCE 2.2.2.5, `p_reject_reason_t`).
+/// Reason why a bind is refused as a whole (MS-RPCE 2.2.2.5, `p_reject_reason_t`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 enum Refusal {
@@ -48,7 +48,7 @@ impl Association {
         self.fragment_max.unwrap_or(FRAGMENT_MIN)
     }
 
-    /// Whether any context means the interface.
+    /// Returns whether any context means the interface.
     pub(crate) fn is_bound(&self) -> bool {
         !self.contexts.is_empty()
     }
@@ -87,7 +87,7 @@ impl Association {
         Ok(self.accepted(call, is_alter, group, &verdicts))
     }
 
-    /// What becomes of the context that `bytes` begin with.
+    /// Returns what becomes of the context that `bytes` begin with.
     fn context<'a>(&mut self, bytes: &'a [u8]) -> Result<(Verdict, &'a [u8]), Broken> {
         let (head, rest) = bytes.split_first_chunk::<4>().ok_or(Broken)?;
         let number = u16::from_le_bytes([head[0], head[1]]);

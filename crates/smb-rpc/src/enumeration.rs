@@ -1,5 +1,5 @@
-//! How calls that list something are asked and answered (MS-SRVS 3.1.4, MS-WKST 3.2.4): a level, a container with as
-//! many entries as there are, how many in all, and where to go on.
+//! Enumerating calls (MS-SRVS 3.1.4, MS-WKST 3.2.4): a level, a container with as many entries as there are,
+//! how many in all, and where to go on.
 
 use crate::ndr::{Reader, Writer};
 use crate::pdu::Fault;
@@ -13,7 +13,7 @@ pub(crate) mod error {
     pub(crate) const NO_SUCH_SHARE: u32 = 2310;
 }
 
-/// What is asked of a list.
+/// Parameters of an enumerating call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Asked {
     pub(crate) level: u32,

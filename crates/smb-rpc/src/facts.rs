@@ -1,22 +1,22 @@
-//! What the server tells about itself when a call is answered.
+//! Facts about the server that answers tell.
 
 use identity::{Accounts, Principal};
 use smb_sid::Sids;
 
-/// Who the server is, what it has, and who asks.
+/// Facts of the server and the caller that pipes answer with.
 #[derive(Clone, Copy, Debug)]
 pub struct Facts<'a> {
     /// The server's name, without backslashes.
     pub server_name: &'a str,
-    /// What is said of the server beside its name.
+    /// Comment on the server.
     pub comment: &'a str,
     /// The shares that the caller may see, `IPC$` among them.
     pub shares: &'a [ShareFact<'a>],
     /// Users and groups.
     pub accounts: &'a Accounts,
-    /// How they are called.
+    /// Security identifiers of users.
     pub sids: &'a Sids,
-    /// Who asks.
+    /// The principal that asks.
     pub caller: &'a Principal,
     /// The time of day, seconds since 1970.
     pub now_s: u64,
@@ -32,7 +32,7 @@ impl Facts<'_> {
     }
 }
 
-/// What kind of share it is (MS-SRVS 2.2.2.4).
+/// Kind of a share (MS-SRVS 2.2.2.4).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShareKind {
     /// A tree of files.
@@ -44,26 +44,26 @@ pub enum ShareKind {
 /// A share, as it is listed.
 #[derive(Clone, Copy, Debug)]
 pub struct ShareFact<'a> {
-    /// Its name.
+    /// The share's name.
     pub name: &'a str,
-    /// What it is.
+    /// Kind of the share.
     pub kind: ShareKind,
     /// Whether clients hide it in lists.
     pub is_hidden: bool,
-    /// Whether listings leave out what who lists may not read.
+    /// Whether listings leave out what the caller may not read.
     pub hides_unreadable: bool,
-    /// What is said of it beside its name.
+    /// Comment on the share.
     pub comment: &'a str,
-    /// Where it is on the server, for administrators alone.
+    /// Path on the server, for administrators alone.
     pub path: &'a str,
-    /// How many may use it at once; `None`: as many as come.
+    /// Number of users at once; `None`: as many as come.
     pub users_max: Option<u32>,
-    /// How many use it now.
+    /// Number of users that use it now.
     pub users: u32,
 }
 
 impl ShareFact<'_> {
-    /// Its kind as it travels (MS-SRVS 2.2.2.4).
+    /// Returns the share's kind on the wire (MS-SRVS 2.2.2.4).
     pub(crate) fn wire_type(&self) -> u32 {
         let kind = match self.kind {
             ShareKind::Disk => 0,

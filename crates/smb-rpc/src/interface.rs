@@ -1,4 +1,4 @@
-//! Which interfaces there are, and by which pipes.
+//! Interfaces and their pipes.
 
 use crate::facts::Facts;
 use crate::lsarpc::{self, Handles};
@@ -35,7 +35,7 @@ impl Interface {
         ALL[self as usize].1
     }
 
-    /// Whether it is the one that a client means.
+    /// Returns whether it is the one that a client means.
     pub(crate) fn is(self, syntax: &Syntax) -> bool {
         // A client of a smaller minor version is served; there is none greater than 0 here.
         ALL[self as usize].2 == *syntax

@@ -1,5 +1,6 @@
-//! What SMB clients ask over named pipes: DCE/RPC (C706, MS-RPCE) in messages, and the interfaces that browsing needs
-//! (MS-SRVS, MS-WKST, MS-LSAD with MS-LSAT). Sans-IO: bytes in, bytes out; no clock, no lock, no table of its own.
+//! Named pipes for SMB clients: DCE/RPC (C706, MS-RPCE) in messages, and the interfaces that browsing needs
+//! (MS-SRVS, MS-WKST, MS-LSAD with MS-LSAT). Sans-IO: bytes in, bytes out; no clock, no lock, no table of its
+//! own.
 //!
 //! A [`Pipe`] is one open of such a pipe on `IPC$`. What it answers comes of the [`Facts`] that the server hands in with
 //! every call, so a reloaded configuration counts from the next call on. Nothing here changes anything: calls that would

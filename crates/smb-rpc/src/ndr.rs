@@ -55,7 +55,7 @@ impl<'a> Reader<'a> {
         Ok(u32::from_le_bytes(bytes.try_into().expect("four")))
     }
 
-    /// Whether a pointer points at anything.
+    /// Returns whether a pointer points at anything.
     pub(crate) fn pointer(&mut self) -> Result<bool, BadStub> {
         Ok(self.u32()? != 0)
     }
@@ -68,7 +68,7 @@ impl<'a> Reader<'a> {
         (count <= max && count.saturating_mul(len_min) <= rest).then_some(count).ok_or(BadStub)
     }
 
-    /// What a conformant varying array of UTF-16 holds.
+    /// Returns what a conformant varying array of UTF-16 holds.
     fn units(&mut self) -> Result<String, BadStub> {
         let max = self.u32()? as usize;
         let (offset, len) = (self.u32()?, self.u32()? as usize);
@@ -93,7 +93,7 @@ impl<'a> Reader<'a> {
         self.pointer()?.then(|| self.text()).transpose()
     }
 
-    /// What the pointer of an `RPC_UNICODE_STRING` points at. It has no terminator.
+    /// Returns what the pointer of an `RPC_UNICODE_STRING` points at. It has no terminator.
     pub(crate) fn counted_text(&mut self) -> Result<String, BadStub> {
         self.units()
     }
@@ -156,7 +156,7 @@ impl Writer {
         self.u32(0);
     }
 
-    /// What a `[string] wchar_t *` points at.
+    /// Writes what a `[string] wchar_t *` points at.
     pub(crate) fn text(&mut self, text: &str) {
         self.units(text.encode_utf16().chain([0]).collect());
     }
@@ -170,7 +170,7 @@ impl Writer {
         if text.is_empty() { self.null() } else { self.pointer() }
     }
 
-    /// What the pointer of a [`counted`](Self::counted) points at.
+    /// Writes what the pointer of a [`counted`](Self::counted) points at.
     pub(crate) fn counted_text(&mut self, text: &str) {
         if !text.is_empty() {
             self.units(text.encode_utf16().collect());

@@ -33,7 +33,7 @@ pub(crate) mod flags {
     pub(crate) const OBJECT: u8 = 0x80;
 }
 
-/// Why a call failed before its interface could say so (C706 appendix E, MS-RPCE 2.2.2.9).
+/// Reason why a call failed before its interface could say so (C706 appendix E, MS-RPCE 2.2.2.9).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Fault(pub(crate) u32);
 
@@ -48,11 +48,11 @@ impl Fault {
     pub(crate) const UNKNOWN_INTERFACE: Self = Self(0x1c01_0003);
     /// `nca_s_fault_remote_no_memory`: more than is taken.
     pub(crate) const TOO_MUCH: Self = Self(0x1c00_001d);
-    /// `nca_s_fault_context_mismatch`: a handle that is nobody's.
+    /// `nca_s_fault_context_mismatch`: an unknown handle.
     pub(crate) const NO_SUCH_HANDLE: Self = Self(0x1c00_001a);
 }
 
-/// What every fragment begins with.
+/// Head of every fragment.
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(crate) struct Head {
@@ -140,7 +140,7 @@ pub(crate) fn responses(call: u32, context: u16, stub: &[u8], fragment_max: usiz
     (0..count).map(fragment).collect()
 }
 
-/// How arguments and interfaces are named: an identifier and a version.
+/// Identifier of an interface or a syntax: an identifier and a version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
 pub(crate) struct Syntax {

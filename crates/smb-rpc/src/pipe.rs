@@ -25,11 +25,11 @@ pub const WAITING_MAX: usize = 64 << 10;
 pub struct Pipe {
     association: Association,
     handles: Handles,
-    /// What came of a fragment that is not all there.
+    /// Bytes of an incomplete fragment.
     partial: Vec<u8>,
     call: Option<Call>,
     messages: VecDeque<Vec<u8>>,
-    /// How much of the first message has been read.
+    /// Bytes of the first message that have been read.
     read: usize,
     /// Bytes of all messages, read or not.
     waiting: usize,
@@ -46,7 +46,7 @@ struct Call {
     stub: Vec<u8>,
 }
 
-/// What a read gives.
+/// Result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// At most as much as was asked for.
@@ -55,12 +55,12 @@ pub struct Answer {
     pub status: Status,
 }
 
-/// What has happened on a pipe.
+/// Counters of a pipe.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
     /// Calls that were answered, whatever the answer.
     pub calls: u64,
-    /// Calls that ended with a fault: no such call, arguments that are none, a handle that is nobody's, too much.
+    /// Calls that ended with a fault: no such call, arguments that are none, an unknown handle, too much.
     pub faults: u64,
     /// Binds without one interface that there is.
     pub refused: u64,
@@ -88,7 +88,7 @@ impl Pipe {
         })
     }
 
-    /// Whether there is a pipe of that name, which is then to be had.
+    /// Returns whether there is a pipe of that name, which is then to be had.
     pub fn is_there(name: &str) -> bool {
         Interface::of_pipe(name).is_some()
     }
@@ -161,7 +161,7 @@ impl Pipe {
         self.messages.front().map_or(0, |message| message.len() - self.read)
     }
 
-    /// What has happened since it was last asked.
+    /// Returns what has happened since it was last asked.
     pub fn tally(&mut self) -> Tally {
         std::mem::take(&mut self.tally)
     }
@@ -279,7 +279,7 @@ impl Pipe {
     }
 }
 
-/// How long the fragment is that `bytes` begin with; `None`: its head is not all there.
+/// Returns how long the fragment is that `bytes` begin with; `None`: its head is not all there.
 fn fragment_len(bytes: &[u8]) -> Result<Option<usize>, Broken> {
     Ok(Head::parse(bytes)?.map(|head| head.fragment_len.get().into()))
 }

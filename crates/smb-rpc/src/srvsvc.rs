@@ -51,7 +51,7 @@ pub(crate) fn call(
         number::SHARE_GET_INFO => share_get_info(read, out, facts),
         number::SERVER_GET_INFO => server_get_info(read, out, facts),
         number::REMOTE_TOD => remote_tod(read, out, facts),
-        // Who else is here, and what he has open, is the operator's: `linerate smb` tells him.
+        // Other sessions and their opens are for the operator alone: `linerate smb` shows them.
         number::CONNECTION_ENUM => refused_enum(1, read, out),
         number::FILE_ENUM | number::SESSION_ENUM => refused_enum(2, read, out),
         number::FILE_GET_INFO
@@ -65,7 +65,7 @@ pub(crate) fn call(
     }
 }
 
-/// What is told of a share at one level (MS-SRVS 2.2.4.22 to 2.2.4.26).
+/// Information about a share at one level (MS-SRVS 2.2.4.22 to 2.2.4.26).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Level {
     Name,
@@ -124,7 +124,7 @@ impl Level {
         }
     }
 
-    /// What its pointers point at.
+    /// Writes what its pointers point at.
     fn texts(self, out: &mut Writer, share: &ShareFact<'_>) {
         out.text(share.name);
         if self != Self::Name {
@@ -270,7 +270,7 @@ fn date(days: u64) -> (u32, u32, u32) {
     ((era * 400 + year + next) as u32, month as u32, day_of_month as u32)
 }
 
-/// A list that is nobody's, behind the server's name and `texts` more.
+/// Writes an empty list, behind the server's name and `texts` more.
 fn refused_enum(texts: usize, read: &mut Reader<'_>, out: &mut Writer) -> Result<(), Fault> {
     for _ in 0..1 + texts {
         read.text_pointer()?;

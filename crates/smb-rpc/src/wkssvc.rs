@@ -41,7 +41,7 @@ fn get_info(read: &mut Reader<'_>, out: &mut Writer, facts: &Facts<'_>) -> Resul
     let level = read.u32()?;
     out.u32(level);
     //= MS-WKST 3.2.4.1
-    //# Level 100 is for everybody, 101 for users, 102 for administrators.
+    //# Level 100 is for every client, 101 for users, 102 for administrators.
     let refusal = match level {
         100 => None,
         101 if !facts.caller.is_anonymous() => None,
@@ -64,7 +64,7 @@ fn get_info(read: &mut Reader<'_>, out: &mut Writer, facts: &Facts<'_>) -> Resul
         out.pointer();
     }
     if level > 101 {
-        // Nobody is signed in at the machine itself.
+        // No user is signed in at the machine itself.
         out.u32(0);
     }
     out.text(facts.server_name);

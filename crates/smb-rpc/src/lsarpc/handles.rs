@@ -1,11 +1,11 @@
-//! Handles of one pipe. They hold nothing: who has one has asked to be let in.
+//! Handles of one pipe. They hold nothing: a client with one has been let in.
 
 use crate::pdu::Fault;
 
 /// Open handles of one pipe.
 pub(crate) const HANDLES_MAX: usize = 64;
 
-/// Those that are open.
+/// Open handles of a pipe.
 #[derive(Debug, Default)]
 pub(crate) struct Handles {
     open: Vec<u64>,
@@ -25,7 +25,7 @@ impl Handles {
         Some(handle)
     }
 
-    /// That it is one of them.
+    /// Checks that it is one of the handles.
     pub(crate) fn check(&self, handle: &[u8; 20]) -> Result<(), Fault> {
         self.find(handle).map(drop).ok_or(Fault::NO_SUCH_HANDLE)
     }

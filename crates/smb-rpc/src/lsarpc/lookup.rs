@@ -20,7 +20,7 @@ const NONE_MAPPED: Status = Status(0xc000_0073);
 /// In place of a domain's number: there is none.
 const NO_DOMAIN: u32 = u32::MAX;
 
-/// Which of the calls that differ in the form of their answers alone.
+/// Form of the answer, in which calls differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     First,
@@ -71,7 +71,7 @@ pub(super) fn sids(
     let sids = read_sids(read)?;
     let found: Vec<_> = sids.iter().map(|sid| facts.sids.named(sid, facts.accounts)).collect();
     let domains = domains(out, &found);
-    // Who is nobody here is called as his identifier is written.
+    // An unknown user is named by the text of its identifier.
     let name = |(named, sid): (&Option<Named>, &Sid)| match named {
         Some(named) => named.name.clone(),
         None => sid.to_string(),
@@ -153,7 +153,7 @@ fn domains(out: &mut Writer, found: &[Option<Named>]) -> Vec<Sid> {
         return Vec::new();
     }
     out.pointer();
-    // `MaxEntries`, which nobody looks at.
+    // `MaxEntries`, which is ignored.
     out.u32(32);
     out.count(domains.len());
     for (_, name) in &domains {

@@ -1,4 +1,5 @@
-//! Names and identifiers (MS-LSAD, MS-LSAT): who is behind an identifier of a descriptor, and the other way round.
+//! Names and identifiers (MS-LSAD, MS-LSAT): the user or group of a descriptor's identifier, and the other
+//! way round.
 
 mod handles;
 mod lookup;
@@ -17,7 +18,7 @@ pub(crate) const SYNTAX: Syntax = Syntax::new(
     0,
 );
 
-/// The workgroup of who is in none.
+/// The workgroup of a server that is in none.
 pub(crate) const WORKGROUP: &str = "WORKGROUP";
 
 mod number {

@@ -1,4 +1,4 @@
-//! The policy object, through which all else is asked (MS-LSAD 3.1.4.4), and who the caller is.
+//! The policy object, through which all else is asked (MS-LSAD 3.1.4.4), and the caller's name.
 
 use smb_wire::Status;
 
@@ -21,7 +21,7 @@ const ROLE_PRIMARY: u16 = 3;
 /// there is one, and nothing of it can be changed.
 pub(super) fn open(out: &mut Writer, handles: &mut Handles, facts: &Facts<'_>) -> Status {
     //= MS-LSAD 3.1.4.4.1
-    //# Who has not said who he is does not learn who else there is.
+    //# An unauthenticated client does not learn which other users exist.
     let opened = if facts.caller.is_anonymous() { Err(Status::ACCESS_DENIED) } else { Ok(handles.open()) };
     match opened {
         Ok(Some(handle)) => {
@@ -73,7 +73,7 @@ pub(super) fn query(read: &mut Reader<'_>, out: &mut Writer, facts: &Facts<'_>) 
     Ok(Status::SUCCESS)
 }
 
-/// `LsarGetUserName`, MS-LSAT 3.1.4.4: who the caller is here.
+/// `LsarGetUserName`, MS-LSAT 3.1.4.4: the caller's name here.
 pub(super) fn user_name(out: &mut Writer, facts: &Facts<'_>) -> Status {
     let sid = facts.sids.of_id(facts.caller.id());
     let named = facts.sids.named(&sid, facts.accounts);

@@ -4,8 +4,8 @@ use smb_rpc::pipe::{ANSWER_MAX, WAITING_MAX};
 
 use crate::pipes::world::{self, World};
 
-/// What a client sends: the first byte says which pipe (% 3), and behind that there are messages, each of a shape (one byte), a number and a
-/// length (two each, little-endian) and its bytes:
+/// Script of a client: the first byte says which pipe (% 3), and behind that there are messages, each of a
+/// shape (one byte), a number and a length (two each, little-endian) and its bytes:
 ///
 /// | shape % 4 | message |
 /// |---|---|

@@ -8,7 +8,7 @@ use smb_rpc::Pipe;
 
 use crate::pipes::world::World;
 
-/// Serves a pipe to each who connects, until the process ends.
+/// Serves a pipe to each that connects, until the process ends.
 fn serve(name: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();

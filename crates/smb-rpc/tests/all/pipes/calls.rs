@@ -1,4 +1,4 @@
-//! What the interfaces answer, and to whom.
+//! Answers of the interfaces, by caller.
 
 use crate::pipes::world::{Stub, World, holds, returned, u16_at, u32_at};
 

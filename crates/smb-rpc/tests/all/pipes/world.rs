@@ -59,7 +59,7 @@ pub(crate) struct World {
 }
 
 impl World {
-    /// Asked by `alice`, who is nobody special; `root` is an administrator.
+    /// Makes a world asked by `alice`, a common user; `root` is an administrator.
     pub(crate) fn new(caller: &str) -> Self {
         let accounts = Accounts::parse(
             "version = 1\n[user.alice]\nid = 1000\n[user.root]\nid = 1\n\
@@ -167,7 +167,7 @@ pub(crate) fn u32_at(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().unwrap())
 }
 
-/// What a call returned: the last word.
+/// Returns what a call returned: the last word.
 pub(crate) fn returned(stub: &[u8]) -> u32 {
     u32_at(stub, stub.len() - 4)
 }
@@ -197,7 +197,7 @@ impl Stub {
     }
 }
 
-/// Whether `stub` holds `text` in UTF-16.
+/// Returns whether `stub` holds `text` in UTF-16.
 pub(crate) fn holds(stub: &[u8], text: &str) -> bool {
     let wanted: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
     stub.windows(wanted.len()).any(|part| part == wanted)
