@@ -1,4 +1,4 @@
-//! What something new gets of the security descriptor above it (MS-DTYP 2.5.3.4).
+//! Inheritance of security descriptors (MS-DTYP 2.5.3.4).
 
 use smb_wire::create::access::expand_generic;
 use smb_wire::create::access::rights::FILE_ALL;
@@ -7,9 +7,10 @@ use smb_wire::info::security::{Ace, Descriptor, Sid, ace_flags, ace_type, contro
 /// Most entries of a descriptor that is kept: what is inherited of them fits a list, of which each may become two.
 pub const ENTRIES_MAX: usize = 400;
 
-/// The descriptor of what somebody makes in a directory that has `above`. Where nothing is inherited it is his alone, and the system's: who
-/// closed the directory to others did not mean what is in it to be open. `None` where there are more entries than a list holds, which only one
-/// that somebody else wrote can have.
+/// Returns the descriptor of what is made in a directory that has `above`. Where nothing is inherited it
+/// grants the owner alone, and the system: a directory that is closed to others is not meant to have open
+/// files in it. `None` where there are more entries than a list holds, which only a descriptor written
+/// elsewhere can have.
 pub fn inherited(above: &Descriptor, is_directory: bool, owner: Sid, group: Sid) -> Option<Descriptor> {
     //= MS-DTYP 2.5.3.4.1
     //# Entries are marked as inherited where the list above them is one that hands down.
@@ -26,7 +27,8 @@ pub fn inherited(above: &Descriptor, is_directory: bool, owner: Sid, group: Sid)
     fits.then_some(Descriptor { control: marks, owner: Some(owner), group: Some(group), dacl: Some(aces) })
 }
 
-/// What becomes of one entry: nothing, an entry that counts, one that only waits for what is further below, or both.
+/// Returns what becomes of one entry: nothing, an entry that counts, one that only waits for what is further
+/// below, or both.
 fn handed_down(ace: &Ace, is_directory: bool, owner: Sid, group: Sid, mark: u8) -> Vec<Ace> {
     let has = |flag: u8| ace.flags & flag != 0;
     let below = ace.flags & (ace_flags::OBJECT_INHERIT | ace_flags::CONTAINER_INHERIT);
@@ -48,7 +50,7 @@ fn handed_down(ace: &Ace, is_directory: bool, owner: Sid, group: Sid, mark: u8) 
         (false, _) => vec![here],
         (true, true) => vec![Ace { flags: below | mark, ..here }],
         //= MS-DTYP 2.5.3.4.1
-        //# What means somebody else, or something else, further below is handed on as it is.
+        //# What means another user, or another kind of file, further below is handed on as it is.
         (true, false) => vec![here, waiting],
     }
 }

@@ -1,5 +1,5 @@
-//! Who may do what with something that has a security descriptor of its own: the access check of MS-DTYP 2.5.3.2, and what comes of
-//! it in the letters of access lists. Pure: whoever asks, by whatever protocol, is judged here.
+//! Judges access to what has a security descriptor of its own: the access check of MS-DTYP 2.5.3.2, and what
+//! comes of it in the letters of access lists. Pure: requests of every protocol are judged here.
 
 use identity::{Principal, Rights};
 use smb_wire::create::access::expand_generic;
@@ -12,7 +12,8 @@ use smb_wire::info::security::{Ace, Descriptor, Sid, ace_flags, ace_type};
 use crate::Sids;
 
 impl Sids {
-    /// Whether somebody is called so: by his number, by that of a group he is in, or as the POSIX user or group he is mapped to.
+    /// Returns whether a SID names the principal: by its number, by that of a group of its, or as its POSIX
+    /// user or group.
     pub fn is_called(&self, who: &Principal, sid: &Sid) -> bool {
         match self.id_of(sid) {
             Some(id) => who.is_member(id),
@@ -23,16 +24,17 @@ impl Sids {
         }
     }
 
-    /// Everything that somebody is granted, as an access mask of files: what MAXIMUM_ALLOWED comes to.
+    /// Returns everything that a principal is granted, as an access mask of files: what MAXIMUM_ALLOWED comes
+    /// to.
     ///
     /// | who | is granted |
     /// |---|---|
     /// | the operator of this machine | everything |
-    /// | anybody, where there is no list | everything |
-    /// | anybody | each right by the first entry that is meant for him and has it: given if that allows, else not |
+    /// | any user, where there is no list | everything |
+    /// | any user | each right by the first entry that is meant for it and has it: given if that allows, else not |
     /// | the owner | also READ_CONTROL and WRITE_DAC, before all entries; not where one is for OWNER RIGHTS, which then says |
     ///
-    /// What administrators may beside, who ask for it: [`mends`].
+    /// What administrators may besides, if they ask for it: [`mends`].
     pub fn granted(&self, who: &Principal, descriptor: &Descriptor) -> u32 {
         if who.is_local_administrator() {
             return FILE_ALL;
@@ -42,7 +44,7 @@ impl Sids {
         let is_owner = who.is_user() && descriptor.owner.is_some_and(|owner| self.is_called(who, &owner));
         let counting = || aces.iter().filter(|ace| ace.flags & ace_flags::INHERIT_ONLY == 0);
         //= MS-DTYP 2.5.3.2
-        //# The owner may read and write the list, unless an entry for OWNER RIGHTS says what he may.
+        //# The owner may read and write the list, unless an entry for OWNER RIGHTS says what it may.
         let is_said = counting().any(|ace| ace.sid == Sid::OWNER_RIGHTS);
         let mut granted = if is_owner && !is_said { READ_CONTROL | WRITE_DAC } else { 0 };
         let mut denied = 0;
@@ -63,8 +65,9 @@ impl Sids {
     }
 }
 
-/// What somebody may have who asks for it by name, whatever a descriptor says: members of `system:administrators` see what has one, and change owner
-/// and list, so that it can always be mended. It is no part of the most that they are granted.
+/// Returns rights that a principal may have if it asks for them by name, whatever a descriptor says: members
+/// of `system:administrators` see what has one, and change owner and list, so that it can always be mended.
+/// It is no part of the most that they are granted.
 pub fn mends(who: &Principal, is_directory: bool) -> u32 {
     match (who.is_administrator(), is_directory) {
         (true, true) => MENDING | READ_DATA | EXECUTE,
@@ -73,7 +76,8 @@ pub fn mends(who: &Principal, is_directory: bool) -> u32 {
     }
 }
 
-/// What a mask comes to in the letters of access lists, for protocols that know no more; of a directory over what is in it.
+/// Returns what a mask comes to in the letters of access lists, for protocols that know no more; of a
+/// directory over what is in it.
 pub fn rights_of(mask: u32, is_directory: bool) -> Rights {
     let table = if is_directory { DIRECTORY } else { FILE };
     let given = table.iter().filter(|(bits, _)| mask & bits == *bits);

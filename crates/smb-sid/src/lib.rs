@@ -1,12 +1,12 @@
-//! How users and groups are called where SMB wants security identifiers (MS-DTYP 2.4.2): in the descriptors of files
-//! and in the answers of `lsarpc`. The one owner of that rule; it is arithmetic, and nothing is stored.
+//! Security identifiers of users and groups (MS-DTYP 2.4.2): in the descriptors of files and in the answers
+//! of `lsarpc`. The one owner of that rule; it is arithmetic, and nothing is stored.
 //!
 //! | who | identifier |
 //! |---|---|
 //! | the accounts as a whole | `S-1-5-21-a-b-c`, of the server's name |
 //! | a user or group of the accounts | that, and its AFS number + 999 (mod 2³²) |
 //! | `system:administrators`, `system:anyuser`, `system:authuser`, anonymous | `S-1-5-32-544`, `S-1-1-0`, `S-1-5-11`, `S-1-5-7` |
-//! | a POSIX user or group that the accounts map nobody to | `S-1-22-1-uid`, `S-1-22-2-gid`, as Samba calls them |
+//! | a POSIX user or group that no account maps to | `S-1-22-1-uid`, `S-1-22-2-gid`, as Samba calls them |
 
 pub use self::inherit::{ENTRIES_MAX, inherited};
 pub use self::judge::{mends, rights_of};
@@ -19,15 +19,15 @@ use aws_lc_rs::digest::{SHA256, digest};
 use identity::{Accounts, Id, Owner};
 use smb_wire::info::security::Sid;
 
-/// What lies between an AFS number and the last part of an identifier. Users begin at 1 and groups at -1000, so that
-/// they come to 1000 upwards and 2³²-1 downwards: below 1000 are those that Windows knows by itself, and neither
-/// meets the other.
+/// Difference between an AFS number and the last part of an identifier. Users begin at 1 and groups at -1000,
+/// so that they come to 1000 upwards and 2³²-1 downwards: below 1000 are those that Windows knows by itself,
+/// and neither meets the other.
 const RID_FIRST: u32 = 999;
 
 /// The domain of POSIX users and groups.
 const UNIX: u64 = 22;
 
-/// POSIX's user of what is nobody's.
+/// POSIX's user of files without a known owner.
 const NOBODY: u32 = 65534;
 
 /// Numbers that have an identifier of their own everywhere, which no domain gives.
@@ -57,7 +57,7 @@ impl WellKnown {
     }
 }
 
-/// What somebody is, as `lsarpc` tells it (MS-LSAT 2.2.13, SID_NAME_USE).
+/// Kind of a user or group, as `lsarpc` tells it (MS-LSAT 2.2.13, SID_NAME_USE).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u16)]
 pub enum Kind {
@@ -69,24 +69,24 @@ pub enum Kind {
     Domain = 3,
     /// A group of this server.
     Alias = 4,
-    /// One that is everywhere.
+    /// A group that exists everywhere.
     WellKnownGroup = 5,
-    /// Nobody is called so.
+    /// An unknown identifier.
     Unknown = 8,
 }
 
-/// Somebody's name, and who knows him by it.
+/// The name of a user or group, and its domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Named {
     /// The domain's name; empty where there is none.
     pub domain: String,
-    /// The domain's identifier: his own without its last part.
+    /// The domain's identifier: the identifier without its last part.
     pub domain_sid: Sid,
-    /// His name there.
+    /// The name in that domain.
     pub name: String,
-    /// His identifier.
+    /// The identifier.
     pub sid: Sid,
-    /// What he is.
+    /// Kind of the named one.
     pub kind: Kind,
 }
 
@@ -127,7 +127,7 @@ impl Sids {
         joined(&self.domain, rid).expect("a domain has four parts")
     }
 
-    /// Whose identifier it is; `None`: no user or group of this server's accounts can have it.
+    /// Returns the number of the identifier; `None`: no user or group of this server's accounts can have it.
     pub fn id_of(&self, sid: &Sid) -> Option<Id> {
         if let Some((id, _)) = WELL_KNOWN.iter().find(|(_, known)| known.sid() == *sid) {
             return Some(*id);
@@ -148,24 +148,25 @@ impl Sids {
         Sid::new(UNIX, &[2, gid]).expect("two parts")
     }
 
-    /// The identifier of a POSIX user as whom the accounts know him, which a list can name; else his own.
+    /// Returns the identifier of the account of a POSIX user, which a list can name; else the POSIX user's
+    /// own.
     pub fn of_user(&self, uid: u32, accounts: &Accounts) -> Sid {
         accounts.user_of_uid(uid).map_or_else(|| Self::of_uid(uid), |id| self.of_id(id))
     }
 
-    /// As [`Sids::of_user`], of a group.
+    /// Returns the identifier of a group ([`Sids::of_user`]).
     pub fn of_group(&self, gid: u32, accounts: &Accounts) -> Sid {
         accounts.group_of_gid(gid).map_or_else(|| Self::of_gid(gid), |id| self.of_id(id))
     }
 
-    /// Whom of the accounts a list names by this identifier, also as the POSIX user or group he is.
+    /// Returns the account that a list names by this identifier, also as its POSIX user or group.
     pub fn listed(&self, sid: &Sid, accounts: &Accounts) -> Option<Id> {
         let user = || Self::uid_of(sid).and_then(|uid| accounts.user_of_uid(uid));
         let group = || Self::gid_of(sid).and_then(|gid| accounts.group_of_gid(gid));
         self.id_of(sid).or_else(user).or_else(group)
     }
 
-    /// The POSIX user who is called so.
+    /// Returns the POSIX user of an identifier.
     pub fn uid_of(sid: &Sid) -> Option<u32> {
         unix(sid).and_then(|(kind, id)| (kind == 1).then_some(id))
     }
@@ -175,7 +176,7 @@ impl Sids {
         unix(sid).and_then(|(kind, id)| (kind == 2).then_some(id))
     }
 
-    /// The owner of a file: whom the accounts know, else the POSIX user.
+    /// Returns the owner of a file: the account, else the POSIX user.
     pub fn of_owner(&self, owner: &Owner) -> Sid {
         match owner.recorded {
             Some(id) => self.of_id(id),
@@ -183,7 +184,7 @@ impl Sids {
         }
     }
 
-    /// Who is called so: what a client shows in place of the identifier. `None`: nobody.
+    /// Returns the name of an identifier: what a client shows in place of the identifier. `None`: unknown.
     pub fn named(&self, sid: &Sid, accounts: &Accounts) -> Option<Named> {
         let (domain_sid, _) = split(sid).unwrap_or((*sid, 0));
         let named = |domain: &str, domain_sid, name: String, kind| {
@@ -208,8 +209,8 @@ impl Sids {
         accounts.name_of(id).and_then(|name| named(&self.name, self.domain, name.to_owned(), kind))
     }
 
-    /// Who is meant by `NAME`, `DOMAIN\NAME` or `NAME@DOMAIN`, as a client writes it; case does not matter, for none
-    /// of our users has capitals. `None`: nobody.
+    /// Returns the identifier of `NAME`, `DOMAIN\NAME` or `NAME@DOMAIN`, as a client writes it; case does not
+    /// matter, for none of our users has capitals. `None`: unknown.
     pub fn find(&self, text: &str, accounts: &Accounts) -> Option<Named> {
         let (domain, name) = match (text.split_once('\\'), text.rsplit_once('@')) {
             (Some((domain, name)), _) | (None, Some((name, domain))) => (domain, name),
@@ -235,7 +236,8 @@ impl Sids {
     }
 }
 
-/// What a server is called that was given no name: the first part of this machine's, in capitals, of at most 15 characters.
+/// Returns what a server is called that was given no name: the first part of this machine's, in capitals, of
+/// at most 15 characters.
 pub fn machine_name() -> String {
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let is_of_name = |c: &char| c.is_ascii_alphanumeric() || *c == '-';
@@ -254,7 +256,7 @@ fn split(sid: &Sid) -> Option<(Sid, u32)> {
     Some((Sid::new(sid.authority(), domain)?, *rid))
 }
 
-/// POSIX's user (1) or group (2), and his number.
+/// Returns the kind, POSIX user (1) or group (2), and its number.
 fn unix(sid: &Sid) -> Option<(u32, u32)> {
     match (sid.authority(), sid.sub_authorities()) {
         (UNIX, [kind @ 1..=2, id]) => Some((*kind, *id)),
@@ -290,7 +292,7 @@ mod tests {
         assert_eq!(sids.domain(), Sids::new("FILES").domain());
         assert_ne!(sids.domain(), Sids::new("files2").domain());
         let domain = sids.domain().to_string();
-        // Descriptors lie in clients' archives: another value here would hand their files to nobody.
+        // Descriptors lie in clients' archives: another value here would leave their files without an owner.
         assert_eq!(domain, "S-1-5-21-3816597219-1506872087-4254144403");
         for (id, text) in [
             (Id(1), format!("{domain}-1000")),

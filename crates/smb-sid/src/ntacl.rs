@@ -17,13 +17,13 @@ use smb_wire::malformed::Malformed;
 /// Longest value that is read or written, bytes: what Linux keeps in one attribute.
 pub const BYTES_MAX: usize = 65_536;
 
-/// Why an attribute's value is no descriptor.
+/// Reason why an attribute's value is no descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// It is not as Samba writes it, or has entries that do more than to allow or deny somebody something.
+    /// It is not as Samba writes it, or has entries that do more than to allow or deny rights.
     #[error("it is damaged, or says what is not understood: {0}")]
     Malformed(#[from] Malformed),
-    /// It is of a version that is not known.
+    /// The attribute is of an unknown version.
     #[error("it is of version {0}, which is not known")]
     Version(u16),
 }
@@ -69,7 +69,7 @@ pub fn encode(descriptor: &Descriptor) -> Option<Vec<u8>> {
     (value.len() <= BYTES_MAX).then_some(value)
 }
 
-/// Where a descriptor has its owner, group and lists (MS-DTYP 2.4.6); 0: nowhere.
+/// Returns the offsets of a descriptor's owner, group and lists (MS-DTYP 2.4.6); 0: nowhere.
 fn offsets(descriptor: &[u8]) -> Result<[u32; 4], Malformed> {
     let head: &[u8; HEAD] = descriptor.first_chunk().ok_or(Malformed::Short)?;
     Ok([4, 8, 12, 16].map(|at| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], head[at + 3]])))
@@ -154,7 +154,7 @@ mod tests {
         }
     }
 
-    /// As smbd 4.17 has written it for smbcacls: everybody reads, and the POSIX user 34 has all.
+    /// Data as smbd 4.17 has written it for smbcacls: every user reads, and the POSIX user 34 has all.
     #[test]
     fn what_smbd_has_written_is_read() {
         let hex = concat!(

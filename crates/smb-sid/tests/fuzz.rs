@@ -1,4 +1,4 @@
-//! Whatever lies in a file's attribute, it is read or refused, and what was read is judged and handed down.
+//! Arbitrary bytes in a file's attribute are read or refused, and what was read is judged and handed down.
 
 use identity::Accounts;
 use smb_sid::{Sids, inherited, ntacl};
