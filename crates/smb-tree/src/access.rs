@@ -8,7 +8,7 @@ use smb_wire::create::access::rights::{
 use smb_wire::create::access::share;
 use vfs::{FoundWithRights, Ownership};
 
-/// What somebody may do.
+/// Rights of a caller over a file, as SMB sees them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowed {
     /// Over the file, or in the directory.
@@ -17,11 +17,11 @@ pub(crate) struct Allowed {
     pub(crate) above: Option<Rights>,
     pub(crate) is_directory: bool,
     pub(crate) is_administrator: bool,
-    /// Who asks has said who he is: nothing is nobody's own.
+    /// The caller is authenticated; an anonymous caller owns nothing.
     pub(crate) is_user: bool,
-    /// Whose it is.
+    /// Owner of the file.
     pub(crate) ownership: Ownership,
-    /// What its own security descriptor grants, if it has one.
+    /// Access mask that its own security descriptor grants, if it has one.
     pub(crate) granted: Option<u32>,
 }
 
@@ -32,7 +32,8 @@ impl Allowed {
         Self { own, above, is_directory, is_administrator, is_user, ownership, granted: None }
     }
 
-    /// The same of what was found, with all that says more than its rights: whose it is, and what a security descriptor of its own grants.
+    /// Makes the rights over what was found, with its ownership and what a security descriptor of its own
+    /// grants.
     pub(crate) fn of(
         who: &Principal,
         found: &FoundWithRights,
@@ -45,13 +46,14 @@ impl Allowed {
             .granted(found.granted(who))
     }
 
-    /// The same of what has a security descriptor of its own.
+    /// Adds what a security descriptor of the file's own grants.
     pub(crate) fn granted(self, granted: Option<u32>) -> Self {
         Self { granted, ..self }
     }
 
-    /// Whether its ranges may be locked, and share modes may keep others out: `k` or `w` of a list, as with AFS. Whoever may read by a
-    /// security descriptor may, as with Windows, whose descriptors have no bit for it.
+    /// Returns whether its ranges may be locked, and share modes may keep others out: `k` or `w` of a list,
+    /// as with AFS. A caller that may read by a security descriptor may lock, as with Windows, whose
+    /// descriptors have no bit for it.
     pub(crate) fn locks(&self) -> bool {
         match self.granted {
             Some(granted) => granted & (READ_DATA | EXECUTE | WRITE_DATA | APPEND_DATA) != 0,
@@ -67,26 +69,27 @@ impl Allowed {
         if self.locks() { wanted } else { wanted | share::READ | share::WRITE | share::DELETE }
     }
 
-    /// What it can be granted beside, if it is asked for by name.
+    /// Returns what it can be granted beside, if it is asked for by name.
     pub(crate) fn beside(&self, who: &Principal) -> u32 {
         if self.granted.is_some() { smb_sid::mends(who, self.is_directory) } else { 0 }
     }
 
-    /// As an access mask: most that an open can be granted.
+    /// Returns the rights as an access mask: most that an open can be granted.
     pub(crate) fn mask(&self) -> u32 {
         //= MS-FSA 2.1.5.1.2.1
-        //# Beside what the descriptor grants, who may list the directory sees the attributes, and who may delete in it may delete.
+        //# Beside what the descriptor grants, a user that may list the directory sees the attributes, and one that may delete in it may delete.
         if let Some(granted) = self.granted {
             let above = self.above.unwrap_or(self.own);
             let seen = if above.contains(Rights::LOOKUP) { READ_ATTRIBUTES } else { 0 };
-            // Names are the directory's: nobody takes one away who may not take any.
+            // Names belong to the directory: a caller that may delete none there may not delete this one.
             let goes = if above.contains(Rights::DELETE) { DELETE } else { 0 };
             return (granted & !DELETE) | seen | goes;
         }
         let table = if self.is_directory { DIRECTORY } else { FILE };
         let own = table.iter().filter(|(right, _)| self.own.contains(*right));
         let mut mask = own.fold(0, |mask, (_, bits)| mask | bits);
-        // A root cannot go, whatever is asked for; who may take away what is in it is not refused for asking.
+        // A root cannot go, whatever is asked for; a user that may take away what is in it is not refused for
+        // asking.
         if self.above.unwrap_or(self.own).contains(Rights::DELETE) {
             mask |= DELETE;
         }
@@ -94,15 +97,15 @@ impl Allowed {
             mask |= READ_CONTROL | WRITE_DAC;
         }
         //= MS-FSA 2.1.5.1.2.1
-        //# The right to write the owner: of whoever may write the list, as the owner is one of its rights. He names himself, or a group of
-        //# his, and administrators whomever they like.
+        //# The right to write the owner: given with the right to write the list, as the owner is one of its rights. A user names itself, or a group of
+        //# its own, and administrators any user.
         if mask & WRITE_DAC != 0 && (self.is_user || self.is_administrator) {
             mask |= WRITE_OWNER;
         }
         mask
     }
 
-    /// Whether somebody sees and sets who may do what, beside what letters give over it.
+    /// Returns whether the caller reads and writes the access list, beside what letters give over it.
     fn says_who_may(&self) -> bool {
         let above = self.above.unwrap_or(Rights::NONE);
         match self.ownership {
@@ -111,7 +114,8 @@ impl Allowed {
             Ownership::Own => true,
             // The list of the directory is that of its files.
             _ if !self.is_directory && self.is_user && above.contains(Rights::ADMINISTER) => true,
-            // Where nobody's files are told apart, whoever may put another file in its place, with whatever list: he could as well.
+            // Where files have no separate owners, a caller that may put another file in its place: it could
+            // choose the list so too.
             Ownership::Servers => {
                 !self.is_directory && self.own.contains(REWRITES) && above.contains(REPLACES)
             }
@@ -120,7 +124,8 @@ impl Allowed {
     }
 }
 
-/// Rights in the directory above, where a sticky one leaves of deletion what is somebody's own.
+/// Returns the rights in the directory above, where a sticky one leaves the caller the deletion of its own
+/// files.
 pub(crate) fn deletes(above: Option<Rights>, is_own: impl FnOnce() -> bool) -> Option<Rights> {
     let own = |above: &Rights| above.contains(Rights::DELETE_OWN) && is_own();
     if above.as_ref().is_some_and(own) { above.map(|above| above | Rights::DELETE) } else { above }
@@ -138,7 +143,8 @@ pub(crate) fn needed(mask: u32, is_directory: bool) -> Rights {
     read | write
 }
 
-/// What others have to bear of an open with this mask (MS-FSA 2.1.5.1.2.2): attributes are nothing to them.
+/// Returns what others have to bear of an open with this mask (MS-FSA 2.1.5.1.2.2): attributes are nothing to
+/// them.
 pub(crate) fn borne(mask: u32) -> grants::Access {
     let bit = |bits: u32, access: grants::Access| {
         if mask & bits == 0 { grants::Access::NONE } else { access }
@@ -148,8 +154,8 @@ pub(crate) fn borne(mask: u32) -> grants::Access {
         | bit(DELETE, grants::Access::DELETE)
 }
 
-/// Whether an open with these rights is to see or set attributes alone, or to see who may do what: it asks nobody, or nobody with a
-/// lease, to give anything back.
+/// Returns whether an open with these rights is to see or set attributes alone, or to read the access list:
+/// it breaks nothing, or no lease.
 pub(crate) fn looks(mask: u32) -> grants::StatOpen {
     match mask & !(READ_ATTRIBUTES | WRITE_ATTRIBUTES | SYNCHRONIZE) {
         0 => grants::StatOpen::Attributes,
@@ -158,7 +164,8 @@ pub(crate) fn looks(mask: u32) -> grants::StatOpen {
     }
 }
 
-/// What it takes to put another file in the place of one, with its content: of the file, and of the directory.
+/// Rights that it takes to put another file in the place of one, with its content: of the file, and of the
+/// directory.
 const REWRITES: Rights = Rights::READ.or(Rights::WRITE);
 const REPLACES: Rights = Rights::INSERT.or(Rights::DELETE);
 
@@ -167,7 +174,7 @@ const SEEN: u32 = READ_ATTRIBUTES | READ_EA | READ_CONTROL | SYNCHRONIZE;
 const FILE: &[(Rights, u32)] = &[
     (Rights::LOOKUP, SEEN),
     (Rights::READ, READ_DATA | EXECUTE | READ_EA | READ_ATTRIBUTES | SYNCHRONIZE),
-    // A file has no children: the bit means nothing, and who asks for all of a file asks for it too.
+    // A file has no children: the bit means nothing, and a request for all rights over a file has it too.
     (Rights::WRITE, WRITE_DATA | APPEND_DATA | WRITE_EA | WRITE_ATTRIBUTES | DELETE_CHILD | SYNCHRONIZE),
     (Rights::ADMINISTER, WRITE_DAC | WRITE_ATTRIBUTES | SEEN),
 ];

@@ -1,4 +1,4 @@
-//! Listings without the names of what who lists may not read: access-based enumeration.
+//! Listings without the names of what the caller may not read: access-based enumeration.
 
 use identity::Rights;
 use smb_wire::create::access::rights::{READ_ATTRIBUTES, READ_CONTROL, READ_DATA, READ_EA};
@@ -10,12 +10,13 @@ use crate::request_context::RequestContext;
 use crate::share::Share;
 
 impl Share {
-    /// Whether a name of the directory that is open is told in its listing. A link that is told as one has nothing to be read.
+    /// Returns whether a name of the directory that is open is told in its listing. A link that is told as
+    /// one has nothing to be read.
     pub(crate) async fn is_listed(&self, ctx: &RequestContext, open: &Open, entry: &Entry) -> bool {
         entry.attributes.kind == FileKind::Symlink || self.is_shown(ctx, open, &entry.name).await
     }
 
-    /// The same of a name that is no link, or is told as what it leads to.
+    /// Returns whether a name is shown that is no link, or is told as what it leads to.
     pub(crate) async fn is_shown(&self, ctx: &RequestContext, open: &Open, name: &[u8]) -> bool {
         !self.options().hide_unreadable || self.may_read(ctx, open, name).await.unwrap_or(false)
     }
@@ -27,7 +28,7 @@ impl Share {
         self.reads(ctx, path.as_path()).await.ok()
     }
 
-    /// Whether the user may read what has this path of the volume.
+    /// Returns whether the user may read what has this path of the volume.
     ///
     /// # Errors
     /// Those of the look-up.

@@ -53,7 +53,7 @@ impl Share {
         let bits = u8::try_from(state).ok().filter(|bits| bits & !7 == 0);
         let bits = bits.ok_or(Status::REQUEST_NOT_ACCEPTED)?;
         let caching = Caching::from_bits(bits);
-        // Nobody is left a state without READ: one that keeps such a thing keeps more.
+        // No holder is left a state without READ: one that keeps such a thing keeps more.
         if caching.bits() != bits {
             return Err(Status::REQUEST_NOT_ACCEPTED);
         }

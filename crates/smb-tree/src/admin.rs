@@ -1,4 +1,4 @@
-//! What an administrator sees of opens, and does to them.
+//! Administration of opens: listing and closing them.
 
 use futures_util::future::LocalBoxFuture;
 use grants::RangeLock;
@@ -14,7 +14,8 @@ impl Open {
 }
 
 impl Tree {
-    /// Where what is open is now, from the root of its share, with slashes; `None` once it has no name.
+    /// Returns the present path of what is open, from the root of its share, with slashes; `None` once it has
+    /// no name.
     pub fn path_of(&self, open: &Open) -> Option<String> {
         let share = self.share(open.share_name())?;
         let path = open.grants().path(share.volume())?;

@@ -1,5 +1,5 @@
-//! Which opens belong to which instance of an application (MS-SMB2 3.3.5.9.13): one that has moved to another client takes over what
-//! it had open.
+//! Opens by instance of an application (MS-SMB2 3.3.5.9.13): one that has moved to another client takes over
+//! what it had open.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -44,8 +44,8 @@ impl AppInstances {
 }
 
 impl AppInstance {
-    /// Whether it may take over what `other`, of the same id, has open: a version must be newer, and nobody without one takes over
-    /// from who has one.
+    /// Returns whether it may take over what `other`, of the same id, has open: a version must be newer, and
+    /// an instance without one never takes over from one that has one.
     pub(crate) fn may_succeed(&self, other: &Self) -> bool {
         match (self.version, other.version) {
             (_, None) => true,

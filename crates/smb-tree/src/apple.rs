@@ -1,5 +1,5 @@
-//! What macOS asks of a server beside the specification (`AAPL`): what it is, and listings whose entries tell what Finder would
-//! else ask of each file by itself.
+//! Extensions of macOS beside the specification (`AAPL`): what it is, and listings whose entries tell what
+//! Finder would else ask of each file by itself.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -13,7 +13,7 @@ use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::streams;
 
-/// What a client agreed on in a tree connect, by whichever of its channels.
+/// Extensions of macOS that a client agreed on in a tree connect, by whichever of its channels.
 #[derive(Debug, Default)]
 pub struct Apple {
     is_spoken: AtomicBool,
@@ -37,17 +37,17 @@ pub(crate) struct AppleDirEntry {
 }
 
 impl Apple {
-    /// Whether anything was agreed on.
+    /// Returns whether anything was agreed on.
     pub(crate) fn is_spoken(&self) -> bool {
         self.is_spoken.load(Ordering::Relaxed)
     }
 
-    /// Whether listings are to tell it what else it wants to know.
+    /// Returns whether listings are to tell it what else it wants to know.
     pub(crate) fn lists(&self) -> bool {
         self.lists.load(Ordering::Relaxed)
     }
 
-    /// What it is told of the server, and agreed on with that; `None` for what it asks beside that.
+    /// Returns what it is told of the server, and agreed on with that; `None` for what it asks beside that.
     pub(crate) fn answer(&self, asked: &AaplRequest) -> Option<Vec<u8>> {
         if asked.command.get() != SERVER_QUERY {
             return None;
@@ -65,7 +65,7 @@ impl Apple {
 }
 
 impl FinderInfo {
-    /// As it lies in a file's streams.
+    /// Reads it from a file's streams.
     pub(crate) async fn of(handle: &LaneHandle) -> Result<Self, Status> {
         let information = streams::content(handle, INFORMATION_STREAM).await?;
         let resource = streams::content(handle, RESOURCE_STREAM).await?;
@@ -76,7 +76,8 @@ impl FinderInfo {
 }
 
 impl AppleDirEntry {
-    /// Where other clients find a short name: how long the resource fork is, and what Finder keeps.
+    /// Returns the bytes where other clients find a short name: how long the resource fork is, and what
+    /// Finder keeps.
     pub(crate) fn in_short_name(&self, info: &Info) -> [u8; 24] {
         let mut out = [0; 24];
         out[..8].copy_from_slice(&self.kept.resource_len.to_le_bytes());
@@ -90,7 +91,7 @@ impl AppleDirEntry {
         out
     }
 
-    /// Where the specification has two bytes of nothing: what kind of file it is, and its permissions.
+    /// Returns the two bytes that the specification reserves: what kind of file it is, and its permissions.
     pub(crate) fn mode(info: &Info) -> u16 {
         let kind = if info.is_directory { libc::S_IFDIR } else { libc::S_IFREG };
         (kind | info.mode & 0o7777) as u16
@@ -98,7 +99,7 @@ impl AppleDirEntry {
 }
 
 impl Share {
-    /// The extra fields for macOS of a directory entry. Who may not look at it sees that he may nothing.
+    /// The extra fields for macOS of a directory entry. A user that may not look at it sees no rights.
     pub(crate) async fn apple_dir_entry(&self, ctx: &RequestContext, lookup: &PathLookup) -> AppleDirEntry {
         let nothing = FinderInfo { finder: [0; 12], resource_len: 0, is_known: false };
         match self.try_apple_dir_entry(ctx, lookup).await {

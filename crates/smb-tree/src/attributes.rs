@@ -1,5 +1,5 @@
-//! What a file is to SMB's clients: times, sizes, attributes. What `user.DOSATTRIB` and the file system's time of birth say of it is
-//! remembered as long as its time of change stays as it was.
+//! Attributes of a file for SMB's clients: times, sizes, attributes. What `user.DOSATTRIB` and the file
+//! system's time of birth say of it is remembered as long as its time of change stays as it was.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ use crate::open::Open;
 use crate::share::Share;
 use smb_wire::dos::{self, Dos};
 
-/// What a file is at one moment. Times are 100 ns since 1601.
+/// Attributes of a file at one moment. Times are 100 ns since 1601.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Info {
     pub(crate) attributes: u32,
@@ -30,12 +30,12 @@ pub(crate) struct Info {
     pub(crate) changed: u64,
     pub(crate) size: u64,
     pub(crate) allocation: u64,
-    /// Its number on disk.
+    /// The file's number on disk.
     pub(crate) index: u64,
     pub(crate) device: u64,
     pub(crate) links: u32,
     pub(crate) is_directory: bool,
-    /// What kind of link it is; 0 if none.
+    /// Reparse tag of a link; 0 if none.
     pub(crate) reparse_tag: u32,
     pub(crate) mode: u32,
     pub(crate) uid: u32,
@@ -48,7 +48,7 @@ impl Info {
         if self.attributes & attributes::COMPRESSED == 0 { compression::NONE } else { compression::LZNT1 }
     }
 
-    /// What the POSIX extensions tell more; whose it is by identifiers that say the POSIX numbers.
+    /// Returns what the POSIX extensions tell more; whose it is by identifiers that say the POSIX numbers.
     pub(crate) fn posix(&self) -> Posix {
         Posix {
             links: self.links,
@@ -73,12 +73,12 @@ pub(crate) struct CachedAttributes {
     dos: Dos,
     born: Option<Timestamp>,
     is_compressed: bool,
-    /// What Finder keeps, where a Mac has asked.
+    /// Finder's data, where a Mac has asked for it.
     apple: Option<apple::FinderInfo>,
 }
 
 impl CachedAttributes {
-    /// What a look at a name found in its file.
+    /// Makes the information from a look at an entry.
     pub(crate) fn of(looked: &EntryExtended) -> Self {
         let EntryExtended { attributes: now, statx_extra: StatxExtra { born, is_compressed }, value } =
             looked;
@@ -86,7 +86,7 @@ impl CachedAttributes {
         Self { changed: now.ctime, dos, born: *born, is_compressed: *is_compressed, apple: None }
     }
 
-    /// Who writes to the file finds that its attribute "archive" is off.
+    /// Notes for a writer that the attribute "archive" is off.
     fn note_in(&self, handle: &LaneHandle) {
         if let (HandleKind::File(file), true) = (&handle.what, self.dos.is_backed_up())
             && let Some(object) = file.object()
@@ -101,7 +101,7 @@ impl AttributeCache {
         Self { young: RefCell::default(), old: RefCell::default() }
     }
 
-    /// What was found when the file had these attributes.
+    /// Returns what was found when the file had these attributes.
     fn find(&self, now: &Attributes) -> Option<CachedAttributes> {
         let holds = |seen: &CachedAttributes| seen.changed == now.ctime;
         if let Some(seen) = self.young.borrow().get(&now.id).copied().filter(holds) {
@@ -122,14 +122,14 @@ impl AttributeCache {
 }
 
 impl Share {
-    /// What an open file or directory is now.
+    /// Returns what an open file or directory is now.
     pub(crate) async fn info(&self, handle: &LaneHandle, name: Option<&[u8]>) -> Result<Info, Status> {
         let now = handle.attributes()?;
         let seen = self.seen(handle, &now).await?;
         Ok(self.info_of(&now, &seen, name))
     }
 
-    /// As [`Share::info`], to who has renamed it by this open.
+    /// Returns the information for the open that has renamed the file ([`Share::info`]).
     pub(crate) async fn info_by(
         &self,
         open: &Open,
@@ -143,7 +143,7 @@ impl Share {
         Ok(self.info_of(&now, &seen, name))
     }
 
-    /// What is kept with a file.
+    /// Returns what is kept with a file.
     pub(crate) async fn dos_of(&self, handle: &LaneHandle) -> Result<Dos, Status> {
         let now = handle.attributes()?;
         Ok(self.seen(handle, &now).await?.dos)
@@ -186,12 +186,12 @@ impl Share {
         Ok(seen)
     }
 
-    /// Whether all is remembered of a file that has these attributes.
+    /// Returns whether all is remembered of a file that has these attributes.
     pub(crate) fn remembers(&self, now: &Attributes) -> bool {
         self.lane_state().attribute_cache().find(now).is_some()
     }
 
-    /// What a look at a name found in its file, remembered.
+    /// Returns what a look at a name found in its file, remembered.
     pub(crate) fn saw(&self, looked: &EntryExtended) -> CachedAttributes {
         let (now, seen) = (&looked.attributes, CachedAttributes::of(looked));
         if is_settled(now.ctime) {
@@ -200,13 +200,13 @@ impl Share {
         seen
     }
 
-    /// As [`Share::info`] of an entry of a listing, if all is remembered.
+    /// Returns the information of a listed entry, if all is remembered ([`Share::info`]).
     pub(crate) fn try_info_of(&self, now: &Attributes, name: &[u8]) -> Option<Info> {
         let seen = self.lane_state().attribute_cache().find(now)?;
         Some(self.info_of(now, &seen, Some(name)))
     }
 
-    /// As [`Share::info_of`] of what nothing more is known of.
+    /// Returns the information of a file of which nothing more is known ([`Share::info_of`]).
     pub(crate) fn plain_info_of(&self, now: &Attributes, name: &[u8]) -> Info {
         let (dos, born) = (Dos::default(), None);
         let seen = CachedAttributes { changed: now.ctime, dos, born, is_compressed: false, apple: None };

@@ -64,13 +64,13 @@ pub(crate) struct BreakTimeouts {
 
 #[derive(Debug, Default)]
 struct BreakTimes {
-    /// When the time of a break is over.
+    /// Time when the time of a break is over.
     asked: HashMap<BrokenGrant, Instant>,
     /// Breaks that are under way, by the time at which they are over.
     by_time: BTreeMap<(Instant, BrokenGrant), GrantHolder>,
-    /// Who was late, and until when that counts, in the order of time.
+    /// Late holders, and until when that counts, in the order of time.
     late: VecDeque<(Instant, GrantHolder)>,
-    /// How often each was in [`Self::late`].
+    /// Number of times that each was in [`Self::late`].
     late_keys: HashMap<LateKey, usize>,
 }
 
@@ -148,7 +148,7 @@ impl BreakTimeouts {
         self.note(&all);
     }
 
-    /// Whether the client was late in the last minutes, or its user was with this file or too often.
+    /// Returns whether the client was late in the last minutes, or its user was with this file or too often.
     pub(crate) fn is_late(&self, ctx: &RequestContext, path: RelPath<'_>) -> bool {
         if !self.is_used.load(Ordering::Acquire) {
             return false;
@@ -207,9 +207,10 @@ impl BreakTimes {
     }
 }
 
-/// How long a client that was late is granted less.
+/// Time for which a client that was late is granted less.
 const LATE_FOR: Duration = Duration::from_secs(300);
-/// So often a user's clients at one address are late in that time before all of them are.
+/// Largest number of late breaks of a user's clients at one address in that time, before all of them count as
+/// late.
 const TIMES_MAX: usize = 64;
 //@ limit: clients that did not answer a break in time
 //@ section: SMB

@@ -1,12 +1,13 @@
-//! How breaks of leases and oplocks reach clients: the lane of a holder is told by `vfs`, and hands it to its service.
+//! Delivery of lease and oplock breaks to clients: the lane of a holder is told by `vfs`, and hands it to its
+//! service.
 
 use grants::Caching;
 use smb_wire::create::oplock_level;
 use smb_wire::{FileId, Guid};
 
-/// What a service does with breaks, on the lane of the holder's connection. The frame is queued, behind what is queued already,
-/// before these return: the reply to who caused the break comes after. One of [names](LeaseBroken::names) may come behind it where
-/// both leave by one connection.
+/// Receiver of breaks in a service, on the lane of the holder's connection. The frame is queued, behind what
+/// is queued already, before these return: the reply to the client that caused the break comes after. One of
+/// [names](LeaseBroken::names) may come behind it where both leave by one connection.
 pub trait Breaks {
     /// The open of this session is left the oplock `level`: [`oplock_level::II`] or [`oplock_level::NONE`]. Unless it falls from
     /// level II its client answers.
@@ -23,15 +24,15 @@ pub struct LeaseBroken {
     pub client: Guid,
     /// LeaseKey.
     pub key: Guid,
-    /// What it has.
+    /// State that the holder has.
     pub from: u32,
-    /// What is left.
+    /// State that is left to it.
     pub to: u32,
     /// The new epoch of a lease of version 2; else 0.
     pub epoch: u16,
     /// The client has to answer.
     pub acknowledge: bool,
-    /// It is of a directory, because of names in it: nobody waits for the answer.
+    /// The break is of a directory, because of names in it: no request waits for the answer.
     pub names: bool,
 }
 
@@ -42,7 +43,7 @@ pub(crate) enum BreakTarget {
     Lease { client: Guid, key: Guid },
 }
 
-/// What is left of an oplock, on the wire.
+/// Returns what is left of an oplock, on the wire.
 pub(crate) fn level(caching: Caching) -> u8 {
     match caching {
         Caching::RWH => oplock_level::BATCH,
@@ -52,7 +53,7 @@ pub(crate) fn level(caching: Caching) -> u8 {
     }
 }
 
-/// What an oplock level asks for.
+/// Returns what an oplock level asks for.
 pub(crate) fn caching_of(level: u8) -> Option<Caching> {
     match level {
         oplock_level::II => Some(Caching::R),
@@ -75,7 +76,8 @@ pub(crate) enum GrantedCaching {
 }
 
 impl GrantedCaching {
-    /// Whether a durable open can rest on it, of which this is what there is: a batch oplock, or a lease with handle caching.
+    /// Returns whether a durable open can rest on it, of which this is what there is: a batch oplock, or a
+    /// lease with handle caching.
     pub(crate) fn keeps_handle(self, caching: Caching) -> bool {
         match self {
             Self::Nothing => false,

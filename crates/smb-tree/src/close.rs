@@ -27,7 +27,8 @@ impl Share {
     ) -> LocalBoxFuture<'a, Result<CloseResponse, Status>> {
         Box::pin(async move {
             if open.is_writing() {
-                // Else what is still written would come behind whoever has the file next. Where no permit is to be had nobody else can change it.
+                // Else what is still written would come behind the next user of the file. Where no change
+                // lock is to be had nothing else can change it.
                 let _ = open.grants().settled(self.volume()).await;
             }
             self.tell_write_time(open);
@@ -53,7 +54,7 @@ impl Share {
             }
             // Its session may have ended meanwhile, as that of a CREATE that is cut has: it waits for no client.
             self.opens().disconnected().claim(open);
-            // Nobody else closes it from here on, whatever becomes of who asked.
+            // No other request closes it from here on, whatever becomes of this one.
             lane::run_to_completion(self.clone().finish(ctx.clone(), Arc::clone(open))).await;
             Ok(response)
         })
@@ -67,7 +68,8 @@ impl Share {
         let may_go = open.named().is_deleting() || open.deletes_on_close();
         let ended = self.end(ctx, open).await;
         if may_go && ended.is_some() && open.is_directory() && open.by_link.is_none() {
-            // Who watches it is answered with STATUS_DELETE_PENDING, though it stays until he has closed it too.
+            // Watches of it are answered with STATUS_DELETE_PENDING, though it stays until their opens are
+            // closed too.
             open.grants().object().announce_end();
         }
         if ended == Some(CloseOutcome::StreamGoes) {
@@ -81,7 +83,7 @@ impl Share {
     async fn remove_stream(&self, ctx: &RequestContext, open: &Arc<Open>) {
         let Ok(handle) = self.handle(ctx, open).await else { return };
         let (object, stream) = (open.grants().object(), open.stream().unwrap_or_default());
-        // As with names: who closes is not told why it stayed.
+        // As with names: the closing client is not told why it stayed.
         let _ = self.change_stream(&ctx.by(open), &handle, object, &stream, StreamChange::Remove).await;
     }
 
@@ -98,7 +100,7 @@ impl Share {
         }
     }
 
-    /// What an open is of now: of a stream, with the stream's size.
+    /// Returns what an open is of now: of a stream, with the stream's size.
     pub(crate) async fn open_info(
         &self,
         open: &Open,

@@ -1,4 +1,4 @@
-//! What a lane counts of trees.
+//! Counters of a lane about trees.
 
 use crate::breaks::GrantedCaching;
 use crate::open::Open;
@@ -58,7 +58,7 @@ impl TreeCounters {
         self.caching_opens_made.add((open.held != GrantedCaching::Nothing).into());
     }
 
-    /// It is no more.
+    /// Counts an open that was closed.
     pub(crate) fn closed(&self, open: &Open) {
         self.opens_closed.increment();
         self.caching_opens_closed.add((open.held != GrantedCaching::Nothing).into());

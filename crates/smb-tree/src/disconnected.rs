@@ -1,5 +1,6 @@
-//! Durable opens whose session has ended (MS-SMB2 3.3.7.1): their clients may have them again for a while. They give way to whoever is
-//! in conflict with what they hold, since nobody is there to give it back; and the oldest of who has most, when there are too many.
+//! Durable opens whose session has ended (MS-SMB2 3.3.7.1): their clients may have them again for a while.
+//! They give way to conflicting requests, since no client is there to give anything back. When there are too
+//! many the oldest of the user with most gives way.
 
 use std::collections::{BTreeMap, HashMap};
 use std::net::IpAddr;
@@ -18,7 +19,7 @@ use crate::open::Open;
 use crate::request_context::RequestContext;
 use crate::tree::{OpenCloser, Tree};
 
-/// What makes an open outlive its session (MS-SMB2 3.3.1.10).
+/// Durability: state by which an open outlives its session (MS-SMB2 3.3.1.10).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Durability {
     /// `Open.DurableOpenTimeout`.
@@ -42,7 +43,7 @@ struct DisconnectedTables {
     books: Books,
     ends: BTreeMap<(Instant, u64), Arc<Open>>,
     next: u64,
-    /// Who waits for one more, by number.
+    /// Waiters for the next disconnected open, by number.
     waiting: HashMap<u64, Waker>,
 }
 
@@ -65,7 +66,7 @@ struct DisconnectedEntry {
 }
 
 impl Disconnected {
-    /// How many there are.
+    /// Returns how many there are.
     pub(crate) fn len(&self) -> usize {
         self.len.load(Ordering::Acquire)
     }
@@ -102,11 +103,11 @@ impl Disconnected {
             tables.waiting.insert(waits.number, cx.waker().clone());
             Poll::Pending
         });
-        // Who has waited in vain finds the session still there.
+        // A request that has waited in vain finds the session still there.
         let _ = lane::time::timeout(patience, lost).await;
     }
 
-    /// Takes an open out; `false` where somebody else has.
+    /// Takes an open out; `false` where another has.
     pub(crate) fn claim(&self, open: &Open) -> bool {
         if self.len() == 0 {
             return false;
@@ -117,14 +118,14 @@ impl Disconnected {
         was_in
     }
 
-    /// How long an open still waits for its client; `None` where it has one.
+    /// Returns how long an open still waits for its client; `None` where it has one.
     pub(crate) fn left(&self, open: &Open, now: Instant) -> Option<Duration> {
         let tables = self.lock();
         let rest = tables.disconnected.get(&open.id().volatile.get())?;
         Some(rest.until.saturating_duration_since(now))
     }
 
-    /// Those of a holder.
+    /// Returns the disconnected opens of a holder.
     fn of_holder(&self, holder: Holder) -> Vec<Arc<Open>> {
         if self.len() == 0 {
             return Vec::new();
@@ -213,9 +214,9 @@ impl DisconnectedTables {
 }
 
 impl Open {
-    /// Whether it stays when its session ends.
+    /// Returns whether it stays when its session ends.
     ///
-    /// A file that goes with its open is not kept waiting for who may not come back.
+    /// A file that goes with its open is not kept waiting for a client that may not come back.
     pub(crate) fn outlives_session(&self) -> bool {
         //= MS-SMB2 3.3.7.1
         //# A durable open stays that has a batch oplock, or a lease with SMB2_LEASE_HANDLE_CACHING, which is not breaking.
@@ -223,11 +224,12 @@ impl Open {
             && !self.has_options(options::DELETE_ON_CLOSE)
             && !self.named().is_deleting()
             && self.keeps_handle()
-            // As Samba and Windows have it: others could not know of the locks of who may not come back.
+            // As Samba and Windows have it: others could not know of the locks of a client that may not come
+            // back.
             && (!self.grants().has_locked() || self.grants().standing().caching.contains(Caching::W))
     }
 
-    /// Whether it has what a durable open rests on.
+    /// Returns whether it has what a durable open rests on.
     pub(crate) fn keeps_handle(&self) -> bool {
         let standing = self.grants().standing();
         self.held.keeps_handle(standing.caching) && !standing.is_breaking
@@ -266,17 +268,17 @@ impl crate::tree::LaneState {
             return Vec::new();
         }
         counters.durable_disconnected.increment();
-        // Nobody goes on with a listing until its client is back, and then the names are read again.
+        // No listing goes on until its client is back, and then the names are read again.
         if let Some(handle) = self.handle(open) {
             handle.forget_names();
         }
         let mut close = Vec::from_iter(self.keep_disconnected(open, durability.timeout));
-        // A CREATE that is cut closes what it has made: who closes it has looked for it here before.
+        // A CREATE that is cut closes what it has made: the closing request has looked for it here before.
         if opens.find_any(open.id().volatile.get()).is_none() {
             opens.disconnected().claim(open);
             return close;
         }
-        // Who was told meanwhile is not heard any more.
+        // A holder that was told meanwhile is not heard any more.
         if !open.keeps_handle() && opens.disconnected().claim(open) {
             counters.durable_gave_way_conflict.increment();
             close.push(Arc::clone(open));
@@ -342,7 +344,7 @@ impl crate::tree::LaneState {
         let has_connected = opens.break_registrations(holder) > disconnected.len();
         let mut closed = 0;
         for open in disconnected {
-            // Who hears for the rest of them may keep their handles.
+            // A connected open that hears for the rest of them may keep their handles.
             let stays = has_connected && to.contains(Caching::H);
             if !stays && opens.disconnected().claim(&open) {
                 closed += 1;
@@ -357,7 +359,7 @@ impl crate::tree::LaneState {
 /// The number of a holder's disconnected opens that were closed, and whether it has connected ones.
 pub(crate) struct ClosedDisconnected {
     pub(crate) closed: u64,
-    /// Others of his have one.
+    /// Other opens of the holder have a connection.
     pub(crate) has_connected: bool,
 }
 

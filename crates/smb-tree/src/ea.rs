@@ -20,7 +20,7 @@ async fn names(handle: &LaneHandle, hidden: &[String]) -> Result<Vec<Vec<u8>>, S
     Ok(names)
 }
 
-/// Whether clients see an attribute; `hidden` are those that the share keeps for itself.
+/// Returns whether clients see an attribute; `hidden` are those that the share keeps for itself.
 fn is_shown(name: &[u8], hidden: &[String]) -> bool {
     let is_own = name == dos::NAME || name.starts_with(streams::PREFIX) || name.starts_with(b"SAMBA_");
     let is_hidden = hidden.iter().any(|hidden| name.eq_ignore_ascii_case(hidden.as_bytes()));
@@ -75,7 +75,7 @@ pub(crate) async fn list(
     Ok((Answer { status, output }, first + told))
 }
 
-/// Those of a list of names (MS-FSCC 2.4.16.1); one that is not there has an empty value.
+/// Reads the attributes of a list of names (MS-FSCC 2.4.16.1); one that is not there has an empty value.
 ///
 /// # Errors
 /// `STATUS_INVALID_PARAMETER` for a list that is not whole; `STATUS_BUFFER_TOO_SMALL`.
@@ -146,7 +146,7 @@ impl Share {
 }
 
 const HEAD_LEN: usize = 8;
-/// What an attribute's name has room for behind `user.`.
+/// Bytes that an attribute's name has room for behind `user.`.
 const SET_NAME_MAX: usize = 250;
 /// Beyond these a name's length does not fit its field.
 const NAME_MAX: usize = 254;

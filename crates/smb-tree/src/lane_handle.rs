@@ -180,7 +180,7 @@ impl LaneHandle {
     }
 }
 
-/// Whether the file system keeps no extended attributes of this kind.
+/// Returns whether the file system keeps no extended attributes of this kind.
 pub(crate) fn is_unsupported(error: &Error) -> bool {
     matches!(error, Error::Io(error) if error.raw_os_error() == Some(libc::EOPNOTSUPP))
 }
@@ -195,5 +195,5 @@ pub(crate) fn is_unsupported(error: &Error) -> bool {
 /// Of what is to be looked at before a directory's is replaced.
 pub(crate) const VALUE_MAX: usize = 65_536;
 
-/// What a file of an open that another lane has made is opened again with: its rights were looked at then.
+/// Rights that a lane takes to reopen the file of another lane's open: its rights were looked at then.
 pub(crate) const REOPENED: Rights = Rights::NONE;

@@ -1,10 +1,10 @@
-//! What SMB does with a tree (MS-SMB2 3.3.5.9 to 3.3.5.22, MS-FSA), above `vfs`, below connections: opens, information,
-//! directories, named streams, locks, leases and oplocks, notifications, control codes.
+//! SMB's operations on a tree (MS-SMB2 3.3.5.9 to 3.3.5.22, MS-FSA), above `vfs`, below connections: opens,
+//! information, directories, named streams, locks, leases and oplocks, notifications, control codes.
 //!
-//! Nothing here knows a connection, a key or a frame. A service has one [`Opens`] in its process and one [`Tree`] on each lane; a
-//! [`Share`] is a volume there, and has one `async fn` for each command, in a file of its own. It takes the view that
-//! `smb-wire` has made of the request and gives what the response is made of, or the [`Status`](smb_wire::Status) of an error.
-//! Who drops a command's future cancels it.
+//! Nothing here knows a connection, a key or a frame. A service has one [`Opens`] in its process and one
+//! [`Tree`] on each lane; a [`Share`] is a volume there, and has one `async fn` for each command, in a file
+//! of its own. It takes the view that `smb-wire` has made of the request and gives what the response is made
+//! of, or the [`Status`](smb_wire::Status) of an error. Dropping a command's future cancels it.
 //!
 //! ```text
 //!   process            Opens: FileId -> Open (Arc, any lane)         vfs objects, grants
@@ -14,7 +14,7 @@
 //!              '-- Breaks           the server's: queues breaks to its clients
 //! ```
 //!
-//! A volume is opened [with objects](vfs::VolumeSpec::with_objects) to be a share, also one that nobody may change.
+//! A volume is opened [with objects](vfs::VolumeSpec::with_objects) to be a share, also a read-only one.
 
 pub use apple::Apple;
 pub use breaks::{Breaks, LeaseBroken};
@@ -74,7 +74,7 @@ mod write_time;
 /// Longest output of a command, whatever room its client has: what is longer comes in several answers, or cut.
 pub const ANSWER_MAX: u32 = 1 << 20;
 
-/// What a command answers with, in the class that was asked for.
+/// Answer of a command, in the class that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// `STATUS_SUCCESS`, `STATUS_BUFFER_OVERFLOW` or `STATUS_NOTIFY_ENUM_DIR`.

@@ -24,7 +24,7 @@ enum LockAction {
         locks: Vec<RangeLock>,
         waits: bool,
     },
-    /// Those before the first that makes no sense, if there is such.
+    /// Valid unlocks before the first invalid one, if there is such.
     Unlocks {
         ranges: Vec<Range>,
         is_whole: bool,
@@ -65,7 +65,8 @@ impl Share {
                         open.room.give_ranges(1);
                         Ok(())
                     });
-                    // Nothing is waited for in between: who loses his channel now has it done, and does it by no other again.
+                    // Nothing is waited for in between: a client that loses its channel now has it done, and
+                    // does it by no other again.
                     if unlocked.is_ok() && is_whole {
                         sequence_guard.done();
                     }
@@ -132,7 +133,8 @@ impl Share {
         Ok(())
     }
 
-    /// Whether an open may keep others from what it locks: it was opened to write, or its user has the right to lock now.
+    /// Returns whether an open may keep others from what it locks: it was opened to write, or its user has
+    /// the right to lock now.
     async fn may_lock(&self, ctx: &RequestContext, open: &Open) -> Result<bool, Status> {
         if open.may(WRITE_DATA | APPEND_DATA) {
             return Ok(true);

@@ -1,5 +1,6 @@
-//! Which lock requests of an open were done, by their sequence numbers (MS-SMB2 3.3.5.14 `Open.LockSequenceArray`): one that comes
-//! again after a channel was lost is done once, whether its first is done, under way or late.
+//! Lock requests of an open that were done, by their sequence numbers (MS-SMB2 3.3.5.14
+//! `Open.LockSequenceArray`): one that comes again after a channel was lost is done once, whether its first
+//! is done, under way or late.
 
 use std::future::{Future, poll_fn};
 use std::pin::pin;
@@ -26,12 +27,12 @@ pub(crate) struct LockSequenceGuard {
     under_way: Option<Arc<UnderWay>>,
 }
 
-/// One that has a number.
+/// A lock request under way that has a number.
 #[derive(Debug)]
 pub(crate) struct UnderWay {
     entry: usize,
     number: u8,
-    /// Those who wait may be on other lanes.
+    /// Waiters may be on other lanes.
     turn: Mutex<UnderWayState>,
 }
 
@@ -44,9 +45,9 @@ struct UnderWayState {
 }
 
 enum SequenceStart {
-    /// It is the first, or its first has failed.
+    /// The request is the first, or its first has failed.
     First(Option<Arc<UnderWay>>),
-    /// Its first is not over yet.
+    /// The request with the same number before it is not over yet.
     Behind(Arc<UnderWay>),
     Done,
     Late,
@@ -80,14 +81,14 @@ impl LockSequenceGuard {
         }
     }
 
-    /// It was done: from now on it is answered with success, whenever it comes.
+    /// Notes that the request was carried out: from now on it is answered with success, whenever it comes.
     pub(crate) fn done(&self) {
         if let Some(under_way) = &self.under_way {
             self.open.state().lock_sequences.done(under_way);
         }
     }
 
-    /// What `locking` comes to.
+    /// Returns what `locking` comes to.
     ///
     /// # Errors
     /// `STATUS_CANCELLED` when it came again by another channel: nothing was locked.
@@ -153,17 +154,18 @@ impl UnderWay {
 }
 
 impl Sequences {
-    /// As they were.
+    /// Restores the numbers as they were.
     pub(crate) fn of_numbers(numbers: Option<[u8; ENTRIES]>) -> Self {
         Self { numbers: numbers.map(Box::new), under_way: Vec::new() }
     }
 
-    /// What has been done by now.
+    /// Returns what has been done by now.
     pub(crate) fn numbers(&self) -> Option<[u8; ENTRIES]> {
         self.numbers.as_deref().copied()
     }
 
-    /// What is to be done with a request that has come; `is_past` says whether its header is of a time before a channel was lost.
+    /// Returns what is to be done with a request that has come; `is_past` says whether its header is of a
+    /// time before a channel was lost.
     fn begin(&mut self, sequence: LockSequence, is_past: impl FnOnce() -> bool) -> SequenceStart {
         let Some(entry) = entry(sequence) else { return SequenceStart::First(None) };
         let number = sequence.number;

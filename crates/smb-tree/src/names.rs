@@ -13,16 +13,16 @@ use crate::{short_names, status};
 pub(crate) struct PathLookup {
     /// The directory above; `None` for the share's root.
     pub(crate) above: Option<RelPathBuf>,
-    /// It, by names as they are stored, but for a last one that nothing has: past all symbolic links, so that what is done to
-    /// what is opened is done where that is.
+    /// The path, by names as they are stored, but for a last one that nothing has: past all symbolic links,
+    /// so that what is done to what is opened is done where that is.
     pub(crate) path: RelPathBuf,
     /// The path by which it was found, where a symbolic link is on that.
     pub(crate) by_link: Option<RelPathBuf>,
-    /// What is there.
+    /// File that was found.
     pub(crate) found: Option<FoundWithRights>,
 }
 
-/// Whether a name is one of eight characters and three, as old clients have them (MS-FSCC 2.1.5.2.1).
+/// Returns whether a name is one of eight characters and three, as old clients have them (MS-FSCC 2.1.5.2.1).
 pub(crate) fn is_short(name: &str) -> bool {
     let (base, extension) = name.split_once('.').unwrap_or((name, ""));
     let is_fine = |c: char| c.is_ascii_alphanumeric() || "!#$%&'()-@^_`{}~".contains(c);
@@ -57,12 +57,12 @@ pub(crate) fn exact(share: &Share, name: &WireName) -> Result<RelPathBuf, Status
     Ok(path)
 }
 
-/// Which names are found by another.
+/// Case rule by which names are found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Case {
-    /// Those that differ in case alone too.
+    /// Names that differ in case alone are found too.
     Any,
-    /// It alone, as programs of POSIX want it.
+    /// The exact name alone is found, as programs of POSIX want it.
     Exact,
 }
 
@@ -89,7 +89,7 @@ pub(crate) async fn find(
     }
 }
 
-/// Where there is nothing, if it is a place at all.
+/// Returns the place of a name that does not exist, if it can be one.
 async fn nothing_at(share: &Share, caller: &vfs::Caller, path: RelPathBuf) -> Result<PathLookup, Status> {
     let above = path.as_path().parent().filter(|_| path.as_path() != share.root_path());
     let above = above.ok_or(Status::OBJECT_PATH_NOT_FOUND)?;
@@ -97,7 +97,7 @@ async fn nothing_at(share: &Share, caller: &vfs::Caller, path: RelPathBuf) -> Re
     absent_in(share, &below(above)?, path)
 }
 
-/// What nothing has the name of, in this directory.
+/// Returns what nothing has the name of, in this directory.
 fn absent_in(share: &Share, above: &Directory, path: RelPathBuf) -> Result<PathLookup, Status> {
     share.holds_directory(above)?;
     let (Some(named), Some(name)) = (path.as_path().parent(), path.as_path().file_name()) else {

@@ -35,7 +35,7 @@ pub(crate) struct DirectoryWatch {
 }
 
 impl DirectoryWatch {
-    /// The open is closed: who waits hears of it.
+    /// Closes the watch with its open: waiting requests hear of it.
     pub(crate) fn close(&mut self) -> Vec<Waker> {
         self.is_closed = true;
         self.watch = None;
@@ -68,7 +68,7 @@ impl DirectoryWatch {
 enum NameVisibility {
     Yes,
     No,
-    /// It is not there any more.
+    /// The name does not exist any more.
     Gone,
 }
 
@@ -197,7 +197,7 @@ impl Share {
             match self.is_told(ctx, open, event.path.as_path(), &mut known).await {
                 NameVisibility::Yes => shown.push(event),
                 NameVisibility::No => {}
-                // Nobody can say any more who might list it: the client has to look for itself.
+                // It is no longer known which users might list it: the client has to look for itself.
                 NameVisibility::Gone => return Some(self.overflown()),
             }
         }
@@ -216,7 +216,8 @@ impl Share {
         Some(if fits { Answer { status: Status::SUCCESS, output } } else { self.overflown() })
     }
 
-    /// Whether a client that watches is told of a name beneath: whether a listing would show it. `known` holds what was found before.
+    /// Checks whether a client that watches is told of a name beneath: whether a listing would show it.
+    /// `known` holds what was found before.
     async fn is_told(
         &self,
         ctx: &RequestContext,
@@ -250,7 +251,7 @@ impl Share {
         }
     }
 
-    /// Whether the user may list the directory that has this path of the volume.
+    /// Returns whether the user may list the directory that has this path of the volume.
     async fn lists(&self, ctx: &RequestContext, path: RelPath<'_>) -> Result<bool, Error> {
         let found = self.volume().lookup_with_rights(&ctx.caller, path, Rights::NONE).await?;
         let who = &ctx.caller.principal;
@@ -283,7 +284,7 @@ fn action(what: EventKind) -> u32 {
     }
 }
 
-/// What of the tree a filter asks for; bits that nobody knows ask for nothing.
+/// Returns the kinds of events that a filter asks for; unknown bits ask for nothing.
 fn kinds(wanted: u32) -> EventMask {
     let attributes =
         filter::ATTRIBUTES | filter::LAST_WRITE | filter::LAST_ACCESS | filter::CREATION | filter::EA;

@@ -19,7 +19,7 @@ use crate::replays::ReplayEntry;
 use crate::request_context::RequestContext;
 use crate::root::Root;
 
-/// What an open is of.
+/// Kind of an open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenKind {
     /// A file's own data.
@@ -42,7 +42,7 @@ pub struct Open {
     /// it leads to.
     pub(crate) by_link: Option<vfs::Open>,
     pub(crate) room: Room,
-    /// Its client can be told of breaks for as long as this lives.
+    /// The open's client can be told of breaks for as long as this lives.
     pub(crate) _break_registration: Option<BreakRegistration>,
     /// The key of its lease is another file's too for as long as this lives.
     pub(crate) _shared_lease_key: Option<Arc<SharedLeaseKey>>,
@@ -50,14 +50,15 @@ pub struct Open {
     pub(crate) tree: AtomicU32,
     pub(crate) made_by: RequestContext,
     pub(crate) share: Arc<str>,
-    /// Where the share began for who made it. Of one that a server has taken up from the last it is not known: the volume's own directory.
+    /// Root of the share for its maker. Of one that a server has taken up from the last it is not known: the
+    /// volume's own directory.
     pub(crate) root: Arc<Root>,
     pub(crate) kind: OpenKind,
     pub(crate) access: u32,
     pub(crate) maximal_access: u32,
     pub(crate) share_access: u32,
     pub(crate) options: u32,
-    /// Which names its client means by one.
+    /// Case rule of its client's names.
     pub(crate) case: Case,
     pub(crate) held: GrantedCaching,
     /// CreateAction of the response.
@@ -73,7 +74,7 @@ pub struct Open {
     pub(crate) word: ChannelWord,
     /// CurrentByteOffset: behind what was read last, or as it was set. The server never uses it.
     pub(crate) position: AtomicU64,
-    /// Writes that were begun and of whose end nobody has heard: of a request that was given up nobody does.
+    /// Writes that were begun and whose end was not seen; that of a cancelled request never is.
     pub(crate) writes: AtomicU32,
     pub(crate) state: Mutex<OpenState>,
 }
@@ -86,23 +87,23 @@ pub(crate) struct OpenState {
     pub(crate) stream: Option<Arc<str>>,
     /// FILE_MODE_INFORMATION, as it was set.
     pub(crate) mode: Option<u32>,
-    /// It was made to delete on close, and is not to after all.
+    /// The open was made to delete on close, and is not to after all.
     pub(crate) stays_on_close: bool,
-    /// Which extended attribute is told next.
+    /// Extended attribute that is told next.
     pub(crate) ea_next: usize,
     /// The time of the last write that was set by this open, which its writes do not move,
     pub(crate) sticky: Option<lane::fs::Timestamp>,
     /// and the time of change, 100 ns since 1601.
     pub(crate) sticky_change: Option<u64>,
-    /// Where it tells late that it has written.
+    /// Delayed time of the last write, where it tells that late.
     pub(crate) late: Option<crate::write_time::DelayedWriteTime>,
     pub(crate) renamed: Option<Renamed>,
     pub(crate) directory_watch: crate::notify::DirectoryWatch,
     pub(crate) lock_sequences: crate::lock_sequences::Sequences,
 }
 
-/// The kernel's times of change before a rename by this open, and as it left it. Who renames is told the former: to him a name is no
-/// part of the file, as with Samba. Who opens the file anew is told the kernel's.
+/// The kernel's times of change before a rename by this open, and as it left it. The renaming open is told
+/// the former: to it a name is no part of the file, as with Samba. A new open is told the kernel's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Renamed {
     pub(crate) before: lane::fs::Timestamp,
@@ -112,14 +113,14 @@ pub(crate) struct Renamed {
 }
 
 impl Renamed {
-    /// Whether nothing has changed the file since.
+    /// Returns whether nothing has changed the file since.
     pub(crate) fn holds(&self, now: &vfs::Attributes) -> bool {
         self.left == now.ctime && self.written == now.mtime
     }
 }
 
 impl Open {
-    /// Its id.
+    /// Returns the open's id.
     pub fn id(&self) -> FileId {
         self.room.id()
     }
@@ -134,27 +135,27 @@ impl Open {
         self.tree.load(Ordering::Acquire)
     }
 
-    /// ClientGuid of who made it.
+    /// ClientGuid of its maker.
     pub fn client(&self) -> Guid {
         self.made_by.client
     }
 
-    /// Whether what its client may cache is a lease.
+    /// Returns whether what its client may cache is a lease.
     pub fn is_leased(&self) -> bool {
         matches!(self.held, GrantedCaching::Lease { .. })
     }
 
-    /// Whether it stays for a while when its session ends, as long as its client keeps a handle.
+    /// Returns whether it stays for a while when its session ends, as long as its client keeps a handle.
     pub fn is_durable(&self) -> bool {
         self.durability.is_some()
     }
 
-    /// Where it was made from.
+    /// Returns where it was made from.
     pub fn address(&self) -> IpAddr {
         self.made_by.address
     }
 
-    /// Who made it.
+    /// Returns the name of the user that made the open.
     pub fn user(&self) -> &str {
         self.made_by.caller.principal.name()
     }
@@ -164,12 +165,12 @@ impl Open {
         &self.share
     }
 
-    /// What it is of.
+    /// Returns what it is of.
     pub fn kind(&self) -> OpenKind {
         if self.became.get().is_some() { OpenKind::Link } else { self.kind }
     }
 
-    /// Whether it is of a directory.
+    /// Returns whether it is of a directory.
     pub fn is_directory(&self) -> bool {
         self.kind == OpenKind::Directory
     }
@@ -184,17 +185,17 @@ impl Open {
         self.access
     }
 
-    /// What others may do meanwhile.
+    /// Returns what others may do meanwhile.
     pub fn share_access(&self) -> u32 {
         self.share_access
     }
 
-    /// Which of its requests come too late (MS-SMB2 3.3.5.2.10).
+    /// Returns which of its requests come too late (MS-SMB2 3.3.5.2.10).
     pub fn word(&self) -> &ChannelWord {
         &self.word
     }
 
-    /// What its client may cache now.
+    /// Returns what its client may cache now.
     pub fn caching(&self) -> Caching {
         self.grants().caching().unwrap_or_default()
     }
@@ -203,17 +204,18 @@ impl Open {
         self.became.get().unwrap_or(&self.grants)
     }
 
-    /// What it holds of what has the name that it was opened by, which is deleted and renamed by it: of the symbolic link, where that is one.
+    /// Returns what it holds of what has the name that it was opened by, which is deleted and renamed by it:
+    /// of the symbolic link, where that is one.
     pub(crate) fn named(&self) -> &vfs::Open {
         self.by_link.as_ref().unwrap_or_else(|| self.grants())
     }
 
-    /// What it holds of the file that has become a link by it.
+    /// Returns what it holds of the file that has become a link by it.
     pub(crate) fn grants_before(&self) -> Option<&vfs::Open> {
         self.became.get().map(|_| &self.grants)
     }
 
-    /// It is used: the CREATE that made it does not come again.
+    /// Ends the replay of the open, as it is used: the CREATE that made it does not come again.
     pub(crate) fn end_replay(&self) {
         //= MS-SMB2 3.3.5.12
         //# A request about the open sets Open.IsReplayEligible to FALSE.
@@ -222,22 +224,22 @@ impl Open {
         }
     }
 
-    /// Whether it was made with any of these options.
+    /// Returns whether it was made with any of these options.
     pub(crate) fn has_options(&self, options: u32) -> bool {
         self.options & options != 0
     }
 
-    /// Whether its name goes when it is closed, and whatever else is open by it.
+    /// Returns whether its name goes when it is closed, and whatever else is open by it.
     pub(crate) fn deletes_on_close(&self) -> bool {
         self.has_options(options::DELETE_ON_CLOSE) && !self.state().stays_on_close
     }
 
-    /// Whether it was granted any of these rights.
+    /// Returns whether it was granted any of these rights.
     pub(crate) fn may(&self, any: u32) -> bool {
         self.access & any != 0
     }
 
-    /// Whether the kernel may be at work on writes by it.
+    /// Returns whether the kernel may be at work on writes by it.
     pub(crate) fn is_writing(&self) -> bool {
         self.writes.load(Ordering::Acquire) != 0
     }

@@ -1,5 +1,5 @@
-//! Which opens there are, process-wide: by FileId, by session; how many a session, an address, a user and all may have; who is told of
-//! breaks.
+//! Table of opens, process-wide: by FileId, by session; how many a session, an address, a user and all may
+//! have; which holder is told of breaks.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -23,7 +23,7 @@ use crate::replays::Replays;
 use crate::request_context::RequestContext;
 use crate::tunnel::Tunnel;
 
-/// How many opens there may be.
+/// Number of opens that there may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpensLimits {
     /// Of the whole process. One client address, or one user, may have three times what is free of them.
@@ -49,7 +49,7 @@ impl Default for OpensLimits {
             //@ connection: {per_session_max} of a session
             //@ address: three times what is free, and a user from all addresses together; an IPv6 /56 four times, a /48 six times
             //@ all: process: {}
-            //@ empty: STATUS_INSUFFICIENT_RESOURCES; STATUS_TOO_MANY_OPENED_FILES for who has its share; others feel nothing
+            //@ empty: STATUS_INSUFFICIENT_RESOURCES; STATUS_TOO_MANY_OPENED_FILES for a client that has its share; others feel nothing
             //@ counter: smb_opens_made, smb_opens_refused_limit
             //@ attack: smb-hoards
             all_max: 1 << 20,
@@ -80,7 +80,7 @@ impl Default for OpensLimits {
     }
 }
 
-/// How many there are.
+/// Number of opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpensUsage {
     /// Opens.
@@ -118,7 +118,7 @@ struct Owners {
 
 /// Room for one open. Dropped, it is given back.
 pub(crate) struct Room {
-    /// Whose table has the open: who goes by it does not keep it, as a table with opens would never go.
+    /// The table that has the open: a weak reference, as else a table with opens would never go.
     opens: Weak<Opens>,
     /// 0 while it has none.
     session: AtomicU64,
@@ -128,11 +128,11 @@ pub(crate) struct Room {
     ranges: AtomicUsize,
     /// The session that they are counted to: the first that locked one.
     ranges_of: OnceLock<u64>,
-    /// What the lane that makes it holds open.
+    /// Descriptors that the making lane holds open.
     _descriptors: Share,
 }
 
-/// Locked ranges: how many there are, and of whom.
+/// Locked ranges: their number, in all and of each consumer.
 struct Ranges {
     sessions: HashMap<u64, usize>,
     books: Books,
@@ -153,7 +153,7 @@ pub(crate) struct BreakRegistration {
 }
 
 impl Opens {
-    /// None yet.
+    /// Makes an empty table of opens.
     pub fn new(limits: OpensLimits) -> Arc<Self> {
         Self::with_descriptors(limits, Arc::clone(lane::descriptors::budget()))
     }
@@ -191,17 +191,18 @@ impl Opens {
         self.seen(session, id).inspect(|open| open.end_replay()).ok_or(Status::FILE_CLOSED)
     }
 
-    /// The open of this FileId, for who only tells of it: the session's, as `find` finds it, and nothing is done to it.
+    /// The open of this FileId, for display only: the session's, as `find` finds it, and nothing is done to
+    /// it.
     pub fn seen(&self, session: u64, id: FileId) -> Option<Arc<Open>> {
         self.find_any(id.volatile.get()).filter(|open| open.id() == id && open.session() == session)
     }
 
-    /// The open of this FileId.Persistent, whoever has it.
+    /// Returns the open of this FileId.Persistent, in any session.
     pub(crate) fn find_durable(&self, persistent: u64) -> Option<Arc<Open>> {
         self.find_any((persistent ^ SPREAD).wrapping_mul(SPREAD_INVERSE))
     }
 
-    /// The open of this FileId.Volatile, whoever has it.
+    /// Returns the open of this FileId.Volatile, in any session.
     pub(crate) fn find_any(&self, volatile: u64) -> Option<Arc<Open>> {
         self.shard(volatile).get(&volatile).cloned()
     }
@@ -212,30 +213,30 @@ impl Opens {
         ids.into_iter().filter_map(|id| self.shard(id).get(&id).cloned()).collect()
     }
 
-    /// How many a session has.
+    /// Returns how many a session has.
     pub fn count_of(&self, session: u64) -> usize {
         self.owners().sessions.get(&session).map_or(0, HashSet::len)
     }
 
-    /// Those of one of its tree connects.
+    /// Returns the opens of one tree connect of a session.
     pub fn of_tree(&self, session: u64, tree: u32) -> Vec<Arc<Open>> {
         let all = self.of_session(session).into_iter();
         all.filter(|open| open.tree() == tree).collect()
     }
 
-    /// All opens, for who shows them.
+    /// All opens, for display.
     pub fn all(&self) -> Vec<Arc<Open>> {
         self.shards.iter().flat_map(|shard| lock(shard).values().cloned().collect::<Vec<_>>()).collect()
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub fn usage(&self) -> OpensUsage {
         let owners = self.owners();
         let (opens, sessions) = (owners.books.held(), owners.sessions.len());
         OpensUsage { opens, sessions, disconnected: self.disconnected.len() }
     }
 
-    /// What was configured.
+    /// Returns what was configured.
     pub(crate) fn limits(&self) -> &OpensLimits {
         &self.limits
     }
@@ -342,7 +343,7 @@ impl Opens {
         self.shard(open.id().volatile.get()).insert(open.id().volatile.get(), Arc::clone(open));
     }
 
-    /// Takes it out; `false` where somebody has before.
+    /// Removes the open; `false` where another has before.
     pub(crate) fn remove(&self, open: &Open) -> bool {
         self.shard(open.id().volatile.get()).remove(&open.id().volatile.get()).is_some()
     }
@@ -405,14 +406,14 @@ impl Opens {
 }
 
 impl Room {
-    /// What the open in it is called.
+    /// Returns what the open in it is called.
     pub(crate) fn id(&self) -> FileId {
         //= MS-SMB2 3.3.5.9
         //# FileId.Persistent is the open's DurableFileId, unique over all opens; FileId.Volatile the one in the session's table.
         FileId::new(self.volatile.wrapping_mul(SPREAD) ^ SPREAD, self.volatile)
     }
 
-    /// Whose session the open in it is of; 0 while it is nobody's.
+    /// Returns the session of the open in it; 0 while it has none.
     pub(crate) fn session(&self) -> u64 {
         self.session.load(Ordering::Acquire)
     }

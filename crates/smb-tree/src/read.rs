@@ -17,7 +17,7 @@ use crate::streams;
 
 /// The source of the bytes that a READ returns: a range of a file, or bytes in memory.
 pub enum ReadSource {
-    /// These bytes of a file, which were there when it was looked at; to be sent or read by [`OpenFile::lane_file`].
+    /// A range of a file that existed when it was looked at; to be sent or read by [`OpenFile::lane_file`].
     File {
         /// The file.
         file: Rc<OpenFile>,
@@ -31,7 +31,7 @@ pub enum ReadSource {
 }
 
 impl Share {
-    /// What there is to read: at most `length` bytes from `offset` on.
+    /// Returns what there is to read: at most `length` bytes from `offset` on.
     ///
     /// # Errors
     /// `STATUS_ACCESS_DENIED`; `STATUS_INVALID_DEVICE_REQUEST` for a directory; `STATUS_FILE_LOCK_CONFLICT`;
@@ -78,7 +78,7 @@ impl Share {
         if open.kind() == OpenKind::Stream {
             return Ok(false);
         }
-        // What fails fails again for who asks next, and is told by him.
+        // A read that fails fails again in the next request, which reports it.
         let is_all =
             matches!(handle.file()?.lane_file().try_read_at(offset, into), Ok(Some(n)) if n == into.len());
         if is_all {
@@ -87,7 +87,7 @@ impl Share {
         Ok(is_all)
     }
 
-    /// What an open is of, if these bytes of it may be read.
+    /// Returns what an open is of, if these bytes of it may be read.
     async fn readable(
         &self,
         ctx: &RequestContext,
@@ -111,7 +111,7 @@ impl Share {
     }
 }
 
-/// How many of `length` bytes at `offset` there are.
+/// Returns how many of `length` bytes at `offset` there are.
 fn within(size: u64, offset: u64, length: u32, minimum: u32) -> Result<u32, Status> {
     let there = size.saturating_sub(offset).min(length.into()) as u32;
     //= MS-SMB2 3.3.5.12

@@ -1,5 +1,5 @@
-//! Which CREATE is known by which number of its client (MS-SMB2 3.3.5.9.10), so that one that comes again after a channel was lost
-//! finds what the first has made, or that it is still under way.
+//! CREATEs by number of their client (MS-SMB2 3.3.5.9.10), so that one that comes again after a channel was
+//! lost finds what the first has made, or that it is still under way.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,7 +9,7 @@ use smb_wire::Guid;
 
 use crate::open::Open;
 
-/// CREATEs under way, and opens that nobody has used yet: one of each open at most.
+/// CREATEs under way, and opens that were not used yet: one of each open at most.
 #[derive(Default)]
 pub(crate) struct Replays(Mutex<HashMap<ReplayKey, ReplaySlot>>);
 
@@ -27,7 +27,7 @@ pub(crate) enum ReplayLookup {
     First(ReplayEntry),
     /// The first is not answered yet.
     UnderWay,
-    /// What the first has opened.
+    /// The open that the first has made.
     Done(Arc<Open>),
 }
 
@@ -58,7 +58,7 @@ impl Replays {
         ReplayLookup::First(ReplayEntry { replays: Arc::clone(self), key, is_in: AtomicBool::new(true) })
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.lock().len()
@@ -77,12 +77,12 @@ impl ReplayEntry {
         }
     }
 
-    /// Whether the CREATE does not come again.
+    /// Returns whether the CREATE does not come again.
     pub(crate) fn has_ended(&self) -> bool {
         !self.is_in.load(Ordering::Acquire)
     }
 
-    /// What was opened is used: the CREATE does not come again.
+    /// Ends the replay of an open that is used: the CREATE does not come again.
     pub(crate) fn end(&self) {
         if self.is_in.load(Ordering::Relaxed) && self.is_in.swap(false, Ordering::AcqRel) {
             self.replays.lock().remove(&self.key);

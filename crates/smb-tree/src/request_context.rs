@@ -14,7 +14,7 @@ use crate::open::Open;
 /// The user, session, tree connect and connection that a request comes by. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct RequestContext {
-    /// Whose rights count.
+    /// The caller whose rights count.
     pub caller: Caller,
     /// SessionId.
     pub session: u64,
@@ -22,13 +22,13 @@ pub struct RequestContext {
     pub tree: u32,
     /// ClientGuid of the connection; zero for dialect 2.0.2.
     pub client: Guid,
-    /// Where the connection comes from, as shares are counted: an IPv4 address, an IPv6 /64.
+    /// Address of the connection, as shares are counted: an IPv4 address, an IPv6 /64.
     pub address: IpAddr,
-    /// What was negotiated.
+    /// Dialect that was negotiated.
     pub dialect: Dialect,
     /// The POSIX extensions were negotiated.
     pub posix: bool,
-    /// What a Mac has agreed on in the tree connect.
+    /// Extensions of macOS that were agreed on in the tree connect.
     pub apple: Arc<Apple>,
 }
 

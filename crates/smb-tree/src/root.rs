@@ -1,5 +1,6 @@
-//! Shares that begin further down: a directory of the volume is their root, the same for everybody, or another one by who connects and
-//! when. To the tree all paths are the volume's; to clients they begin there, and nothing beside it is theirs, whatever links lead to.
+//! Shares that begin further down: a directory of the volume is their root, the same for every user, or
+//! another one by user and time of the connect. To the tree all paths are the volume's; to clients they begin
+//! there, and nothing beside it is theirs, whatever links lead to.
 
 use std::sync::Arc;
 
@@ -26,13 +27,13 @@ impl Root {
         Arc::new(Self { path: RelPathBuf::root(), varies: false })
     }
 
-    /// Whether other connections may have another one under the share's name, so that a client cannot know that what has the same
-    /// path is another file.
+    /// Returns whether other connections may have another one under the share's name, so that a client cannot
+    /// know that what has the same path is another file.
     pub(crate) fn varies(&self) -> bool {
         self.varies
     }
 
-    /// It from the volume's own directory on.
+    /// Returns the path of the root from the volume's own directory on.
     pub(crate) fn path(&self) -> RelPath<'_> {
         self.path.as_path()
     }
@@ -53,9 +54,9 @@ impl Root {
 pub struct RootSpec {
     /// The directory, from the volume's own on.
     pub path: RelPathBuf,
-    /// It is another one for others, or at another time.
+    /// The root differs by user, or by time.
     pub varies: bool,
-    /// It is made for who connects where it is not there, and its own name is all that is missing.
+    /// The root is made on a connect where it does not exist, and its own name is all that is missing.
     pub makes: bool,
 }
 
@@ -63,8 +64,8 @@ impl Share {
     /// The root that a tree connect has from now on, also where the directory was reached by a link.
     ///
     /// # Errors
-    /// `STATUS_BAD_NETWORK_NAME` where there is no such directory; `STATUS_ACCESS_DENIED` for who may not go there, or not make it;
-    /// those of a directory that is made.
+    /// `STATUS_BAD_NETWORK_NAME` where there is no such directory; `STATUS_ACCESS_DENIED` for a client that
+    /// may not go there, or not make it; those of a directory that is made.
     pub fn enter<'a>(
         &'a self,
         ctx: &'a RequestContext,
@@ -91,19 +92,20 @@ impl Share {
         })
     }
 
-    /// Nobody but who connects may enter it, until he says otherwise; unless access lists say who may.
+    /// Makes the root's directory, which only the connecting user may enter until it grants more; unless
+    /// access lists decide.
     async fn make_root(&self, ctx: &RequestContext, path: RelPath<'_>) -> Result<(), Status> {
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else { return Ok(()) };
         let above = self.volume().lookup_as(&ctx.caller, above, Rights::NONE).await;
         let (above, _) = above.and_then(Resolved::into_directory).map_err(of_root_spec)?;
         match above.make_directory(&ctx.caller, name, ROOT_MODE).await {
-            // Somebody was faster.
+            // Another connect was faster.
             Ok(_) | Err(Error::Exists) => Ok(()),
             Err(error) => Err(of_root_spec(error)),
         }
     }
 
-    /// It as a tree connect with this root has it.
+    /// Returns the path as a tree connect with this root has it.
     pub fn beneath(&self, root: &Arc<Root>) -> Self {
         Self { inner: self.inner.clone(), root: Arc::clone(root) }
     }
@@ -113,23 +115,23 @@ impl Share {
         self.root.path()
     }
 
-    /// Whether all of the volume is the share's.
+    /// Returns whether all of the volume is the share's.
     pub(crate) fn is_whole(&self) -> bool {
         self.root_path().is_root()
     }
 
-    /// Whether an open is of the share's root.
+    /// Returns whether an open is of the share's root.
     pub(crate) fn is_root(&self, open: &Open) -> bool {
         let path = open.grants().path(self.volume());
         path.is_some_and(|path| path.as_path() == self.root_path())
     }
 
-    /// Whether an open is of what lies below the share's root.
+    /// Returns whether an open is of what lies below the share's root.
     pub(crate) fn has(&self, open: &Open) -> bool {
         self.is_whole() || self.holds(open.grants().path(self.volume())).is_ok()
     }
 
-    /// What was found lies below the share's root.
+    /// Checks that what was found lies below the share's root.
     ///
     /// # Errors
     /// `STATUS_ACCESS_DENIED`.

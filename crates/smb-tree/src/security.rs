@@ -47,7 +47,7 @@ impl Share {
         Ok(Answer { status: Status::SUCCESS, output })
     }
 
-    /// What is so.
+    /// Returns what is so.
     async fn descriptor(
         &self,
         ctx: &RequestContext,
@@ -88,7 +88,7 @@ impl Share {
         Descriptor { control, owner, group, dacl }
     }
 
-    /// The owner as a list can name him, where the accounts know him.
+    /// Returns the owner as a list can name it, where the accounts know it.
     fn owner_of(&self, info: &Info) -> Sid {
         self.options().sids.of_user(info.uid, &self.options().accounts)
     }
@@ -97,7 +97,7 @@ impl Share {
         self.options().sids.of_group(info.gid, &self.options().accounts)
     }
 
-    /// Who may do what: the nearest list, or where there is none what the mode says.
+    /// Returns the access list: the nearest list, or where there is none what the mode says.
     async fn dacl(&self, ctx: &RequestContext, open: &Open, info: &Info) -> Result<Vec<Ace>, Status> {
         let directory = self.list_directory(ctx, open, info.is_directory).await?;
         let nearest = directory.access_list(&ctx.caller).await.map_err(status::of)?;
@@ -128,7 +128,7 @@ impl Share {
         for (side, kind) in [(Side::Denied, ace_type::ACCESS_DENIED), (Side::Given, ace_type::ACCESS_ALLOWED)]
         {
             for entry in acl.entries(side) {
-                // Nobody here is called so; who it is means nothing to a client.
+                // No user here has this SID; a client cannot use it.
                 let Some(id) = self.options().accounts.id_of(&entry.who) else { continue };
                 let flags = if is_directory { INHERITED_BELOW } else { ace_flags::INHERITED };
                 let mask = mask_of(entry.rights, is_directory);
@@ -158,7 +158,7 @@ impl Share {
         let asked = Descriptor::parse(data).map_err(|_| Status::INVALID_SECURITY_DESCR)?;
         let handle = self.handle(ctx, open).await?;
         let now = self.descriptor(ctx, open, OWNER | GROUP | DACL).await?;
-        // Whom the accounts know is also called as the POSIX user that he is, in descriptors that clients have kept.
+        // A user of the accounts also has the SID of its POSIX user, in descriptors that clients have kept.
         let other = |asked: Option<Sid>, now: Option<Sid>, bit: u32| {
             let asked = asked.filter(|_| wanted & bit != 0);
             asked.filter(|asked| now.is_none_or(|now| self.plain(asked) != self.plain(&now)))
@@ -185,7 +185,8 @@ impl Share {
             if let (Some(acl), true) = (acl, open.is_directory()) {
                 let directory = self.list_directory(ctx, open, true).await?;
                 match directory.set_access_list(&ctx.by(open), Some(&acl)).await {
-                    // The owner of a directory says who may do what with it, and with nothing else in the list's reach.
+                    // The owner of a directory sets its access list, and with nothing else in the list's
+                    // reach.
                     Err(Error::Denied(_)) => {}
                     set => return set.map_err(status::of),
                 }
@@ -230,14 +231,14 @@ impl Share {
         Ok(())
     }
 
-    /// Whether somebody may have this owner or group named as his files': himself, or one of his groups; administrators whomever they
-    /// like.
+    /// Returns whether the caller may name this owner or group for its files: itself, or one of its groups;
+    /// administrators any.
     pub(crate) fn may_own(&self, ctx: &RequestContext, named: &Sid) -> bool {
         let who = &ctx.caller.principal;
         who.is_administrator() || (who.is_user() && self.options().sids.is_called(who, named))
     }
 
-    /// What cannot be held is refused, and counted.
+    /// Returns what cannot be held is refused, and counted.
     pub(crate) fn security_refused(&self) -> Status {
         self.counters().security_refused.increment();
         Status::ACCESS_DENIED
@@ -264,7 +265,8 @@ impl Share {
         Some(acl)
     }
 
-    /// What is kept of a descriptor's bits. That its list was inherited is so only where that was asked for, or the share takes it as it is said.
+    /// Returns what is kept of a descriptor's bits. That its list was inherited is so only where that was
+    /// asked for, or the share takes it as it is said.
     pub(crate) fn kept_control(&self, of: &Descriptor) -> u16 {
         let said = control::DACL_AUTO_INHERITED;
         let needs = if self.options().keep_inherited { said } else { said | control::DACL_AUTO_INHERIT_REQ };
@@ -272,13 +274,13 @@ impl Share {
         inherited | (of.control & control::DACL_PROTECTED)
     }
 
-    /// Who is meant, as he is called here.
+    /// Returns the SID that the user has here.
     fn plain(&self, sid: &Sid) -> Sid {
         let ShareOptions { sids, accounts, .. } = self.options();
         sids.listed(sid, accounts).map_or(*sid, |id| sids.of_id(id))
     }
 
-    /// Whether both lists say the same, in whatever order and however inherited.
+    /// Returns whether both lists say the same, in whatever order and however inherited.
     pub(crate) fn is_same(&self, a: Option<&[Ace]>, b: Option<&[Ace]>) -> bool {
         let entry = |ace: &Ace| (ace.kind, expand_generic(ace.mask), self.plain(&ace.sid).to_string());
         let sorted = |aces: &[Ace]| {
@@ -292,7 +294,7 @@ impl Share {
         }
     }
 
-    /// What the mode says, of owner, group and everybody.
+    /// Returns the entries that the mode gives owner, group and all others.
     fn moded(&self, info: &Info) -> Vec<Ace> {
         let of = |shift: u32, sid: Sid| {
             let bits = info.mode >> shift & 7;
@@ -318,7 +320,7 @@ fn own_of(handle: &LaneHandle, open: &Open) -> Option<Arc<Descriptor>> {
     open.grants().object().descriptor().filter(|_| handle.link().is_none())
 }
 
-/// What is kept of a list: generic rights are what they mean, but where they wait for what is below.
+/// Returns what is kept of a list: generic rights are what they mean, but where they wait for what is below.
 ///
 /// # Errors
 /// `STATUS_INVALID_SECURITY_DESCR` for one that is too long.

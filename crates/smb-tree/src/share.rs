@@ -23,23 +23,25 @@ use crate::root::Root;
 use crate::status;
 use crate::tree::LaneState;
 
-/// How a volume is shown.
+/// Options of showing a volume.
 #[derive(Clone, Debug)]
 pub struct ShareOptions {
     /// Files whose names begin with a dot have the attribute "hidden" (Samba's `hide dot files`).
     pub hide_dot_files: bool,
-    /// So have those that fit one of these patterns (`hide files`), of [`ShareOptions::patterns`].
+    /// Names that fit one of these patterns have the attribute too (`hide files`), of
+    /// [`ShareOptions::patterns`].
     pub hide: Arc<[Box<[char]>]>,
     /// Extended attributes that clients neither see nor set, beside the server's own, in any case.
     pub hide_attributes: Arc<[String]>,
     /// Long names have short ones beside them, by which they are found too.
     pub short_names: bool,
-    /// Listings leave out what who lists may not read (`hide unreadable`).
+    /// Listings leave out what the caller may not read (`hide unreadable`).
     pub hide_unreadable: bool,
-    /// That a list was inherited is kept with a descriptor as a client says it, asked for or not (`acl flag inherited
-    /// canonicalization = no`).
+    /// Set if a descriptor keeps a client's word that a list was inherited, asked for or not (`acl flag
+    /// inherited canonicalization = no`).
     pub keep_inherited: bool,
-    /// How long after its first write an open goes on to tell the time of the last write from before; 0: not at all.
+    /// Time for which after its first write an open goes on to tell the time of the last write from before;
+    /// 0: not at all.
     pub write_time_delay: Duration,
     /// Names of a directory that are read to find one in another case, or to list it.
     pub names_max: usize,
@@ -47,7 +49,7 @@ pub struct ShareOptions {
     pub whole_names_max: usize,
     /// Bytes of the names of a large directory that an open has at hand.
     pub page_bytes_max: usize,
-    /// Who is who in security descriptors,
+    /// Users and groups of security descriptors,
     pub accounts: Arc<Accounts>,
     /// and by which identifiers.
     pub sids: Sids,
@@ -86,7 +88,7 @@ impl ShareOptions {
         patterns.iter().map(|pattern| folded(pattern).into_boxed_slice()).collect()
     }
 
-    /// Whether a name has the attribute "hidden" without anybody having set it.
+    /// Returns whether a name has the attribute "hidden" without it having been set.
     pub(crate) fn hides(&self, name: &[u8]) -> bool {
         let is_dotted = name.starts_with(b".") && name.len() > 1 && name != b"..";
         if is_dotted && self.hide_dot_files {
@@ -105,7 +107,7 @@ impl ShareOptions {
 #[derive(Clone)]
 pub struct Share {
     pub(crate) inner: Rc<ShareInner>,
-    /// Where paths of clients begin.
+    /// Root of clients' paths.
     pub(crate) root: Arc<Root>,
 }
 
@@ -119,45 +121,46 @@ pub(crate) struct ShareInner {
 }
 
 impl Share {
-    /// How clients name it.
+    /// Returns how clients name it.
     pub fn name(&self) -> &str {
         &self.inner.name
     }
 
-    /// What it shows.
+    /// Returns what it shows.
     pub fn volume(&self) -> &Volume {
         &self.inner.volume
     }
 
-    /// Whether nobody may change anything.
+    /// Returns whether no client may change anything.
     pub fn is_read_only(&self) -> bool {
         !self.inner.volume.is_writable()
     }
 
-    /// Whether listings leave out what who lists may not read.
+    /// Returns whether listings leave out what the caller may not read.
     pub fn hides_unreadable(&self) -> bool {
         self.options().hide_unreadable
     }
 
-    /// Whether copies within it can share their room, as Windows' block cloning wants: the file system can, and something may be changed.
+    /// Returns whether copies within it can share their room, as Windows' block cloning wants: the file
+    /// system can, and something may be changed.
     pub(crate) async fn shares_room(&self) -> bool {
         if self.is_read_only() {
             return false;
         }
         let known = &self.inner.shares_room;
         if known.get().is_none() {
-            // Who found out nothing, for want of room or memory, asks again.
+            // A check that failed for want of room or memory is made again.
             known.set(self.volume().shares_room().await.ok());
         }
         known.get().unwrap_or(false)
     }
 
-    /// Whether its files can be compressed one by one. On a volume that nobody changes there is nothing to say of it.
+    /// Returns whether its files can be compressed one by one. On a read-only volume this has no meaning.
     pub(crate) async fn compresses(&self) -> bool {
         !self.is_read_only() && self.volume().room().await.is_ok_and(|room| room.compresses)
     }
 
-    /// What somebody may do in its root at most: `MaximalAccess` of TREE_CONNECT.
+    /// Returns the most rights that the caller may have in its root: `MaximalAccess` of TREE_CONNECT.
     pub fn maximal_access<'a>(&'a self, ctx: &'a RequestContext) -> LocalBoxFuture<'a, Result<u32, Status>> {
         Box::pin(async move {
             let found = self.volume().lookup_with_rights(&ctx.caller, self.root_path(), Rights::NONE).await;
@@ -223,7 +226,7 @@ impl Share {
         let found = self.volume().reopen(&ctx.caller, identity, REOPENED).await;
         self.counters().lane_handles_reopened.increment();
         let handle = Rc::new(LaneHandle::new(found.map_err(status::of)?, None));
-        // Where it was closed meanwhile nobody would let go of what is kept for it.
+        // Where it was closed meanwhile nothing would drop what is kept for it.
         if self.opens().find_any(open.id().volatile.get()).is_none() {
             return Ok(handle);
         }

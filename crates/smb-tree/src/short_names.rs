@@ -1,6 +1,6 @@
-//! Names of eight characters and three beside longer ones (MS-FSCC 2.1.5.2.1), for programs that know no others. They are made of
-//! the name alone: nothing is stored, and whoever serves the tree makes the same ones. Two names of a directory may have one between
-//! them; the first in order is found by it then.
+//! Names of eight characters and three beside longer ones (MS-FSCC 2.1.5.2.1), for programs that know no
+//! others. They are made of the name alone: nothing is stored, and every server of the tree makes the same
+//! ones. Two names of a directory may have one between them; the first in order is found by it then.
 
 use vfs::{Caller, Directory};
 

@@ -1,4 +1,4 @@
-//! What a refusal of the tree is called on the wire.
+//! Status on the wire of a refusal of the tree.
 
 use grants::Refused;
 use smb_wire::Status;

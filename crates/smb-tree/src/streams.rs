@@ -12,7 +12,7 @@ use crate::status;
 
 /// Longest stream, bytes: what an attribute holds beside Samba's zero byte.
 pub(crate) const STREAM_MAX: u64 = VALUE_MAX as u64 - 1;
-/// How names of attributes that hold streams begin.
+/// Prefix of attributes that hold streams.
 pub(crate) const PREFIX: &[u8] = b"DosStream.";
 const SUFFIX: &[u8] = b":$DATA";
 
@@ -35,7 +35,7 @@ fn stream_of(attribute: &[u8]) -> Option<&str> {
     kind.eq_ignore_ascii_case("$DATA").then_some(name)
 }
 
-/// As one case of it, by which share modes of streams are kept.
+/// Folds the case of a stream's name, by which share modes of streams are kept.
 pub(crate) fn folded(stream: &str) -> String {
     stream.to_lowercase()
 }
@@ -64,7 +64,7 @@ pub(crate) async fn all(handle: &LaneHandle) -> Result<Vec<Stream>, Status> {
     Ok(streams)
 }
 
-/// What a stream holds.
+/// Returns what a stream holds.
 ///
 /// # Errors
 /// `STATUS_FILE_DELETED` once it is gone.
@@ -72,7 +72,7 @@ pub(crate) async fn read(handle: &LaneHandle, stream: &str) -> Result<Vec<u8>, S
     content(handle, stream).await?.ok_or(Status::FILE_DELETED)
 }
 
-/// What the stream of just this name holds; `None` without one.
+/// Returns what the stream of just this name holds; `None` without one.
 pub(crate) async fn content(handle: &LaneHandle, stream: &str) -> Result<Option<Vec<u8>>, Status> {
     let value = handle.extended(&attribute(stream), VALUE_MAX).await?;
     Ok(value.map(|mut value| {
@@ -88,15 +88,15 @@ fn data(value: &[u8]) -> &[u8] {
 
 /// A change of a named stream.
 pub(crate) enum StreamChange {
-    /// It is made, if it is not there.
+    /// Makes the stream, if it does not exist.
     Make,
-    /// It is emptied, and made if it is not there.
+    /// Empties the stream, and makes it if it does not exist.
     Empty,
     /// Bytes are written; what lies between is zeros.
     Write(u64, Vec<u8>),
-    /// It is so long from now on.
+    /// Sets the stream's length.
     Resize(u64),
-    /// It goes.
+    /// Removes the stream.
     Remove,
 }
 
@@ -152,7 +152,7 @@ fn changed(before: Option<Vec<u8>>, change: &StreamChange) -> Option<Vec<u8>> {
     Some(value)
 }
 
-/// Where the file system keeps no attributes there are no streams.
+/// Returns where the file system keeps no attributes there are no streams.
 fn of_stream(error: Error) -> Status {
     if crate::lane_handle::is_unsupported(&error) { Status::OBJECT_NAME_INVALID } else { status::of(error) }
 }

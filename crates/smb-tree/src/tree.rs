@@ -122,7 +122,8 @@ impl Tree {
         share
     }
 
-    /// Shows it no more. Opens in it go on until they are closed, by who has the share still.
+    /// Stops showing the share. Opens in it go on until they are closed, by tree connects that still have the
+    /// share.
     pub fn remove_share(&self, name: &str) {
         let removed = self.shares.borrow_mut().remove(name);
         drop(removed);
@@ -138,7 +139,7 @@ impl Tree {
         &self.lane_state.opens
     }
 
-    /// What this lane has counted.
+    /// Returns what this lane has counted.
     pub fn counters(&self) -> &Arc<TreeCounters> {
         &self.lane_state.counters
     }
@@ -167,7 +168,7 @@ impl Tree {
 }
 
 impl OpenCloser {
-    /// Closes an open on behalf of who made it.
+    /// Closes an open on behalf of its maker.
     pub(crate) async fn close(&self, open: Arc<Open>) {
         self.close_by(&open.made_by, &open).await;
     }
@@ -176,7 +177,7 @@ impl OpenCloser {
         let share = self.shares.upgrade().and_then(|shares| find(&shares.borrow(), open.share_name()));
         match share {
             Some(share) => {
-                // There is nobody to be told why a name stayed.
+                // No client can be told why a name stayed.
                 let _ = share.close(ctx, open, 0).await;
             }
             None => {

@@ -28,7 +28,7 @@ impl Tunnel {
         if known.len() >= NAMES_MAX {
             known.retain(|_, long| now.duration_since(long.found) < KEPT);
         }
-        // A name that nobody remembers is made as it is asked for.
+        // A name that is not remembered is made as it is asked for.
         if known.len() < NAMES_MAX {
             known.insert(key(share, above, short), LongName { name: name.into(), found: now });
         }
@@ -49,7 +49,7 @@ fn key(share: &str, above: RelPath<'_>, short: &str) -> TunnelKey {
     (share.into(), above.into(), short.to_ascii_uppercase().into())
 }
 
-/// How long a name is kept: as long as Windows does.
+/// Time for which a name is kept: as long as Windows does.
 const KEPT: Duration = Duration::from_secs(15);
 /// Names that are kept: some 200 bytes each.
 const NAMES_MAX: usize = 4096;

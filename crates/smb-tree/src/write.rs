@@ -51,7 +51,8 @@ impl Share {
         let before = self.before_write(open, &handle);
         open.writes.fetch_add(1, Ordering::AcqRel);
         let (written, bufs) = writer.write_vectored_at(&caller, offset, bufs).await;
-        // Not so where this is dropped: who takes the open over or closes it waits for the kernel then.
+        // Not so where this is dropped: the one that takes the open over or closes it waits for the kernel
+        // then.
         open.writes.fetch_sub(1, Ordering::AcqRel);
         if let Err(error) = written {
             return (Err(of_write(error)), bufs);
@@ -62,7 +63,7 @@ impl Share {
         (synced.map(|()| len as u32), bufs)
     }
 
-    /// As [`Share::write`], of bytes that lie in a message.
+    /// Writes bytes that lie in a message ([`Share::write`]).
     ///
     /// # Errors
     /// As there.
@@ -147,7 +148,8 @@ impl Share {
     }
 }
 
-/// A share mode in the way of a write is that of somebody who came by another service: for an open it was looked at when it was made.
+/// A share mode in the way of a write is that of a client of another service: for an open it was looked at
+/// when it was made.
 fn of_write(error: vfs::Error) -> Status {
     match error {
         vfs::Error::Locked => Status::FILE_LOCK_CONFLICT,

@@ -1,6 +1,7 @@
-//! When clients hear that a file was written: at once, or a while after an open's first write and then at its end, as from
-//! Windows before Server 2019 (MS-FSA 2.1.4.17) and from Samba (`smbd:writetimeupdatedelay`). Programs that rely on it look
-//! at the time of the last write by the very open that writes; by any other the file's own time is told.
+//! Time of the last write, as clients hear it: at once, or a while after an open's first write and then at
+//! its end, as from Windows before Server 2019 (MS-FSA 2.1.4.17) and from Samba
+//! (`smbd:writetimeupdatedelay`). Programs that rely on it look at the time of the last write by the very
+//! open that writes; by any other the file's own time is told.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +13,7 @@ use crate::share::Share;
 /// The last write time that an open reports while its own writes are held back, in 100 ns since 1601.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DelayedWriteTime {
-    /// That from before its first write,
+    /// Time from before its first write,
     before: u64,
     /// and, once the delay is over, the first write's.
     first: u64,
@@ -34,7 +35,7 @@ impl Share {
         handle.attributes().ok().map(|now| wire_time(now.mtime))
     }
 
-    /// It has written, and tells the time from before its first write.
+    /// Notes a write by the open, which tells the time from before its first write.
     pub(crate) fn after_write(&self, open: &Open, handle: &LaneHandle, before: Option<u64>) {
         // Asked of the kernel by those alone that tell it late.
         if let Some(before) = before

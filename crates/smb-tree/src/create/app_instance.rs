@@ -41,7 +41,7 @@ impl Share {
             if old.is_some_and(|old| !app_instance.may_succeed(&old)) {
                 return Err(Status::FILE_FORCED_CLOSED);
             }
-            // Only who may have read it all may take it from another user.
+            // Only a user that may have read it all may take it from another user.
             if open.user() != ctx.caller.principal.name() {
                 return Err(Status::ACCESS_DENIED);
             }

@@ -1,4 +1,4 @@
-//! What a CREATE's response tells beside the open (MS-SMB2 2.2.14.2).
+//! Create contexts of a response (MS-SMB2 2.2.14.2).
 
 use grants::{Kind, Opened};
 use smb_wire::create::context::{
@@ -90,7 +90,7 @@ fn push_lease(out: &mut ContextWriter, lease: &Lease<'_>, opened: &Opened) {
         lease_state: state.into(),
         lease_flags: (breaking | has_parent).into(),
         parent_lease_key: parent.unwrap_or_default(),
-        // Who is granted nothing is told his own.
+        // A client that is granted nothing is told its own.
         epoch: opened.kind.map_or(asked, |_| opened.epoch).into(),
         ..LeaseV2::new_zeroed()
     };

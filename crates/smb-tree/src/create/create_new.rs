@@ -72,7 +72,7 @@ impl Share {
         let (open, resolved, break_registration) = self.open_beside(ctx, params, room, &target).await?;
         let caller = open.caller(&ctx.caller);
         let handle = Rc::new(LaneHandle::new(resolved, writer));
-        // Who makes something says what it is, whatever its descriptor leaves him afterwards.
+        // The maker of a file sets its attributes, whatever the descriptor leaves it afterwards.
         let operator = Accounts::none().local_administrator();
         let operator = vfs::Caller { principal: operator, ..caller.clone() };
         let fitted = match self.give_list(&caller, &handle, &secured).await {
@@ -139,7 +139,7 @@ impl Share {
         let Some(path) = open.path(self.volume()) else { return };
         let Some(name) = path.as_path().file_name() else { return };
         let Ok(above) = self.directory_at(caller, path.as_path().parent()).await else { return };
-        // Nobody hears why it stayed.
+        // No client hears why it stayed.
         let _ = match is_directory {
             true => above.remove_directory(caller, name).await,
             false => {

@@ -1,4 +1,5 @@
-//! What a CREATE asks of durable handles (MS-SMB2 3.3.5.9.6, 3.3.5.9.7, 3.3.5.9.10, 3.3.5.9.12), and what it is granted.
+//! Durable handles that a CREATE asks for (MS-SMB2 3.3.5.9.6, 3.3.5.9.7, 3.3.5.9.10, 3.3.5.9.12), and is
+//! granted.
 
 use std::time::Duration;
 
@@ -37,7 +38,7 @@ impl Durable<'_> {
         }
     }
 
-    /// What of it an open is granted that has `granted`, held so.
+    /// Returns what of it an open is granted that has `granted`, held so.
     pub(super) fn of(self, granted: &GrantedOpen, held: GrantedCaching) -> Option<Durability> {
         let timeout = match self {
             Self::No => return None,
@@ -88,7 +89,7 @@ impl Reconnect {
     }
 }
 
-/// As Windows since version 8.
+/// Timeout of durable opens of version 1, as Windows has it since version 8.
 const TIMEOUT_V1: Duration = Duration::from_secs(120);
 const TIMEOUT_DEFAULT: Duration = Duration::from_secs(60);
 const TIMEOUT_MAX: Duration = Duration::from_secs(300);

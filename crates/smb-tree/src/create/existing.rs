@@ -60,7 +60,7 @@ impl Share {
         let (access, maximal_access) =
             access_of(params, (mask, allowed.beside(&ctx.caller.principal)), kept, is_directory, empties)?;
         let share_access = allowed.shared(params.share_access);
-        // What the name is a link to stays: who has it open is not asked for its deletion.
+        // What the name is a link to stays: its opens are not asked for its deletion.
         let mask = if link.is_some() { access & !rights::DELETE } else { access };
         let (path, is_linked) = (lookup.path.as_path(), link.is_some());
         let target = OpenTarget { path, mask, share_access, is_new: false, is_directory, is_linked };
@@ -122,7 +122,7 @@ impl Share {
         }
     }
 
-    /// What somebody may do with what was found.
+    /// Returns the caller's rights over what was found.
     pub(crate) async fn allowed(
         &self,
         ctx: &RequestContext,
@@ -135,7 +135,7 @@ impl Share {
         Ok(Allowed::of(who, found, above, is_directory))
     }
 
-    /// What somebody may do in the directory above; `None` for a share's root.
+    /// Returns the caller's rights in the directory above; `None` for a share's root.
     pub(super) async fn rights_above(
         &self,
         ctx: &RequestContext,
@@ -199,7 +199,8 @@ fn check_kind(params: &CreateParams<'_>, is_directory: bool) -> Result<(), Statu
     }
 }
 
-/// What an open is granted of what it asks for, and the most that it could be, of what it is allowed and what beside if it says so; `kept` are the attributes of what is there.
+/// Returns what an open is granted of what it asks for, and the most that it could be, of what it is allowed
+/// and what beside if it says so; `kept` are the attributes of what is there.
 pub(super) fn access_of(
     params: &CreateParams<'_>,
     (allowed, beside): (u32, u32),
@@ -230,7 +231,7 @@ pub(super) fn access_of(
     }
     let guarded = kept & (attributes::HIDDEN | attributes::SYSTEM);
     //= MS-FSA 2.1.5.1.2.1
-    //# What is hidden or the system's is emptied only by who says so; and it takes the right to write.
+    //# What is hidden or the system's is emptied only by a client that names these attributes; and it takes the right to write.
     if empties && (guarded & !params.attributes != 0 || allowed & rights::WRITE_DATA == 0) {
         return Err(Status::ACCESS_DENIED);
     }

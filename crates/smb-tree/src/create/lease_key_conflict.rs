@@ -42,9 +42,10 @@ impl Drop for SharedLeaseKey {
 }
 
 impl Share {
-    /// Where the key of the lease that is asked for is in use for the same name below another root of the share, that lease is given
-    /// back, and as long as both are open a lease by the key is one of nothing: what the client keeps by it would be of two files. So
-    /// does Samba. Any other use of a key for two files fails.
+    /// Finds a conflict of lease keys. Where the requested key is in use for the same name below another root
+    /// of the share, that lease is given back. As long as both are open a lease by the key is one of nothing:
+    /// what the client keeps by it would be of two files. So does Samba. Any other use of a key for two files
+    /// fails.
     pub(super) async fn find_lease_key_conflict(
         &self,
         ctx: &RequestContext,
@@ -69,7 +70,7 @@ impl Share {
     }
 }
 
-/// Whether a path is that of this name below some directory.
+/// Returns whether a path is that of this name below some directory.
 fn ends_with(path: RelPath<'_>, name: RelPath<'_>) -> bool {
     let above = path.as_bytes().strip_suffix(name.as_bytes());
     !name.is_root() && above.is_some_and(|above| above.is_empty() || above.ends_with(b"/"))

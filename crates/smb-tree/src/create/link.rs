@@ -1,5 +1,5 @@
-//! Symbolic links themselves: opened by who asks for a reparse point, and what stops who follows links on his own
-//! (MS-FSA 2.1.5.1, MS-SMB2 2.2.2.2.1).
+//! Symbolic links themselves: opened by a client that asks for a reparse point, and what stops a client that
+//! follows links on its own (MS-FSA 2.1.5.1, MS-SMB2 2.2.2.2.1).
 
 use std::rc::Rc;
 
@@ -24,9 +24,9 @@ use crate::status;
 
 /// A link by whose name something is opened.
 pub(super) struct NamedLink {
-    /// Where it really is.
+    /// Real path of the link.
     path: RelPathBuf,
-    /// DELETE, for who may take its name away.
+    /// DELETE, for a user that may take its name away.
     pub(super) allowed: u32,
 }
 
@@ -34,7 +34,7 @@ impl Share {
     /// Opens the link that the name ends with; `None` where it ends with none.
     ///
     /// # Errors
-    /// `STATUS_STOPPED_ON_SYMLINK` for who has not asked for the link itself; those of any open.
+    /// `STATUS_STOPPED_ON_SYMLINK` for a client that has not asked for the link itself; those of any open.
     pub(super) async fn link_granted(
         &self,
         ctx: &RequestContext,
@@ -180,7 +180,7 @@ impl Share {
         Ok(open)
     }
 
-    /// What an error tells of the link that stopped a CREATE.
+    /// Returns what an error tells of the link that stopped a CREATE.
     pub(super) async fn stopped_on(&self, ctx: &RequestContext, request: &CreateRequest<'_>) -> Vec<u8> {
         let Ok(name) = Name::parse(request.name) else { return Vec::new() };
         let Ok(Some((_, found))) = self.link_named(&ctx.caller, &name).await else { return Vec::new() };

@@ -37,18 +37,18 @@ pub(crate) mod params;
 mod reconnect;
 mod security;
 
-/// What was opened or made.
+/// Result of a CREATE: what was opened or made.
 #[derive(Debug)]
 pub struct Created {
     /// The open, which the table has.
     pub open: Arc<Open>,
     /// The response, but for where its contexts are.
     pub fixed: CreateResponseFixed,
-    /// Its contexts.
+    /// Contexts of the response.
     pub contexts: Vec<u8>,
 }
 
-/// Why nothing was.
+/// Error of a CREATE.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CreateError {
     /// The status.
@@ -69,9 +69,9 @@ struct CreateAnswer<'a> {
     open: &'a Arc<Open>,
     handle: &'a LaneHandle,
     action: u32,
-    /// What the client has of its lease or oplock.
+    /// State of the client's lease or oplock.
     standing: Opened,
-    /// It is told that the open is durable.
+    /// The client is told that the open is durable.
     tells_durable: bool,
 }
 
@@ -79,7 +79,7 @@ impl Share {
     /// Opens or makes what the request names, or gives back an open that outlived its session. `channel_sequence` is that of its
     /// header, 0 before dialect 3.0; `replay` says whether it has SMB2_FLAGS_REPLAY_OPERATION.
     ///
-    /// Waits for clients who have to give back what they cache of it, for 75 s at most.
+    /// Waits for clients that have to give back what they cache of it, for 75 s at most.
     ///
     /// # Errors
     /// [`CreateError`].
@@ -280,7 +280,7 @@ impl Drop for UnansweredOpen<'_> {
         let Some(open) = self.open else { return };
         let (share, ctx, open) = (self.share.clone(), self.ctx.clone(), Arc::clone(open));
         lane::spawn(async move {
-            // Who closed it before was the end of its session.
+            // The end of its session has closed it before.
             let _ = share.close(&ctx, &open, 0).await;
         })
         .detach();
@@ -295,7 +295,7 @@ fn allocation(params: &CreateParams<'_>, granted: &GrantedOpen) -> u64 {
     params.contexts.allocation.filter(|_| is_made).map_or(0, allocated)
 }
 
-/// What of caching the open has.
+/// Returns what of caching the open has.
 fn held(params: &CreateParams<'_>, granted: &GrantedOpen) -> GrantedCaching {
     match (&params.contexts.lease, &granted.break_registration) {
         // Its key is told all the same, with nothing.

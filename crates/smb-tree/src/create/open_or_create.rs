@@ -29,7 +29,7 @@ pub(crate) struct GrantedOpen {
     pub(crate) stream: Option<String>,
     pub(crate) access: u32,
     pub(crate) maximal_access: u32,
-    /// Its share mode: at least what was asked for.
+    /// Share mode of the open: at least what was asked for.
     pub(crate) share_access: u32,
     pub(crate) action: u32,
     pub(crate) break_registration: Option<BreakRegistration>,
@@ -42,10 +42,10 @@ pub(super) struct OpenTarget<'a> {
     pub(super) mask: u32,
     /// Accesses that it leaves to others: FILE_SHARE_READ, _WRITE and _DELETE.
     pub(super) share_access: u32,
-    /// It was just made.
+    /// The file was just made.
     pub(super) is_new: bool,
     pub(super) is_directory: bool,
-    /// Its name is a symbolic link's, which is what goes where the name does.
+    /// The name is a symbolic link's, and the link is what goes where the name does.
     pub(super) is_linked: bool,
 }
 
@@ -146,7 +146,7 @@ impl Share {
         let is_of_data = !is_directory || params.name.stream.is_some();
         let how = OpenHow {
             stream: stream.as_bytes(),
-            // Who has made it has the rights that he asked for.
+            // Its maker has the rights that it asked for.
             need: if is_new { identity::Rights::NONE } else { access::needed(mask, is_directory) },
             overwrites: params.overwrites() && !is_new && is_of_data,
             wanted: self.wanted(ctx, params, path, !is_of_data),
@@ -185,7 +185,8 @@ impl Share {
         Ok((open, resolved, break_registration.into_inner()))
     }
 
-    /// What a client wants to cache, without what it is not granted as it did not answer a break in time.
+    /// Returns what a client wants to cache, without what it is not granted as it did not answer a break in
+    /// time.
     fn wanted(
         &self,
         ctx: &RequestContext,
@@ -206,7 +207,7 @@ impl Share {
     }
 }
 
-/// How something is opened for what a mask says, and to cache nothing.
+/// Returns how something is opened for what a mask says, and to cache nothing.
 pub(super) fn beside(ctx: &RequestContext, share_access: u32, mask: u32) -> OpenHow<'static> {
     OpenHow {
         stream: b"",
@@ -220,7 +221,7 @@ pub(super) fn beside(ctx: &RequestContext, share_access: u32, mask: u32) -> Open
     }
 }
 
-/// Its name goes with it, if that is asked for.
+/// Marks the name to be deleted with the open, if that is asked for.
 pub(super) fn delete_on_close(params: &CreateParams<'_>, open: &vfs::Open) -> Result<(), Status> {
     match params.has(options::DELETE_ON_CLOSE) {
         true => open.delete_on_close(true).map_err(status::of_open),
@@ -228,7 +229,7 @@ pub(super) fn delete_on_close(params: &CreateParams<'_>, open: &vfs::Open) -> Re
     }
 }
 
-/// What of caching is asked for. Of a directory: leases of version 2 alone, and no oplocks.
+/// Returns what of caching is asked for. Of a directory: leases of version 2 alone, and no oplocks.
 pub(super) fn wanted(
     ctx: &RequestContext,
     params: &CreateParams<'_>,
@@ -257,7 +258,7 @@ pub(super) fn wanted(
     })
 }
 
-/// What was done with what was there.
+/// Returns what was done with what was there.
 pub(super) fn action(params: &CreateParams<'_>) -> u32 {
     match params.disposition {
         smb_wire::create::Disposition::Supersede => create_action::SUPERSEDED,

@@ -103,27 +103,28 @@ impl<'a> CreateParams<'a> {
         self.options & options != 0
     }
 
-    /// Which names are found by the one that is asked for.
+    /// Returns which names are found by the one that is asked for.
     pub(crate) fn case(&self) -> Case {
         if self.contexts.posix.is_some() { Case::Exact } else { Case::Any }
     }
 
-    /// Whether a link is itself what is asked for, or what stops the way: who asks so follows links on his own.
+    /// Returns whether a link is itself what is asked for, or what stops the way: such a client follows links
+    /// on its own.
     pub(crate) fn minds_links(&self) -> bool {
         self.name.stream.is_none() && (self.contexts.posix.is_some() || self.has(options::OPEN_REPARSE_POINT))
     }
 
-    /// Whether what is there is emptied.
+    /// Returns whether what is there is emptied.
     pub(crate) fn overwrites(&self) -> bool {
         matches!(self.disposition, Disposition::Supersede | Disposition::Overwrite | Disposition::OverwriteIf)
     }
 
-    /// Whether what is not there is made.
+    /// Returns whether what is not there is made.
     pub(crate) fn makes(&self) -> bool {
         !matches!(self.disposition, Disposition::Open | Disposition::Overwrite)
     }
 
-    /// Whether what is there is opened.
+    /// Returns whether what is there is opened.
     pub(crate) fn opens(&self) -> bool {
         self.disposition != Disposition::Create
     }
@@ -212,7 +213,7 @@ fn checked_access(mask: u32) -> Result<u32, Status> {
     }
     let access = expand_generic(mask);
     //= MS-SMB2 3.3.5.9
-    //# The audit list is nobody's to read or write here.
+    //# No user may read or write the audit list here.
     if access & rights::ACCESS_SYSTEM_SECURITY != 0 {
         return Err(Status::PRIVILEGE_NOT_HELD);
     }
@@ -226,7 +227,7 @@ fn checked_access(mask: u32) -> Result<u32, Status> {
 
 /// SECURITY_DELEGATION.
 const IMPERSONATION_LEVEL_MAX: u32 = 3;
-/// What MS-FSCC 2.6 names, but for those of devices and volumes.
+/// Attributes of MS-FSCC 2.6, but for those of devices and volumes.
 const ATTRIBUTES_KNOWN: u32 = 0x7fb7;
 /// Bits of no option.
 const OPTIONS_UNKNOWN: u32 = 0xff00_0000;

@@ -43,7 +43,7 @@ impl Share {
         self.answer_reconnect(ctx, &contexts, &open, create_action::OPENED, None).await
     }
 
-    /// What a CREATE is to be answered with that came before; else its entry, if it has a number.
+    /// Returns what a CREATE is to be answered with that came before; else its entry, if it has a number.
     ///
     /// # Errors
     /// `STATUS_FILE_NOT_AVAILABLE` while the first is under way; `STATUS_DUPLICATE_OBJECTID` where this one does not say that it comes
@@ -108,14 +108,14 @@ impl Share {
             return Err(Status::OBJECT_NAME_NOT_FOUND);
         }
         //= MS-SMB2 3.3.5.9.7
-        //# Another user than the one who made it: STATUS_ACCESS_DENIED.
+        //# Another user than the one that made it: STATUS_ACCESS_DENIED.
         if open.user() != ctx.caller.principal.name() {
             return Err(Status::ACCESS_DENIED);
         }
         if let GrantedCaching::Lease { .. } = open.held {
             self.check_name(ctx, request, open).await?;
         }
-        // Whoever takes it out has it: somebody in conflict with it, its time, or this client.
+        // Only one takes it out: a conflicting request, its timer, or this client.
         if !self.opens().disconnected().claim(open) {
             return Err(Status::OBJECT_NAME_NOT_FOUND);
         }
@@ -152,7 +152,7 @@ impl Share {
         let name = Name::parse(request.name).map_err(|_| Status::INVALID_PARAMETER)?;
         let found = names::find(self, &ctx.caller, &name, open.case).await;
         let lookup = found.map_err(|_| Status::INVALID_PARAMETER)?;
-        // Somebody in conflict with it may have had it closed meanwhile.
+        // A conflicting request may have had it closed meanwhile.
         let path = open.grants().path(self.volume()).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
         let is_it = path == lookup.path
             && name.stream.as_deref().map(streams::folded) == open.stream().as_deref().map(streams::folded);
@@ -184,7 +184,7 @@ impl Share {
     }
 }
 
-/// Whether a lease is named where the open has one, and the same; and none where it has an oplock.
+/// Returns whether a lease is named where the open has one, and the same; and none where it has an oplock.
 fn fits(ctx: &RequestContext, contexts: &CreateContexts<'_>, open: &Open) -> bool {
     //= MS-SMB2 3.3.5.9.12
     //# An open with a lease is had again by its client, with a context of the same version and key; one with an oplock without any.
@@ -201,5 +201,5 @@ fn fits(ctx: &RequestContext, contexts: &CreateContexts<'_>, open: &Open) -> boo
     }
 }
 
-/// How long a client who wants an open again waits for the end of the session that still has it.
+/// Time for which a client that reconnects an open waits for the end of the session that still has it.
 const LOST_PATIENCE: Duration = Duration::from_millis(500);

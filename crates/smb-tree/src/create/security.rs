@@ -19,7 +19,7 @@ use crate::status;
 
 /// The security of a new file or directory: an access list, or a descriptor of its own.
 pub(super) enum InitialSecurity {
-    /// As everything is there.
+    /// The descriptor is inherited.
     AsAbove,
     /// A directory with this list.
     List(Acl),
@@ -28,10 +28,10 @@ pub(super) enum InitialSecurity {
 }
 
 impl Share {
-    /// Who may do what with that which is to be made.
+    /// Returns the security of what is to be made.
     ///
     /// # Errors
-    /// `STATUS_ACCESS_DENIED` where it is to be somebody else's; `STATUS_INVALID_SECURITY_DESCR`.
+    /// `STATUS_ACCESS_DENIED` where it is to be another user's; `STATUS_INVALID_SECURITY_DESCR`.
     pub(super) async fn secured(
         &self,
         ctx: &RequestContext,
@@ -55,7 +55,7 @@ impl Share {
         let (directory, _) = found.and_then(Resolved::into_directory).map_err(status::of_way)?;
         let has_own = directory.object().is_some_and(|object| object.is_described());
         if let (Some(aces), false) = (&asked.dacl, has_own) {
-            // Who may not see the list gets what he asks for all the same.
+            // A client that may not see the list gets what it asks for all the same.
             if let Ok(Nearest::List(acl)) = directory.access_list(&ctx.caller).await
                 && self.is_same(Some(aces), Some(&self.listed(&acl, is_directory)))
             {
@@ -94,11 +94,11 @@ impl Share {
 }
 
 impl InitialSecurity {
-    /// What is made has this from the start.
+    /// Returns what is made has this from the start.
     pub(super) fn own(&self) -> Option<&Arc<Descriptor>> {
         if let Self::Own(descriptor) = self { Some(descriptor) } else { None }
     }
 }
 
-/// POSIX's group of what is nobody's.
+/// POSIX's group of files without a known group.
 const NOGROUP: u32 = 65534;

@@ -26,7 +26,7 @@ use crate::status;
 use crate::write::FILE_SIZE_MAX;
 use smb_wire::dos::Dos;
 
-/// What names an open to copy from: its id, and its session.
+/// Returns what names an open to copy from: its id, and its session.
 pub(super) fn resume_key(open: &Open) -> Vec<u8> {
     let mut key = open.id().as_bytes().to_vec();
     key.extend(open.session().to_le_bytes());
@@ -101,7 +101,7 @@ impl Share {
         Ok(Answer { status, output: response.as_bytes().to_vec() })
     }
 
-    /// How bytes go from one open to another.
+    /// Returns how bytes go from one open to another.
     async fn copied_bytes(
         &self,
         ctx: &RequestContext,

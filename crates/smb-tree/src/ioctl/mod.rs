@@ -85,7 +85,7 @@ impl Share {
         })
     }
 
-    /// Whether there may be holes. There may be in any case: it is kept for who asks.
+    /// Checks whether there may be holes. There may be in any case: it is kept for queries.
     async fn set_sparse(&self, ctx: &RequestContext, open: &Arc<Open>, sparse: bool) -> Result<(), Status> {
         //= MS-FSA 2.1.5.10.36
         //# A directory has no holes: STATUS_INVALID_PARAMETER; and it takes the right to write data, at the end or anywhere, or attributes.

@@ -95,7 +95,7 @@ impl Share {
     }
 }
 
-/// Where the next data or hole begins; `None` behind the last.
+/// Returns where the next data or hole begins; `None` behind the last.
 async fn seek(file: &File, offset: u64, to: SeekTo) -> Result<Option<u64>, Status> {
     match file.seek(offset, to).await {
         Ok(at) => Ok(Some(at)),

@@ -20,7 +20,7 @@ use crate::share::Share;
 use crate::{Answer, access, names, status};
 
 impl Share {
-    /// Where a symbolic link leads.
+    /// Returns where a symbolic link leads.
     pub(super) async fn reparse_point(
         &self,
         ctx: &RequestContext,
@@ -93,7 +93,7 @@ impl Share {
         };
         let opened = self.volume().open_link(&ctx.caller, path, &how, &mut |_| {}).await;
         let (link_open, link) = opened.map_err(status::of_open)?;
-        // Nobody else has made a link of the same file.
+        // No other request has made a link of the same file.
         if open.became.set(link_open).is_ok() {
             self.lane_state().keep_handle(open, Rc::new(LaneHandle::of_link(link)), None);
         }
@@ -101,8 +101,8 @@ impl Share {
     }
 }
 
-/// Where a link leads, as it is stored; `None` for what means nothing here: a path of the client's drives (`\??\C:\`), and one that says of
-/// itself that it is relative, and is not, or the other way round.
+/// Returns the target of a link as it is stored; `None` for what means nothing here: a path of the client's
+/// drives (`\??\C:\`), and one that says of itself that it is relative, and is not, or the other way round.
 fn stored(link: &Symlink) -> Option<Vec<u8>> {
     let target = link.target.replace('\\', "/");
     let is_fine =
@@ -111,7 +111,7 @@ fn stored(link: &Symlink) -> Option<Vec<u8>> {
     (target.len() <= TARGET_MAX).then_some(target)
 }
 
-/// What Linux keeps in a link, bytes.
+/// Longest target of a link on Linux, in bytes.
 const TARGET_MAX: usize = 4095;
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ impl RecordWriter {
         self.raw(bytes);
     }
 
-    /// Whether there is something, and what.
+    /// Checks whether there is something, and what.
     pub(super) fn option<T>(&mut self, value: Option<T>, write: impl FnOnce(&mut Self, T)) {
         self.flag(value.is_some());
         if let Some(value) = value {

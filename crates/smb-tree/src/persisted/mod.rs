@@ -1,5 +1,6 @@
-//! Durable opens over a restart of the server: as the last lane ends they are written down with all that they hold, and the next server
-//! has them again, without a session, before anybody can ask for anything. docs/design/smb.md tells what is kept and what is not.
+//! Durable opens over a restart of the server: as the last lane ends they are written down with all that they
+//! hold, and the next server has them again, without a session, before the first request of a client.
+//! docs/design/smb.md tells what is kept and what is not.
 
 mod fields;
 mod record;

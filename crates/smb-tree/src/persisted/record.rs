@@ -25,9 +25,9 @@ pub(super) struct OpenRecord {
     pub(super) dialect: Dialect,
     pub(super) posix: bool,
     pub(super) share: String,
-    /// Which opening of which volume it was made in.
+    /// Volume, and opening of it, that the open was made in.
     pub(super) opening: ([u8; 16], u32),
-    /// Which file of it.
+    /// Identity of the file in it.
     pub(super) words: Vec<u8>,
     pub(super) path: Vec<u8>,
     pub(super) stamp: ContentStamp,
@@ -37,7 +37,7 @@ pub(super) struct OpenRecord {
     pub(super) maximal_access: u32,
     pub(super) share_access: u32,
     pub(super) options: u32,
-    /// Its client means this case of a name alone.
+    /// The open's client means this case of a name alone.
     pub(super) is_exact: bool,
     pub(super) action: u32,
     pub(super) allocation: u64,
@@ -48,10 +48,10 @@ pub(super) struct OpenRecord {
     /// The key of the directory's lease that it spares.
     pub(super) parent: Option<[u8; 16]>,
     pub(super) timeout: Duration,
-    /// How much longer it waits for its client.
+    /// Time that it still waits for its client.
     pub(super) left: Duration,
     pub(super) create_guid: Guid,
-    /// Its CREATE may come again.
+    /// The open's CREATE may be replayed.
     pub(super) is_replayable: bool,
     pub(super) app_instance: Option<AppInstance>,
     pub(super) locks: Vec<RangeLock>,
@@ -291,9 +291,9 @@ fn read_millis(fields: &mut RecordReader<'_>) -> Option<Duration> {
 const VOLATILE_END: u64 = 1 << 63;
 /// Of users, shares and streams.
 const NAME_MAX: usize = 1024;
-/// As the index has them.
+/// Largest length of identity words, that of the index.
 const WORDS_MAX: usize = 160;
-/// As `grants` has them of one open.
+/// Largest number of locks, that of `grants` for one open.
 const LOCKS_MAX: u32 = 1024;
 /// No open is given longer (MS-SMB2 3.3.5.9.10).
 const TIMEOUT_MAX: Duration = Duration::from_secs(300);

@@ -31,9 +31,9 @@ use crate::tree::Tree;
 /// The numbers of saved opens that were restored and that were lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct RestoredOpens {
-    /// They wait for their clients.
+    /// Number of opens that wait for their clients.
     pub restored: usize,
-    /// They are no more.
+    /// Number of opens that are gone.
     pub lost: usize,
 }
 
@@ -44,7 +44,7 @@ pub struct DamagedPage;
 /// The reason why a saved open was not restored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NotRestored {
-    /// Its time is over, or the server took too long to look at them all.
+    /// The open's time is over, or the server took too long to look at them all.
     Late,
     /// The file is not there, or another is.
     Gone,
@@ -54,7 +54,7 @@ enum NotRestored {
     User,
     /// The share is gone or shows another volume, or that was opened by another server since.
     Share,
-    /// It cannot stand beside others, or another program has locked the file.
+    /// The open conflicts with others, or another program has locked the file.
     Conflict,
 }
 
@@ -219,7 +219,7 @@ impl Tree {
             durability: Some(Durability { timeout: record.timeout }),
             create_guid: record.create_guid,
             app_instance: record.app_instance.map(join),
-            // Whoever has it again begins the sequence anew.
+            // A client that reconnects it begins the sequence anew.
             word: ChannelWord::new(0),
             writes: AtomicU32::new(0),
             position: AtomicU64::new(record.position),
@@ -227,7 +227,7 @@ impl Tree {
         })
     }
 
-    /// Its place among CREATEs that may come again.
+    /// Returns the open's place among CREATEs that may be replayed.
     fn replay_of(&self, record: &OpenRecord) -> Option<ReplayEntry> {
         if !record.is_replayable || record.create_guid.is_zero() {
             return None;

@@ -55,7 +55,7 @@ impl Tree {
 
     async fn record_of(&self, open: &Arc<Open>) -> Option<OpenRecord> {
         if open.by_link.is_some() {
-            // The record has no room for the link: who came back would delete what it leads to.
+            // The record has no room for the link: a reconnected client would delete what it leads to.
             return None;
         }
         let share = self.share(open.share_name())?;
@@ -122,7 +122,7 @@ impl Tree {
     }
 }
 
-/// Whether any further change has another time.
+/// Returns whether any further change has another time.
 fn is_settled(attributes: &Attributes, now: SystemTime) -> bool {
     Attributes { mtime: attributes.ctime, ..*attributes }.is_settled(now)
 }

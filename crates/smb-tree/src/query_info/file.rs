@@ -1,4 +1,4 @@
-//! What a file is (MS-FSCC 2.4).
+//! Information about a file (MS-FSCC 2.4).
 
 use std::sync::Arc;
 
@@ -240,7 +240,7 @@ fn mode(open: &Open) -> u32 {
     open.state().mode.map_or(made, |set| set | made & !MODE_SETTABLE)
 }
 
-/// What Linux's client asks for with the POSIX extensions.
+/// Returns what Linux's client asks for with the POSIX extensions.
 fn posix(info: &Info) -> Vec<u8> {
     let head = PosixHead {
         creation_time: info.created.into(),
@@ -259,7 +259,7 @@ fn posix(info: &Info) -> Vec<u8> {
     out
 }
 
-/// Those that [`class::MODE`] sets.
+/// Options that [`class::MODE`] sets.
 pub(crate) const MODE_SETTABLE: u32 =
     options::SEQUENTIAL_ONLY | options::SYNCHRONOUS_IO_ALERT | options::SYNCHRONOUS_IO_NONALERT;
 /// Flags where the extended attributes are asked for.

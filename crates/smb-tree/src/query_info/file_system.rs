@@ -1,4 +1,4 @@
-//! What the file system of a share is (MS-FSCC 2.5).
+//! Information about a share's file system (MS-FSCC 2.5).
 
 use std::sync::Arc;
 
@@ -72,7 +72,7 @@ impl Share {
         cut(output, len, len_max)
     }
 
-    /// What clients may count on.
+    /// Returns what clients may count on.
     async fn abilities(&self) -> u32 {
         let read_only = if self.is_read_only() { attribute::READ_ONLY_VOLUME } else { 0 };
         //= MS-FSCC 2.5.1
@@ -107,8 +107,8 @@ impl Share {
         self.volume().room().await.map_err(status::of)
     }
 
-    /// Whether so much more may be set aside, before that is tried: a file system with too little of it keeps what it had for the file
-    /// (ext4), and others have nothing left.
+    /// Checks whether so much more may be set aside, before that is tried: a file system with too little of
+    /// it keeps what it had for the file (ext4), and others have nothing left.
     ///
     /// # Errors
     /// `STATUS_DISK_FULL`.
@@ -174,7 +174,7 @@ fn sector_size() -> SectorSizeInformation {
 }
 
 const COMPONENT_MAX: u32 = 255;
-/// What clients know streams and access lists by.
+/// Name of the file system by which clients expect streams and access lists.
 const FILE_SYSTEM: &str = "NTFS";
 const DEVICE_DISK: u32 = 7;
 const DEVICE_MOUNTED: u32 = 0x20;

@@ -17,7 +17,7 @@ mod file;
 mod file_system;
 
 impl Share {
-    /// What is asked for, as long as the client has room for it.
+    /// Returns what is asked for, as long as the client has room for it.
     ///
     /// # Errors
     /// `STATUS_INVALID_INFO_CLASS`, `STATUS_INFO_LENGTH_MISMATCH`, `STATUS_ACCESS_DENIED`; `STATUS_NOT_SUPPORTED` for quota.

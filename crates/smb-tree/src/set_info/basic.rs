@@ -20,7 +20,7 @@ use crate::share::Share;
 use crate::status;
 use smb_wire::dos::{self, Dos, KEPT, SetChange};
 
-/// What is still to be done, if anything.
+/// Work that is still to be done, if any.
 pub(crate) type Archiving<'a> = OptionFuture<LocalBoxFuture<'a, ()>>;
 
 impl Share {
@@ -81,7 +81,8 @@ impl Share {
         if sets_change {
             let told = basic.change_time.get();
             match self.keep_change(&caller, handle, object, dos, told).await {
-                // Without a place for it the time of change is the kernel's, as it always was; who lists the file looks again all the same.
+                // Without a place for it the time of change is the kernel's, as it always was; a listing
+                // client looks again all the same.
                 Err(Status::NOT_SUPPORTED) if dos == now => {
                     open.grants().break_directory_lease(self.volume()).await;
                 }
@@ -109,7 +110,7 @@ impl Share {
         set.map_err(status::of)
     }
 
-    /// Which times this open leaves alone from now on.
+    /// Sets the times that this open leaves alone from now on.
     async fn stick(
         &self,
         open: &Open,
@@ -174,8 +175,8 @@ impl Share {
         Ok(())
     }
 
-    /// Has a file that an open has changed the attribute "archive", where somebody has turned that off. Nothing is made for what is so
-    /// nearly always: each WRITE would have room for it.
+    /// Has a file that an open has changed the attribute "archive", where that was turned off. Nothing is
+    /// made for what is so nearly always: each WRITE would have room for it.
     pub(crate) fn archive<'a>(
         &'a self,
         ctx: &'a RequestContext,
@@ -189,7 +190,7 @@ impl Share {
         archiving.into()
     }
 
-    /// As [`Share::archive`], of what has no open yet.
+    /// Turns on the attribute "archive" of a file without an open yet ([`Share::archive`]).
     pub(crate) fn archive_by<'a>(
         &'a self,
         caller: &'a vfs::Caller,
@@ -211,7 +212,7 @@ impl Share {
         }
         let bits = now.attributes.unwrap_or_default() | attributes::ARCHIVE;
         let dos = Dos { attributes: Some(bits), changed: None, ..now };
-        // It follows from the change, which was allowed; who has made that is not told why it stays off.
+        // It follows from the change, which was allowed; its caller is not told why it stays off.
         let operator = Accounts::none().local_administrator();
         let operator = vfs::Caller { principal: operator, ..caller.clone() };
         let _ = self.keep_dos(&operator, handle, object, dos).await;
@@ -257,7 +258,7 @@ impl Share {
         if handle.directory().is_some() {
             return;
         }
-        // Whoever closes is not told why a time moved.
+        // The closing client is not told why a time moved.
         let (caller, object) = (ctx.by(open), open.grants().object());
         if let Some(mtime) = written
             && handle.attributes().is_ok_and(|now| now.mtime != mtime)
@@ -282,5 +283,6 @@ fn to_set(time: SetTime) -> Set {
 
 /// Longest tick of the clock that file systems stamp with.
 const TICK_MAX: Duration = Duration::from_millis(20);
-/// How often a time of change is kept anew where the machine was slower than thought: the last within two and a half seconds.
+/// Number of times that a time of change is kept anew where the machine was slower than thought: the last
+/// within two and a half seconds.
 const KEEP_TRIES: u32 = 8;

@@ -48,7 +48,7 @@ impl Share {
             //= MS-FSA 2.1.5.15.3
             //# What is not to be written is not deleted, file or directory; nor is a share's root.
             //= MS-FSA 2.1.5.15.4
-            //# Unless that is to be ignored, by who may write attributes.
+            //# Unless that is to be ignored, by a client that may write attributes.
             let ignores = bits & disposition::IGNORE_READONLY != 0 && open.may(rights::WRITE_ATTRIBUTES);
             if kept & attributes::READONLY != 0 && !ignores {
                 return Err(Status::CANNOT_DELETE);
@@ -74,7 +74,8 @@ impl Share {
         Ok(())
     }
 
-    /// Takes the name away though it is open, as POSIX does. Where somebody does not share that it goes with its last open.
+    /// Takes the name away though it is open, as POSIX does. Where an open does not share deletion the name
+    /// goes with its last open.
     async fn remove_now(&self, ctx: &RequestContext, open: &Arc<Open>) -> Result<(), Status> {
         let caller = ctx.by(open);
         let path = open.named().path(self.volume()).ok_or(Status::FILE_DELETED)?;

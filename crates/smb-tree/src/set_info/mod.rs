@@ -216,7 +216,7 @@ fn set_mode(open: &Open, mode: u32) -> Result<(), Status> {
     Ok(())
 }
 
-/// What is shorter than its class.
+/// Returns what is shorter than its class.
 pub(crate) fn mismatch(_: Malformed) -> Status {
     Status::INFO_LENGTH_MISMATCH
 }

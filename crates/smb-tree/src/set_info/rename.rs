@@ -1,4 +1,4 @@
-//! Another name, or one more (MS-FSCC 2.4.42, 2.4.28, MS-FSA 2.1.5.15.11).
+//! Renames and hard links (MS-FSCC 2.4.42, 2.4.28, MS-FSA 2.1.5.15.11).
 
 use std::sync::Arc;
 
@@ -21,15 +21,15 @@ use crate::streams::{self, StreamChange};
 /// The directory and name that a rename or link is to lead to, and the file that has the name now.
 struct RenameTarget {
     directory: Directory,
-    /// As it was asked for,
+    /// The name as it was asked for,
     name: Vec<u8>,
     /// and as it is there, if anything has it in some case.
     stored: Vec<u8>,
-    /// What has it now.
+    /// File that has the new name now.
     replaced: Option<Replaced>,
 }
 
-/// What has a name that is to lead elsewhere.
+/// File with a name that is to lead elsewhere.
 enum Replaced {
     /// A symbolic link, whatever it leads to: it is replaced itself, as by rename(2).
     Link(Arc<Object>),
@@ -80,7 +80,8 @@ impl Share {
         Err(Status::OBJECT_NAME_COLLISION)
     }
 
-    /// Whether it is renamed: else the name is taken by now by what is to be replaced, which is looked for anew.
+    /// Returns whether it is renamed: else the name is taken by now by what is to be replaced, which is
+    /// looked for anew.
     async fn try_rename(
         &self,
         ctx: &RequestContext,
@@ -89,7 +90,7 @@ impl Share {
         replaces: bool,
         is_taken: bool,
     ) -> Result<bool, Status> {
-        // A Mac, and who speaks the POSIX extensions, goes on by its opens wherever they are.
+        // A Mac, and a client of the POSIX extensions, goes on by its opens wherever they are.
         let moves_opens = ctx.posix || ctx.apple.is_spoken();
         let caller = vfs::Caller { moves_opens, ..ctx.by(open) };
         let from = open.named().path(self.volume()).ok_or(Status::FILE_DELETED)?;
@@ -101,8 +102,8 @@ impl Share {
             Some(it) if it.is(own) && self.gives_way(open, &caller, &target, (&here, from_name)).await? => {
                 (&target.name, Replace::Never)
             }
-            // It has that name already: who keeps it for later is asked for it all the same, as with Windows. Or another name of its own is
-            // to be written otherwise.
+            // It has that name already: a client that keeps it for later is asked for it all the same, as
+            // with Windows. Or another name of its own is to be written otherwise.
             Some(it) if it.is(own) && target.name == target.stored => (&target.name, Replace::Existing),
             Some(it) if it.is(own) => (&target.name, Replace::Never),
             Some(_) if !replaces => return Err(Status::OBJECT_NAME_COLLISION),
@@ -115,18 +116,19 @@ impl Share {
             None => (&target.name, Replace::Never),
         };
         //= MS-FSA 2.1.5.15.11
-        //# In a directory that somebody has open to delete it nothing is renamed: STATUS_SHARING_VIOLATION. Nor where what lies beneath what
-        //# moves is open, or what is replaced is open to be read or written, or by somebody who does not share its deletion:
-        //# STATUS_ACCESS_DENIED. Who keeps opens for later is asked for them first.
-        // By the letter any open of what is replaced is in the way. One that renames or deletes, or looks at attributes, is not here: it has a file
-        // without a name then, and of several who rename onto one name none is refused.
+        //# In a directory that a client has open to delete it nothing is renamed: STATUS_SHARING_VIOLATION. Nor where what lies beneath what
+        //# moves is open, or what is replaced is open to be read or written, or by an open that does not share its deletion:
+        //# STATUS_ACCESS_DENIED. Clients that keep opens for later are asked for them first.
+        // By the letter any open of what is replaced is in the way. One that renames or deletes, or looks at
+        // attributes, is not here: it has a file without a name then, and of several that rename onto one
+        // name none is refused.
         let to = Name::parse(name).map_err(|_| Status::OBJECT_NAME_INVALID)?;
         let handle = self.handle(ctx, open).await?;
         let before = handle.attributes()?;
         // The name may have come to lead to another file, which the open has nothing to do with.
         let which = own.number();
         match here.rename_if(&caller, which, from_name, &target.directory, to, over).await {
-            // Somebody else has made what is to be replaced since it was looked for.
+            // Another client has made what is to be replaced since it was looked for.
             Err(Error::Exists) if replaces && target.replaced.is_none() => return Ok(false),
             renamed => renamed.map_err(status::of)?,
         }
@@ -174,7 +176,7 @@ impl Share {
         }
     }
 
-    /// One more name for a file, in any directory of the share where nobody gets or loses rights by it.
+    /// Makes a hard link, in any directory of the share where no user gets or loses rights by it.
     pub(super) async fn link(
         &self,
         ctx: &RequestContext,
@@ -222,7 +224,7 @@ impl Share {
         linked.map_err(status::of)
     }
 
-    /// Where the new name lies.
+    /// Returns where the new name lies.
     ///
     /// `is_taken` says that something has the name of which nothing was found.
     async fn target(
@@ -326,17 +328,17 @@ impl Share {
                 open.state().stream = Some(name.into());
                 self.archive(ctx, open, &handle).await;
             }
-            // It has its old name again, which nobody had meanwhile.
+            // It has its old name again, which nothing had meanwhile.
             Err(_) => call(&from)?,
         }
         moved
     }
 
-    /// Why a stream does not become the content of its file.
+    /// Returns why a stream does not become the content of its file.
     async fn as_content(&self, open: &Open, handle: &LaneHandle, replaces: bool) -> Result<Status, Status> {
         debug_assert_eq!(open.kind(), OpenKind::Stream);
         //= MS-FSA 2.1.5.15.12.1
-        //# A directory has no unnamed stream. A file's is there, and is replaced by who asks for it where it is empty.
+        //# A directory has no unnamed stream. A file's is there, and is replaced on request where it is empty.
         Ok(match handle.directory() {
             Some(_) => Status::INVALID_PARAMETER,
             None if !replaces => Status::OBJECT_NAME_COLLISION,
@@ -387,7 +389,7 @@ fn stream_named(text: &str) -> Result<&str, Status> {
     }
 }
 
-/// What a rename or link asks for.
+/// Returns what a rename or link asks for.
 fn parse(data: &[u8]) -> Result<Rename<'_>, Status> {
     let asked = Rename::parse(data).map_err(|why| match why {
         Malformed::Short => Status::INFO_LENGTH_MISMATCH,

@@ -1,5 +1,6 @@
-//! Who is granted what: MAXIMUM_ALLOWED is what asking for each right by itself gives, for each list of docs/users/access.md,
-//! owners and others, users with a `uid` and without; owners say who may do what with what is theirs.
+//! Rights that are granted: MAXIMUM_ALLOWED is what asking for each right by itself gives, for each list of
+//! docs/users/access.md, owners and others, users with a `uid` and without; owners set the rights over what
+//! is theirs.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -85,7 +86,7 @@ fn wish(access: u32, is_directory: bool) -> Wish {
     wish.with(if is_directory { options::DIRECTORY_FILE } else { 0 })
 }
 
-/// What asking for each right by itself gives.
+/// Returns what asking for each right by itself gives.
 async fn bit_by_bit(side: &Side, who: &RequestContext, name: &str, is_directory: bool) -> u32 {
     let mut granted = 0;
     for bit in (0..32).map(|bit| 1 << bit).filter(|bit| rights::FILE_ALL & bit != 0) {
@@ -111,7 +112,7 @@ async fn at_most(side: &Side, who: &RequestContext, name: &str, is_directory: bo
     }
 }
 
-/// Those of docs/users/access.md, by whom they are told of, and others of their kinds.
+/// Lists of docs/users/access.md, and others of their kinds.
 const LISTS: [&str; 14] =
     ["all", "write", "read", "rlidwka", "rlidwk", "rlid", "rlw", "rlk", "rl", "li", "l", "a", "la", "none"];
 

@@ -1,4 +1,4 @@
-//! FILE_ATTRIBUTE_ARCHIVE: off where somebody has turned it off, and on again whatever changes the file (MS-FSA
+//! FILE_ATTRIBUTE_ARCHIVE: off where it was turned off, and on again whatever changes the file (MS-FSA
 //! 2.1.4.17), by SMB or another protocol. The table of docs/design/smb.md.
 
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use super::information::{file, full, renamed, set, set_of};
 use super::own_file::put;
 use super::{Side, Wish, alone, beside_programs, on_lanes, request_context};
 
-/// What is done through an open of `page`.
+/// Action through an open of `page`.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Write,
@@ -159,7 +159,7 @@ impl Act {
                 let first = stream(Disposition::OpenIf).await;
                 share.close(who, &first, 0).await.unwrap();
                 set_attributes(side, who, open, attributes::HIDDEN).await;
-                // What is hidden is emptied by who says so.
+                // What is hidden is emptied by a client that says so.
                 let wish = Wish { attributes: attributes::HIDDEN, ..Wish::new(Disposition::Overwrite) };
                 let emptied = side.open(who, "page:one", &wish).await;
                 share.close(who, &emptied, 0).await.unwrap();
@@ -324,7 +324,7 @@ fn what_is_kept_with_a_file_stays_where_put_replaces_it() {
     });
 }
 
-/// What is done to `page` without an open of SMB, as AFS does it.
+/// Action on `page` without an open of SMB, as AFS does it.
 #[derive(Clone, Copy, Debug)]
 enum Beside {
     Store,

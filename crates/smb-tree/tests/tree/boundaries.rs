@@ -24,7 +24,7 @@ use super::{Side, Wish, alone, on_disk, on_lanes, request_context};
 const NEGATIVE: [i64; 4] = [-3, -1000, i64::MIN, i64::MIN + 1];
 const LARGEST: u64 = 0xfff_ffff_0000;
 
-/// What there is to set something of.
+/// Opens whose values are set.
 struct Opens {
     page: Arc<Open>,
     directory: Arc<Open>,
@@ -397,7 +397,7 @@ fn what_is_read_only_is_deleted_in_no_way_file_or_directory() {
             let goes = Wish { access: rights::DELETE, ..Wish::new(Disposition::Open) };
             let goes = side.status(&who, name, &goes.with(kind | options::DELETE_ON_CLOSE)).await;
             assert_eq!(goes, Status::CANNOT_DELETE, "{name}");
-            // Who may not write attributes passes over none.
+            // A user that may not write attributes passes over none.
             let weak = Wish { access: rights::DELETE, ..Wish::new(Disposition::Open) };
             let weak = side.open(&who, name, &weak.with(kind)).await;
             let set = set(&side, &who, &weak, class::DISPOSITION_EX, &ignores.to_le_bytes()).await;

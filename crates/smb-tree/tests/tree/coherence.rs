@@ -17,7 +17,7 @@ use super::{Side, on_lanes, request_context};
 
 const ROUNDS: u32 = 12;
 
-/// As AFS or HTTP write: without an open, each time another number.
+/// Writes as AFS or HTTP do: without an open, each time another number.
 async fn writer(side: Side, mut rng: SmallRng) {
     let volume = side.share.volume();
     let caller = Caller::anonymous();

@@ -1,4 +1,4 @@
-//! What CREATE answers, by disposition, by what is there, by rights and share modes.
+//! Answers of CREATE, by disposition, existing file, rights and share modes.
 
 use smb_tree::RequestContext;
 use smb_wire::Status;

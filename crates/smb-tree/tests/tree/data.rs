@@ -37,7 +37,8 @@ fn an_open_does_only_what_it_was_granted() {
         let looker = side.open(&who, "page", &only(rights::READ_ATTRIBUTES)).await;
         assert_eq!(side.read(&who, &looker, 0, 1).await, Err(Status::ACCESS_DENIED));
         let appender = side.open(&who, "page", &only(rights::APPEND_DATA)).await;
-        // As with Windows and Samba, who may append writes anywhere, but not beyond what NTFS has room for.
+        // As with Windows and Samba, a client that may append writes anywhere, but not beyond what NTFS has
+        // room for.
         assert_eq!(side.share.write_bytes(&who, &appender, 0, b"T", false).await, Ok(1));
         assert_eq!(side.share.write_bytes(&who, &appender, 4, b"!", false).await, Ok(1));
         let beyond = side.share.write_bytes(&who, &appender, 0xfff_ffff_0000, b"x", false).await;

@@ -150,7 +150,7 @@ fn many_names_come_once_each_though_others_come_and_go() {
                     break;
                 }
             }
-            // What was told already, and what is told for certain to nobody.
+            // What was told already, and what no client was told for certain.
             let gone = Wish::new(Disposition::Open).with(options::DELETE_ON_CLOSE);
             assert_eq!(side.status(&who, &found[found.len() - 1], &gone).await, Status::SUCCESS);
         }

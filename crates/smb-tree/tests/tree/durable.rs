@@ -104,13 +104,13 @@ fn opens_that_are_left_go_with_the_last_tree_that_has_their_table() {
         assert_eq!((side.disconnected(), side.tree.opens().usage().opens), (1, 2));
         let table = Arc::downgrade(side.tree.opens());
         drop(side);
-        // Who closes what rests for too long finds that the tree is gone.
+        // A request that closes what rests for too long finds that the tree is gone.
         sleep(Duration::from_secs(2)).await;
         assert!(table.upgrade().is_none(), "its opens keep the table that has them");
     });
 }
 
-/// The same client in another session.
+/// Returns the context of the same client in another session.
 pub(super) fn next_session(request_context: &RequestContext) -> RequestContext {
     RequestContext { session: request_context.session + 100, tree: 5, ..request_context.clone() }
 }

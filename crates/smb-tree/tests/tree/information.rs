@@ -1,4 +1,4 @@
-//! What is told of files and file systems, and what of it is set.
+//! Information about files and file systems, queried and set.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -465,7 +465,7 @@ fn a_descriptor_says_who_may_what_and_what_no_list_holds_is_the_files_own() {
             }
             assert_eq!(query(&side, &who, open, (kind, 0, len)).await.unwrap().status, Status::SUCCESS);
         }
-        // The audit list is nobody's, alone or beside what is everybody's.
+        // No user may have the audit list, alone or beside what every user may.
         for wanted in [8, 0xc, 0xf, 0x1c] {
             let mut asked = QueryInfoRequestFixed::blank();
             asked.info_type = kind;

@@ -20,7 +20,7 @@ use super::{Side, Wish, alone, on_lanes, request_context};
 
 const ALL: Class = Class::IdBothDirectory;
 
-/// The same volume by a share that lists directories of more than so many names by pages of so many bytes.
+/// Returns the volume by a share that lists directories of more than so many names by pages of so many bytes.
 pub(super) fn paged(side: &Side, whole_names_max: usize, page_bytes_max: usize) -> Side {
     shown(side, ShareOptions { whole_names_max, page_bytes_max, ..ShareOptions::default() })
 }
@@ -40,7 +40,7 @@ async fn make_many(side: &Side, who: &RequestContext, count: usize) {
     }
 }
 
-/// What is left of an enumeration, reply by reply.
+/// Returns what is left of an enumeration, reply by reply.
 async fn rest(
     side: &Side,
     who: &RequestContext,
@@ -59,7 +59,7 @@ async fn rest(
     }
 }
 
-/// An answer without the times of the last access: whoever follows a link moves the link's.
+/// Returns an answer without the times of the last access: following a link moves the link's.
 fn unread(mut answer: Vec<u8>, class: Class) -> Vec<u8> {
     let (mut at, mut next) = (0, usize::from(class != Class::Names));
     while next != 0 {
@@ -241,7 +241,7 @@ fn a_listing_holds_five_bytes_beside_each_name_or_a_page_and_gives_them_back() {
         assert_eq!(told, 2 + count);
         assert_eq!(page_bytes(&small), 0);
         small.share.close(&who, &open, 0).await.unwrap();
-        // Who gives up while names are read leaves nothing.
+        // A request that gives up while names are read leaves nothing.
         let open = root(&large, &who).await;
         {
             let mut listing = pin!(list(&large, &who, &open, ("*", 0, ALL, 4096)));

@@ -1,4 +1,4 @@
-//! What clients may cache, and how they are told that they may no longer.
+//! Leases and oplocks of clients, and their breaks.
 
 use std::time::Duration;
 
@@ -69,7 +69,7 @@ fn a_batch_oplock_falls_to_level_two_when_another_opens_and_its_client_is_waited
         assert_eq!(side.share.oplock_break(&who, &first.open, oplock_level::II), Ok(oplock_level::II));
         let second = opening.await;
         assert_eq!(second.fixed.oplock_level, oplock_level::II);
-        // A write takes both away, and waits for nobody.
+        // A write takes both away, and waits for no holder.
         side.share.write_bytes(&who, &first.open, 0, b"x", false).await.unwrap();
         assert_eq!(side.heard.oplocks.borrow().len(), 3);
         for (who, open) in [(&who, &first.open), (&other, &second.open)] {
@@ -152,7 +152,7 @@ async fn directory_lease(side: Side, lane: usize) {
         let wish = Wish { access: rights::FILE_READ, ..lease(9, state::READ | state::HANDLE, None) };
         let kept = side.create(&who, "", &wish).await.unwrap();
         assert_eq!(granted(&kept.contexts), state::READ | state::HANDLE);
-        // What is made below by who names the lease breaks nothing.
+        // What is made below by a client that names the lease breaks nothing.
         let own = side.create(&who, "own", &lease(5, RWH, Some(9))).await.unwrap();
         side.share.close(&who, &own.open, 0).await.unwrap();
         assert!(side.heard.leases.borrow().is_empty());
@@ -189,7 +189,8 @@ fn a_length_that_is_set_shows_at_once_and_what_is_written_when_the_open_is_close
         assert_eq!(again, Ok(0));
         side.share.close(&other, &page, 0).await.unwrap();
         side.share.close(&who, &kept.open, 0).await.unwrap();
-        // Who overwrites it shows that at once too; what only has its length set shows no more when it is closed.
+        // An overwriting open shows that at once too; what only has its length set shows no more when it is
+        // closed.
         for disposition in [Disposition::Open, Disposition::Overwrite] {
             let before = told();
             let kept = side.create(&who, "", &listing).await.unwrap();

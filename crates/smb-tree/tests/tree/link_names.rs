@@ -1,4 +1,5 @@
-//! Names of symbolic links: who deletes or renames by one does it to the link, and what it leads to stays, as with Samba.
+//! Names of symbolic links: a client that deletes or renames by one does it to the link, and what it leads to
+//! stays, as with Samba.
 
 use smb_tree::RequestContext;
 use smb_wire::Status;
@@ -40,7 +41,7 @@ async fn tree(side: &Side) {
     e.symlink(&who.caller, Name::parse(b"inner").unwrap(), b"../f").await.unwrap();
 }
 
-/// What the link of this name says, if one has it.
+/// Returns what the link of this name says, if one has it.
 async fn says(side: &Side, name: &str) -> Option<String> {
     let path = name.replace('\\', "/");
     let caller = request_context(9).caller;

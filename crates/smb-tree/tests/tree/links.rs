@@ -156,7 +156,7 @@ fn link_to(target: &str) -> Vec<u8> {
     reparse::Symlink { target: target.to_owned(), relative: !target.starts_with('\\') }.to_bytes().unwrap()
 }
 
-/// As Linux opens what it makes a link of.
+/// Makes the parameters by which Linux opens what it makes a link of.
 fn to_make() -> Wish {
     let access = rights::DELETE | rights::READ_ATTRIBUTES | rights::WRITE_ATTRIBUTES;
     Wish { access, ..Wish::new(Disposition::Create) }.with(options::OPEN_REPARSE_POINT)

@@ -150,7 +150,7 @@ fn many_ranges_are_locked_by_turns_and_all_of_them_or_none() {
         assert!(turns >= 1000 / 64, "{turns}");
         assert_eq!(lock(&side, &other, &its, 0, AT_ONCE).await, Err(Status::LOCK_NOT_GRANTED));
         assert_eq!(many(flags::UNLOCK).await, Ok(()));
-        // The last one is somebody else's.
+        // The last one is another owner's.
         assert_eq!(lock(&side, &other, &its, 20 * 999, AT_ONCE).await, Ok(()));
         assert_eq!(many(AT_ONCE).await, Err(Status::LOCK_NOT_GRANTED));
         for at in [0, 20 * 500] {

@@ -49,7 +49,7 @@ mod sessions;
 mod shown;
 mod write_times;
 
-/// What was told on a lane.
+/// Breaks that were told on a lane.
 #[derive(Default)]
 struct Heard {
     oplocks: RefCell<Vec<(FileId, u8)>>,
@@ -120,7 +120,7 @@ fn request_context(session: u64) -> RequestContext {
     }
 }
 
-/// As [`request_context`], a user whom nothing is given but by lists and descriptors.
+/// Makes a context ([`request_context`]) of a user that is given rights by lists and descriptors alone.
 fn mary(session: u64) -> RequestContext {
     let accounts = Accounts::parse("version = 1\n[user.mary]\nid = 7\n").unwrap();
     RequestContext { caller: Caller::new(accounts.user("mary").unwrap()), ..request_context(session) }
@@ -220,7 +220,7 @@ impl Side {
     }
 }
 
-/// What a task comes to, and how often others of the lane had their turn meanwhile.
+/// Returns what a task comes to, and how often others of the lane had their turn meanwhile.
 async fn turns_of<T>(task: impl Future<Output = T>) -> (T, usize) {
     let mut task = std::pin::pin!(task);
     let mut turns = 0;
@@ -270,7 +270,7 @@ fn in_world<F: Future<Output = ()> + 'static>(
     in_world_beside(world, &host, limits, lanes, |n, side, _| each(n, side));
 }
 
-/// As [`alone`], beside other programs that use the file system.
+/// Runs a test ([`alone`]) beside other programs that use the file system.
 fn beside_programs<F: Future<Output = ()> + 'static>(test: impl Fn(Side, Fs) -> F) {
     let world = World::new(1, Config::clean());
     let host = world.host("10.0.0.1");
@@ -309,7 +309,7 @@ fn side(objects: &Objects, opens: Arc<Opens>) -> Side {
     side_for(objects, opens, Accounts::none())
 }
 
-/// As [`side`], to these users.
+/// Makes a side ([`side`]) for these users.
 fn side_for(objects: &Objects, opens: Arc<Opens>, accounts: Arc<Accounts>) -> Side {
     let options = VolumeOptions { serve_hidden: true, ..Default::default() };
     let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", options);
@@ -329,7 +329,7 @@ fn alone<F: Future<Output = ()> + 'static>(test: impl Fn(Side) -> F) {
     on_lanes(1, 1, |_, side| test(side));
 }
 
-/// As [`alone`], with these limits.
+/// Runs a test ([`alone`]) with these limits.
 fn limited<F: Future<Output = ()> + 'static>(limits: OpensLimits, test: impl Fn(Side) -> F) {
     on_lanes_within(limits, 1, 1, |_, side| test(side));
 }

@@ -1,4 +1,4 @@
-//! What happens in a directory, or beneath it, is told to who watches, whichever service does it.
+//! Change notification of a directory, or beneath it, whichever service makes the change.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +34,7 @@ pub(super) async fn told(side: &Side, who: &RequestContext, open: &Arc<Open>) ->
     parse(&answer.output).map(|entry| entry.map(|(action, name)| (action, name.lossy())).unwrap()).collect()
 }
 
-/// What it has come to by now, asked once.
+/// Returns what it has come to by now, asked once.
 async fn polled<T>(waits: &mut (impl Future<Output = T> + Unpin)) -> Option<T> {
     std::future::poll_fn(|cx| match std::pin::Pin::new(&mut *waits).poll(cx) {
         std::task::Poll::Ready(done) => std::task::Poll::Ready(Some(done)),

@@ -1,4 +1,4 @@
-//! What other programs of the machine do in directories that clients watch is told within a second, and what this server does itself once.
+//! Notification of other programs' changes, told within a second, and of this server's own, told once.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -26,7 +26,7 @@ use super::{Side, Wish, beside_programs, in_world_beside, request_context};
 const ALL: u32 =
     filter::FILE_NAME | filter::DIR_NAME | filter::SIZE | filter::LAST_WRITE | filter::ATTRIBUTES;
 
-/// What is told within a second.
+/// Returns what is told within a second.
 async fn heard(side: &Side, who: &RequestContext, open: &Arc<Open>, bits: u16) -> Vec<(u32, String)> {
     heard_for(Duration::from_secs(1), side, who, open, bits).await
 }
@@ -156,7 +156,7 @@ fn what_other_programs_do_beneath_is_told_in_directories_old_and_new() {
     });
 }
 
-/// What this server does in `sub`.
+/// Makes a change by this server in `sub`.
 async fn act(side: &Side, who: &RequestContext) {
     side.make(who, "sub\\page", b"1").await;
     let page = side.open(who, "sub\\page", &full()).await;
@@ -268,7 +268,7 @@ fn what_this_server_puts_in_place_of_another_is_told_once_and_hides_nothing_that
     });
 }
 
-/// What happened to one name, or was told of it; a rename is told by both.
+/// Returns what happened to one name, or was told of it; a rename is told by both.
 fn of_name<'a>(name: &'a str, events: &'a [(u32, String)]) -> impl Iterator<Item = u32> + 'a {
     events.iter().filter(move |(_, of)| of == name).map(|(what, _)| *what)
 }

@@ -1,5 +1,5 @@
-//! What is done through an open is done to its own file, whatever has the name by then; and a counter that clients of three protocols keep in
-//! a file, each in its own way, loses nothing.
+//! Opens act on their own file, whatever has the name by then; and a counter that clients of three protocols
+//! keep in a file, each in its own way, loses nothing.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -26,7 +26,7 @@ use zerocopy::{FromZeros, IntoBytes};
 use super::information::{descriptor, file, full, renamed, set, set_of};
 use super::{Side, Wish, beside_programs, in_world, request_context};
 
-/// How another file comes to have the name.
+/// Way in which another file comes to have the name.
 #[derive(Clone, Copy, Debug)]
 enum Taken {
     Put,
@@ -48,7 +48,7 @@ const ALL_TAKEN: [Taken; 7] = [
     Taken::MovedAndMadeBeside,
 ];
 
-/// What is done through the open.
+/// Action through the open.
 #[derive(Clone, Copy, Debug)]
 enum Act {
     Write,
@@ -247,11 +247,12 @@ fn is_gone(came: Result<(), Status>) -> bool {
 /// Updates by all clients together.
 const UPDATES: u32 = 10_000;
 
-/// What all clients have done to the counter.
+/// Changes of all clients to the counter.
 #[derive(Default)]
 struct Done {
     updates: Cell<u32>,
-    /// Stores to a file that had lost its name by the time of the answer, perhaps to who had read what was stored: they are refused.
+    /// Stores to a file that had lost its name by the time of the answer, perhaps to a client that had read
+    /// what was stored: they are refused.
     doubtful: Cell<u32>,
     refused: RefCell<[u32; 3]>,
     at_it: Cell<u32>,

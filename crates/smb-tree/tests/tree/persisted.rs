@@ -109,7 +109,7 @@ fn users(more: &str) -> Arc<Accounts> {
     Accounts::parse(&text).unwrap()
 }
 
-/// A user in a session of his.
+/// Makes the context of a user in a session of its own.
 pub(super) fn user(accounts: &Accounts, name: &str, session: u64) -> RequestContext {
     RequestContext { caller: Caller::new(accounts.user(name).unwrap()), ..request_context(session) }
 }
@@ -229,7 +229,7 @@ fn opens_of_one_lease_and_of_several_clients_are_there_again_beside_each_other()
     site.end(process);
 }
 
-/// What happens to a server that is away, and what becomes of the one open that it has kept.
+/// Returns what becomes of the one open that a server has kept, after something happens while it is away.
 fn kept_over(what: &str, meanwhile: impl FnOnce(&mut Site, &mut Vec<u8>), lost: u64) {
     let mut site = Site::new(3, 1);
     let (process, _) = site.begin(None);
@@ -244,7 +244,7 @@ fn kept_over(what: &str, meanwhile: impl FnOnce(&mut Site, &mut Vec<u8>), lost: 
     assert!(process.objects.in_use() < 10, "{what}");
     let side = process.sides[0].clone();
     let bob = user(&users(""), "bob", 2);
-    // Whatever became of it is in nobody's way.
+    // What became of it conflicts with no other.
     site.on(0, async move {
         side.status(&bob, "a", &Wish::new(Disposition::OpenIf)).await;
         assert_eq!(side.disconnected(), 0);

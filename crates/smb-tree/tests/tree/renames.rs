@@ -1,4 +1,4 @@
-//! Who renames beside what others have open (MS-FSA 2.1.5.15.11).
+//! Renames beside what others have open (MS-FSA 2.1.5.15.11).
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ fn directory() -> Wish {
         .with(options::DIRECTORY_FILE)
 }
 
-/// Begins a rename, and waits until somebody is told to give something back.
+/// Begins a rename, and waits until a holder is told to give something back.
 async fn begin(
     side: &Side,
     who: &RequestContext,
@@ -63,7 +63,7 @@ fn what_is_open_is_not_replaced_and_who_keeps_it_for_later_is_asked_for_it_first
         assert_eq!(last(&side), (key, state::READ | state::WRITE));
         assert_eq!(side.share.lease_break(&other, key, state::READ | state::WRITE), Ok(5));
         assert_eq!(renaming.await, Err(Status::ACCESS_DENIED), "he goes on with it");
-        // He keeps nothing for later, and is asked for nothing.
+        // The client keeps nothing for later, and is asked for nothing.
         let again = set(&side, &who, &one, class::RENAME, &renamed("two", true)).await;
         assert_eq!((again, side.heard.leases.borrow().len()), (Err(Status::ACCESS_DENIED), 1));
         side.share.close(&other, &kept, 0).await.unwrap();
@@ -90,7 +90,7 @@ fn a_directory_moves_once_opens_beneath_are_closed_and_not_if_others_come_meanwh
         assert_eq!(renaming.await, Err(Status::ACCESS_DENIED));
         assert_eq!(time::now().duration_since(begun).as_secs(), 0, "nobody waits for who came later");
         assert_eq!(side.heard.leases.borrow().len(), 1);
-        // One that stays open is enough: nobody is asked.
+        // One that stays open is enough: no holder is asked.
         let stays = side.open(&other, "top\\one", &Wish::new(Disposition::Open)).await;
         let denied = set(&side, &who, &top, class::RENAME, &renamed("moved", false)).await;
         assert_eq!((denied, side.heard.leases.borrow().len()), (Err(Status::ACCESS_DENIED), 1));
@@ -113,7 +113,7 @@ fn a_directory_above_many_leased_files_is_refused_with_the_first_that_stays_open
             let opened = side.create(&other, &format!("top\\{n}"), &lease(n, RH, None)).await.unwrap();
             kept.push(opened.open);
         }
-        // One of them says that he goes on; of the others nothing is heard.
+        // One of them says that it goes on; of the others nothing is heard.
         let renaming = begin(&side, &who, &top, "moved").await;
         until(|| side.heard.leases.borrow().len() == 8).await;
         let begun = time::now();
@@ -129,7 +129,7 @@ fn a_directory_above_many_leased_files_is_refused_with_the_first_that_stays_open
             let opened = side.create(&other, &format!("top\\{n}"), &lease(n, RH, None)).await.unwrap();
             again.push(opened.open);
         }
-        // Nobody answers: all have their time together.
+        // No holder answers: all have their time together.
         let begun = time::now();
         let denied = set(&side, &who, &top, class::RENAME, &renamed("moved", false)).await;
         assert_eq!(denied, Err(Status::ACCESS_DENIED));
@@ -165,7 +165,7 @@ fn who_has_the_new_directory_open_to_delete_it_for_later_is_asked_for_it_first()
     });
 }
 
-/// What becomes of the name of a file that is open.
+/// Fate of the name of an open file.
 #[derive(Clone, Copy, Debug)]
 enum Taken {
     Upload,

@@ -1,5 +1,6 @@
-//! Clients of a server that ends and begins again, in order or by a kill, over many seeds: the same truth as when sessions alone end.
-//! No write is lost or comes twice, no lock is taken twice, nobody waits for ever, and nobody has again what is not as it was.
+//! Clients of a server that ends and begins again, in order or by a kill, over many seeds: the same truth as
+//! when sessions alone end. No write is lost or comes twice, no lock is taken twice, no client waits for
+//! ever, and none reconnects what is not as it was.
 
 use std::cell::Cell;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use super::persisted::{Process, Site, user};
 use super::sessions::{Client, Lost, Truth};
 use super::*;
 
-/// What a client remembers while the server is away.
+/// Memory of a client while the server is away.
 struct Memory {
     who: RequestContext,
     key: Guid,
@@ -21,19 +22,19 @@ struct Memory {
     lost: Option<Lost>,
 }
 
-/// How the last process ended, and what happened since.
+/// End of the last process, and what happened since.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Between {
     Nothing,
-    /// It was killed; an older page is found, or none.
+    /// The server was killed; an older page is found, or none.
     Killed,
     /// Another program has touched the file.
     Changed,
-    /// It was away for too long.
+    /// The client was away for too long.
     Late,
 }
 
-/// What came of all seeds.
+/// Totals of all seeds.
 #[derive(Clone, Copy, Debug, Default)]
 struct Totals {
     kept: u32,
@@ -103,7 +104,7 @@ impl History {
         self.totals
     }
 
-    /// Nothing is another content, but nobody can know that.
+    /// Touches the file: the content stays, but that cannot be known.
     fn touch(&self) {
         if let Ok(bytes) = self.site.host.fs().read("/srv/page") {
             self.site.host.fs().write("/srv/page", bytes).unwrap();
@@ -143,7 +144,7 @@ impl History {
     }
 }
 
-/// What became of an open that was lost with the server.
+/// Fate of an open that was lost with the server.
 enum Again {
     NothingLost,
     Had { has_locked: bool },
@@ -201,7 +202,7 @@ fn who_loses_his_server_loses_no_write_and_has_nothing_again_that_is_not_as_it_w
         });
     });
     let totals = totals.get();
-    // A few seeds may be of those in which nobody comes back in time.
+    // A few seeds may be of those in which no client comes back in time.
     if all {
         let Totals { kept, restored, had_again, had_with_lock, refused } = totals;
         assert!(kept > restored && restored > had_again && had_again > had_with_lock, "{totals:?}");

@@ -20,7 +20,7 @@ fn entrance(path: &str, makes: bool) -> RootSpec {
 }
 
 impl Side {
-    /// As who connects to this directory has it.
+    /// Returns the side of a user that connects to this directory.
     async fn entered(&self, who: &RequestContext, path: &str, makes: bool) -> Result<Self, Status> {
         let root: Arc<Root> = self.share.enter(who, &entrance(path, makes)).await?;
         Ok(Self { share: self.share.beneath(&root), ..self.clone() })
@@ -165,7 +165,7 @@ fn a_lease_key_for_one_name_below_two_roots_keeps_nothing_and_both_are_open() {
         for (side, open) in [(&first, held.open), (&second, alike.open)] {
             side.share.close(&who, &open, 0).await.unwrap();
         }
-        // Nobody has it any more: the next may.
+        // No tree connect has it any more: the next may.
         let alone = second.create(&who, "page", &lease(7, 7, None)).await.unwrap();
         assert_eq!(granted(&alone.contexts), 7);
         second.share.close(&who, &alone.open, 0).await.unwrap();

@@ -1,5 +1,5 @@
-//! Clients whose sessions end at any moment and who come back to their durable opens, over many seeds, against what a plain count and
-//! a list of who has what open say.
+//! Clients whose sessions end at any moment and that come back to their durable opens, over many seeds,
+//! against what a plain count and a list of opens say.
 
 use std::cell::{Cell, RefCell};
 use std::time::Duration;
@@ -16,7 +16,7 @@ use zerocopy::FromZeros;
 use super::locks::{AT_ONCE, lock};
 use super::*;
 
-/// What all clients of a world know: who has the file open now, and what it must say.
+/// Truth that all clients of a world know: which has the file open now, and what it must say.
 #[derive(Default)]
 pub(super) struct Truth {
     held: RefCell<Vec<Held>>,
@@ -130,7 +130,7 @@ impl Client {
                 let caching = created.open.caching();
                 let mut held = Held { id: created.open.id(), writes, share: wish.share, has_locked: false };
                 self.truth.add(held);
-                // Who may keep what he writes keeps his locks too.
+                // A client that caches writes keeps its locks too.
                 if caching.contains(grants::Caching::W) && self.rng.random() {
                     let locked = lock(&self.side, &self.who, &created.open, 100, AT_ONCE).await;
                     if locked.is_ok() {
@@ -153,7 +153,7 @@ impl Client {
         LeaseV2 { lease_key: self.key, lease_state: wanted.into(), ..LeaseV2::new_zeroed() }
     }
 
-    /// Counts one more, where nobody else can.
+    /// Counts one more, where no other client can.
     async fn count(&self, open: &Arc<Open>) {
         let has =
             [rights::WRITE_DATA, rights::READ_DATA].iter().all(|right| open.granted_access() & right != 0);
@@ -173,7 +173,8 @@ impl Client {
         self.truth.count.set(before + 1);
     }
 
-    /// Its session ends, and it comes back in another: with its open, unless somebody was in conflict with that, or time is over.
+    /// Ends the client's session, which comes back in another: with its open, unless another was in conflict
+    /// with that, or time is over.
     async fn come_back(&mut self, open: Arc<Open>, guid: Guid) -> Option<Arc<Open>> {
         let lost = self.lose(open, guid);
         let opens = self.side.tree.opens().of_session(self.who.session);
@@ -182,7 +183,7 @@ impl Client {
         self.have_again(lost).await.ok()
     }
 
-    /// It has no session any more, or will have none in a moment.
+    /// Notes that the client has no session any more, or will have none in a moment.
     pub(super) fn lose(&self, open: Arc<Open>, guid: Guid) -> Lost {
         let held = Held {
             id: open.id(),
@@ -230,7 +231,7 @@ impl Client {
         sleep(Duration::from_secs(5)).await;
     }
 
-    /// So many rounds; gives what it has open then.
+    /// Runs so many rounds; gives what it has open then.
     pub(super) async fn go_on(
         &mut self,
         mut has: Option<(Arc<Open>, Guid)>,
@@ -277,7 +278,7 @@ fn who_loses_his_session_loses_no_write_and_keeps_nobody_out_who_may_come_in() {
         });
         times.update(|times| times + truth.had_again.get());
     });
-    // A few seeds may be of those in which nobody comes back in time.
+    // A few seeds may be of those in which no client comes back in time.
     if all {
         assert!(had_again.get() > 0, "nobody ever had his open again");
     }

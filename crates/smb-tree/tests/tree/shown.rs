@@ -1,4 +1,4 @@
-//! How a share shows its volume: names that are left out, short names, bits of descriptors.
+//! View of a volume by a share: names that are left out, short names, bits of descriptors.
 
 use smb_tree::{RequestContext, ShareOptions};
 use smb_wire::Status;
@@ -18,13 +18,13 @@ use super::information::{descriptor, renamed, set};
 use super::links::make_links;
 use super::{Side, Wish, alone, mary, request_context};
 
-/// The same volume by another share.
+/// Returns the volume by another share.
 fn shown(side: &Side, options: ShareOptions) -> Side {
     let share = side.tree.add_share("shown", side.volume.clone(), options);
     Side { share, ..side.clone() }
 }
 
-/// Makes something of which everyone may do as much.
+/// Makes something over which every user has the same rights.
 async fn make(side: &Side, who: &RequestContext, name: &str, mask: u32, bits: u32) {
     let ace = Ace { kind: ace_type::ACCESS_ALLOWED, flags: 0, mask, sid: Sid::EVERYONE };
     let descriptor = Descriptor { dacl: Some(vec![ace]), ..Descriptor::default() };
@@ -70,7 +70,7 @@ fn who_may_not_read_something_does_not_see_its_name_where_the_share_says_so() {
             assert_eq!(names(&hiding, &mary, pattern).await, seen, "{pattern}");
         }
         assert_eq!(names(&hiding, &who, "*").await.unwrap().len(), all.len(), "the operator reads all");
-        // A name that is left out is there: who knows it may do what he may.
+        // A name that is left out is there: a user that knows it has its rights.
         let asks = Wish { access: READ_ATTRIBUTES, ..Wish::new(Disposition::Open) };
         assert_eq!(hiding.status(&mary, "d no data", &asks).await, Status::SUCCESS);
         assert!(hiding.share.hides_unreadable() && !side.share.hides_unreadable());

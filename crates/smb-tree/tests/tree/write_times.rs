@@ -1,4 +1,4 @@
-//! When clients hear that a file was written.
+//! Times of the last write, as clients hear them.
 
 use std::sync::Arc;
 use std::time::Duration;
