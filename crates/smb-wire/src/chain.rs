@@ -7,7 +7,7 @@ use crate::malformed::Malformed;
 #[derive(Clone, Debug)]
 pub struct Entries<'a> {
     rest: &'a [u8],
-    /// What a distance must be a multiple of.
+    /// Alignment: a distance must be a multiple of it.
     align: usize,
     /// Fewest bytes of an entry.
     len_min: usize,
@@ -95,7 +95,7 @@ impl<'a> EntryWriter<'a> {
         true
     }
 
-    /// Whether nothing was appended yet.
+    /// Returns whether nothing was appended yet.
     pub fn is_empty(&self) -> bool {
         self.last.is_none()
     }

@@ -2,7 +2,7 @@
 
 use crate::malformed::Malformed;
 
-/// What a message asks for, or answers.
+/// Command of a message, request or response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u16)]
 #[allow(missing_docs, reason = "they are the specification's names")]
@@ -59,18 +59,18 @@ impl Command {
         Self::ALL.get(usize::from(value)).copied().ok_or(Malformed::Command(value))
     }
 
-    /// Whether it means something only within a session (MS-SMB2 3.3.5.2.9).
+    /// Returns whether it means something only within a session (MS-SMB2 3.3.5.2.9).
     pub fn needs_session(self) -> bool {
         !matches!(self, Self::Negotiate | Self::SessionSetup | Self::Cancel | Self::Echo)
     }
 
-    /// Whether it means something only within a tree connect (MS-SMB2 3.3.5.2.11).
+    /// Returns whether it means something only within a tree connect (MS-SMB2 3.3.5.2.11).
     pub fn needs_tree(self) -> bool {
         self.needs_session() && !matches!(self, Self::Logoff | Self::TreeConnect | Self::OplockBreak)
     }
 
-    /// Where the body of a request holds the `FileId` that it is about; `None` where there is none, or where it is no
-    /// open of the requester's tree that a compound could hand on.
+    /// Returns where the body of a request holds the `FileId` that it is about; `None` where there is none,
+    /// or where it is no open of the requester's tree that a compound could hand on.
     pub fn file_id_offset(self) -> Option<usize> {
         match self {
             Self::Close
@@ -85,7 +85,8 @@ impl Command {
         }
     }
 
-    /// Whether it fails with STATUS_FILE_NOT_AVAILABLE when it comes late on another channel (MS-SMB2 3.3.5.2.10).
+    /// Returns whether it fails with STATUS_FILE_NOT_AVAILABLE when it comes late on another channel (MS-SMB2
+    /// 3.3.5.2.10).
     pub fn modifies(self) -> bool {
         matches!(self, Self::Write | Self::SetInfo | Self::Ioctl)
     }

@@ -63,7 +63,7 @@ impl<'a> Iterator for Messages<'a> {
 #[derive(Debug)]
 pub struct Compound<'a> {
     out: &'a mut Vec<u8>,
-    /// Where the last message begins.
+    /// Offset of the last message.
     last: Option<usize>,
 }
 
@@ -79,7 +79,7 @@ impl<'a> Compound<'a> {
         Self { out, last }
     }
 
-    /// Where the message that was begun last begins in the buffer.
+    /// Returns where the message that was begun last begins in the buffer.
     pub fn last(&self) -> Option<usize> {
         self.last
     }
@@ -100,7 +100,7 @@ impl<'a> Compound<'a> {
     }
 }
 
-/// The ranges that the messages of a frame take, for those who sign or seal it in place.
+/// The ranges that the messages of a frame take, for those that sign or seal it in place.
 pub fn ranges(frame: &[u8]) -> impl Iterator<Item = Result<std::ops::Range<usize>, Malformed>> {
     let mut at = 0;
     Messages::new(frame).map(move |message| {

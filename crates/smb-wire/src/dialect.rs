@@ -20,7 +20,7 @@ impl Dialect {
     /// Every dialect, oldest first.
     pub const ALL: [Self; 5] = [Self::Smb202, Self::Smb210, Self::Smb300, Self::Smb302, Self::Smb311];
 
-    /// What a server answers to an SMB1 negotiation that offers "SMB 2.???": negotiate again, in SMB2.
+    /// Dialect in the answer to an SMB1 negotiation that offers "SMB 2.???": negotiate again, in SMB2.
     pub const WILDCARD: u16 = 0x02ff;
 
     /// The dialect of a wire value.
@@ -28,7 +28,7 @@ impl Dialect {
         Self::ALL.into_iter().find(|dialect| *dialect as u16 == value)
     }
 
-    /// Whether it is of the 3.x family, which has keys of its own for each purpose.
+    /// Returns whether it is of the 3.x family, which has keys of its own for each purpose.
     pub fn is_smb3(self) -> bool {
         self >= Self::Smb300
     }

@@ -5,7 +5,7 @@
 
 use crate::create::access::attributes;
 
-/// Its name among a file's extended attributes.
+/// Name of the attribute among a file's extended attributes.
 pub const NAME: &[u8] = b"DOSATTRIB";
 /// Longest value that is read.
 pub const VALUE_MAX: usize = 256;
@@ -20,12 +20,12 @@ pub const KEPT: u32 = attributes::READONLY
     | attributes::OFFLINE
     | attributes::NOT_CONTENT_INDEXED;
 
-/// What is kept with a file.
+/// DOS attributes and times that are kept with a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dos {
     /// Of [`KEPT`].
     pub attributes: Option<u32>,
-    /// When it was made, 100 ns since 1601.
+    /// Time of creation, 100 ns since 1601.
     pub created: Option<u64>,
     /// The time of change that a client has set.
     pub changed: Option<SetChange>,
@@ -35,7 +35,7 @@ pub struct Dos {
 /// left, within a tick, and the time of the last write exactly so, until something changes the file. All are 100 ns since 1601.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetChange {
-    /// What clients are told.
+    /// Value that clients are told.
     pub told: u64,
     /// The kernel's time of change lies between this
     pub from: u64,
@@ -46,7 +46,7 @@ pub struct SetChange {
 }
 
 impl SetChange {
-    /// Whether nothing has changed the file since, by the kernel's times of now.
+    /// Returns whether nothing has changed the file since, by the kernel's times of now.
     pub fn holds(&self, written: u64, changed: u64) -> bool {
         self.written == written && (self.from..=self.until).contains(&changed)
     }
@@ -60,7 +60,7 @@ impl Dos {
         Self { attributes, created: self.created.or(born), changed: None }
     }
 
-    /// Whether a file was marked as backed up: nothing has changed it since.
+    /// Returns whether a file was marked as backed up: nothing has changed it since.
     pub fn is_backed_up(&self) -> bool {
         self.attributes.is_some_and(|bits| bits & attributes::ARCHIVE == 0)
     }

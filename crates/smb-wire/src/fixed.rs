@@ -1,4 +1,4 @@
-//! How structures of fixed layout are declared: little-endian, unaligned, any bytes are a value.
+//! Declaration of structures of fixed layout: little-endian, unaligned, any bytes are a value.
 
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
@@ -44,10 +44,10 @@ impl<T: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned + Copy> Plai
 
 /// The fixed part of a command's body, which begins with its `StructureSize`.
 pub trait Fixed: Plain {
-    /// What `structure_size` holds: the length, and 1 more where something of variable length follows.
+    /// Value of `structure_size`: the length, and 1 more where something of variable length follows.
     const STRUCTURE_SIZE: u16;
 
-    /// All zero but for the size.
+    /// Makes a body that is all zero but for the size.
     fn blank() -> Self {
         let mut blank = Self::new_zeroed();
         blank.as_mut_bytes()[..2].copy_from_slice(&Self::STRUCTURE_SIZE.to_le_bytes());

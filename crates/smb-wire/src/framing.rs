@@ -1,4 +1,4 @@
-//! How messages are framed on TCP: a zero byte, 24 bits of length in network order, the message (MS-SMB2 2.1).
+//! Framing of messages on TCP: a zero byte, 24 bits of length in network order, the message (MS-SMB2 2.1).
 
 use crate::malformed::Malformed;
 
@@ -11,7 +11,7 @@ pub const MESSAGE_MAX: usize = 0xff_ffff;
 /// NetBIOS session messages other than data (RFC 1002 4.3.1) that may come on port 139 and mean nothing on 445.
 const KEEP_ALIVE: u8 = 0x85;
 
-/// What a prefix announces.
+/// The frame that a prefix announces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// A message of this many bytes follows.

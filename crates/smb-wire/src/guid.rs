@@ -16,7 +16,7 @@ impl Guid {
         Self { bytes }
     }
 
-    /// Whether all of it is zero: none.
+    /// Returns whether all of it is zero: none.
     pub fn is_zero(self) -> bool {
         self.bytes == [0; 16]
     }
@@ -42,7 +42,7 @@ wire! {
 }
 
 impl FileId {
-    /// What a related operation sends for "the open of the operation before".
+    /// Value that a related operation sends for "the open of the operation before".
     pub const RELATED: Self = Self {
         persistent: zerocopy::little_endian::U64::from_bytes([0xff; 8]),
         volatile: zerocopy::little_endian::U64::from_bytes([0xff; 8]),

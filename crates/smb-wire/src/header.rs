@@ -11,9 +11,9 @@ use crate::status::Status;
 pub const HEADER_LEN: usize = 64;
 /// `ProtocolId`.
 pub const PROTOCOL_ID: [u8; 4] = [0xfe, b'S', b'M', b'B'];
-/// Where the header holds the offset of the next message.
+/// Bytes of the header that hold the offset of the next message.
 pub const NEXT_COMMAND: std::ops::Range<usize> = 20..24;
-/// Where the header holds the signature.
+/// Bytes of the header that hold the signature.
 pub const SIGNATURE: std::ops::Range<usize> = 48..64;
 /// `MessageId` of what the server sends unasked.
 pub const UNSOLICITED: u64 = u64::MAX;
@@ -111,7 +111,7 @@ impl Header {
         Command::from_wire(self.command.get())
     }
 
-    /// What a response says of its request.
+    /// Returns what a response says of its request.
     pub fn status(&self) -> Status {
         Status(self.status.get())
     }
@@ -121,7 +121,7 @@ impl Header {
         self.status.get() as u16
     }
 
-    /// Whether all of `flags` are set.
+    /// Returns whether all of `flags` are set.
     pub fn has(&self, flags: u32) -> bool {
         self.flags.get() & flags == flags
     }

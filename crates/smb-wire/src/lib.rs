@@ -1,9 +1,9 @@
-//! What clients and servers of SMB 2 and 3 send each other (MS-SMB2, MS-FSCC), sans-IO.
+//! Messages of SMB 2 and 3 (MS-SMB2, MS-FSCC), sans-IO.
 //!
-//! Structures of fixed layout are read where they lie (`zerocopy`), and every offset, length and count of the wire is
-//! checked before it is used: a parser gives a view into the message, or says why there is none ([`Malformed`]).
-//! What a field may hold for one request is the business of who obeys it; names and lists that are read later check
-//! themselves then.
+//! Structures of fixed layout are read where they lie (`zerocopy`), and every offset, length and count of the
+//! wire is checked before it is used: a parser gives a view into the message, or says why there is none
+//! ([`Malformed`]). What a field may hold for one request is the business of the one that obeys it; names and
+//! lists that are read later check themselves then.
 //!
 //! Reading goes from [`framing`] to [`FrameKind`], [`compound::Messages`], [`Header`] and [`Request`] or [`Response`].
 //! Writing goes through [`compound::Compound`], which gives a [`message::Body`] to the command's `write`. Keys, signing

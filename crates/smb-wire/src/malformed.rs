@@ -1,8 +1,8 @@
-//! Why bytes are not what they claim to be.
+//! Errors of malformed messages.
 
 use crate::status::Status;
 
-/// What is wrong with a structure. The peer hears [`Malformed::status`]; the connection ends where
+/// The error of a malformed structure. The peer hears [`Malformed::status`]; the connection ends where
 /// [`Malformed::ends_connection`] says so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Malformed {
@@ -12,7 +12,7 @@ pub enum Malformed {
     /// A frame longer than this side takes.
     #[error("frame of {0} bytes is too long")]
     Long(u32),
-    /// Not an SMB2 header, or one of the wrong size.
+    /// The bytes are no SMB2 header, or one of the wrong size.
     #[error("not an SMB2 header")]
     Protocol,
     /// A command that MS-SMB2 2.2.1 does not define.
@@ -24,7 +24,7 @@ pub enum Malformed {
     /// An offset and length reach outside the message, or into its fixed part, or parts overlap.
     #[error("an offset or length leaves the message")]
     Offset,
-    /// Not where it must be aligned.
+    /// The structure is not aligned as it must be.
     #[error("not aligned")]
     Alignment,
     /// More elements than there are bytes for, none where one must be, or more than are taken.
@@ -42,15 +42,15 @@ pub enum Malformed {
 }
 
 impl Malformed {
-    /// What the request fails with.
+    /// Returns what the request fails with.
     pub fn status(self) -> Status {
         //= MS-SMB2 3.3.5.2.6
         //# A request that does not conform to its structure fails with STATUS_INVALID_PARAMETER.
         Status::INVALID_PARAMETER
     }
 
-    /// Whether nothing that follows on the connection can be trusted: where the next message begins is not known, or
-    /// the specification asks for it.
+    /// Returns whether nothing that follows on the connection can be trusted: where the next message begins
+    /// is not known, or the specification asks for it.
     pub fn ends_connection(self) -> bool {
         //= MS-SMB2 3.3.5.2.6
         //# Unknown commands and requests shorter than a header disconnect without an answer.

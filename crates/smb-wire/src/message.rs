@@ -17,17 +17,17 @@ impl<'a> Message<'a> {
         Ok(Self { bytes, header: Header::parse(bytes)? })
     }
 
-    /// Its header.
+    /// Returns the message's header.
     pub fn header(&self) -> &'a Header {
         self.header
     }
 
-    /// All of it, which is what a signature covers.
+    /// Returns all bytes of the message, which a signature covers.
     pub fn bytes(&self) -> &'a [u8] {
         self.bytes
     }
 
-    /// What follows the header.
+    /// Returns what follows the header.
     pub fn body(&self) -> &'a [u8] {
         &self.bytes[HEADER_LEN..]
     }
@@ -44,7 +44,7 @@ impl<'a> Message<'a> {
         }
     }
 
-    /// What follows the fixed part.
+    /// Returns what follows the fixed part.
     pub fn after<T: Fixed>(&self) -> &'a [u8] {
         self.body().get(size_of::<T>()..).unwrap_or_default()
     }
@@ -64,7 +64,7 @@ impl<'a> Message<'a> {
     }
 }
 
-/// Whether two parts share no byte. A request whose parts overlap was not made by a client.
+/// Checks whether two parts share no byte. A request whose parts overlap was not made by a client.
 pub(crate) fn apart(one: (u32, u32), other: (u32, u32)) -> Result<(), Malformed> {
     let end = |(offset, len): (u32, u32)| u64::from(offset) + u64::from(len);
     let empty = one.1 == 0 || other.1 == 0;
@@ -89,7 +89,7 @@ impl<'a> Body<'a> {
         Self { out, header_at }
     }
 
-    /// Where the next byte goes, counted from the header.
+    /// Returns the offset of the next byte, counted from the header.
     pub fn offset(&self) -> u32 {
         u32::try_from(self.out.len() - self.header_at).expect("a message is shorter than 4 GiB")
     }
@@ -118,7 +118,7 @@ impl<'a> Body<'a> {
         self.out[at..at + size_of_val(fixed)].copy_from_slice(fixed.as_bytes());
     }
 
-    /// What takes more than one piece; `fill` appends it.
+    /// Returns what takes more than one piece; `fill` appends it.
     pub fn placed(&mut self, fill: impl FnOnce(&mut Vec<u8>)) -> Placed {
         let offset = self.offset();
         let before = self.out.len();
@@ -127,12 +127,12 @@ impl<'a> Body<'a> {
     }
 }
 
-/// Where appended bytes lie in their message.
+/// Place of appended bytes in their message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
     /// From the header's first byte.
     pub offset: u32,
-    /// How many.
+    /// Number of bytes.
     pub len: u32,
 }
 
@@ -142,7 +142,7 @@ impl Placed {
         zerocopy::little_endian::U16::new(u16::try_from(self.offset).expect("near the header"))
     }
 
-    /// The length for a field of 16 bits; whoever fills it has bounded it.
+    /// The length for a field of 16 bits; its writer has bounded it.
     pub(crate) fn len16(self) -> zerocopy::little_endian::U16 {
         zerocopy::little_endian::U16::new(u16::try_from(self.len).expect("bounded to 64 KiB by its maker"))
     }

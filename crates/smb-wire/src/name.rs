@@ -20,7 +20,7 @@ pub struct Name {
     pub stream: Option<String>,
     /// The default one is named, as `::$DATA`: it is of a file.
     pub is_data: bool,
-    /// There is a separator behind the last component: it is of a directory.
+    /// Set if a separator stands behind the last component: it is of a directory.
     pub is_directory: bool,
 }
 
@@ -65,7 +65,7 @@ impl Name {
         Ok(Self { path: components, stream: named.flatten(), is_data, is_directory })
     }
 
-    /// It as a client would write it.
+    /// Returns the name as a client would write it.
     pub fn to_text(&self) -> String {
         let mut text = self.path.join("\\");
         if let Some(stream) = &self.stream {

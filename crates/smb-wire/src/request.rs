@@ -24,7 +24,7 @@ use crate::message::Message;
 use crate::negotiate::{NegotiateRequest, NegotiateResponse};
 use crate::status::Status;
 
-/// What a client asks for.
+/// The body of a request.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "each is the command of its name")]
 pub enum Request<'a> {
@@ -81,7 +81,7 @@ impl<'a> Request<'a> {
     }
 }
 
-/// What a server answers, or sends unasked.
+/// The body of a response or notification.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs, reason = "each is the command of its name")]
 pub enum Response<'a> {
@@ -146,8 +146,8 @@ impl<'a> Response<'a> {
     }
 }
 
-/// Whether an answer of this status has the body of an error (MS-SMB2 3.3.4.4): so has the interim response of what
-/// goes on, and so has not a sign-in that needs another token.
+/// Returns whether an answer of this status has the body of an error (MS-SMB2 3.3.4.4): so has the interim
+/// response of what goes on, and so has not a sign-in that needs another token.
 fn answers_by_error(command: Command, status: Status) -> bool {
     match (command, status) {
         (_, Status::PENDING) => true,

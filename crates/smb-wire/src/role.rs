@@ -1,10 +1,10 @@
 //! The two sides of a connection.
 
-/// Which side somebody is.
+/// Side of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// It answers.
+    /// The side that answers.
     Server,
-    /// It asks.
+    /// The side that asks.
     Client,
 }

@@ -1,6 +1,7 @@
-//! How names of a file system are spelled in SMB: what no client can spell is put into the private area of Unicode, as clients that need
-//! such names do it on their side (Services for Macintosh; Linux's `mapposix`), and bytes that are no UTF-8 as MirBSD's OPTU-16 does it.
-//! Our server shows names so, and our client sends local ones so.
+//! Spelling of a file system's names in SMB: what no client can spell is put into the private area of
+//! Unicode, as clients that need such names do it on their side (Services for Macintosh; Linux's `mapposix`),
+//! and bytes that are no UTF-8 as MirBSD's OPTU-16 does it. Our server shows names so, and our client sends
+//! local ones so.
 
 use std::borrow::Cow;
 
@@ -96,23 +97,23 @@ pub fn to_bytes(
     is_well(&bytes, run).then_some(bytes)
 }
 
-/// Whether a character stands for a byte.
+/// Returns whether a character stands for a byte.
 fn is_byte(c: char) -> bool {
     (BYTES + 0x80..=BYTES + 0xff).contains(&u32::from(c))
 }
 
-/// Whether a character stands for one that no client can spell.
+/// Returns whether a character stands for one that no client can spell.
 fn is_spelled(c: char) -> bool {
     (CONTROL_FIRST..=CONTROL_LAST).contains(&u32::from(c)) || SPELLED.iter().any(|(_, wire)| *wire == c)
 }
 
-/// Where the private area has the characters that no client can spell, in front of their code.
+/// Start of the private area's characters that no client can spell, in front of their code.
 const PRIVATE: u32 = 0xf000;
 const CONTROL_FIRST: u32 = PRIVATE + 1;
 const CONTROL_LAST: u32 = PRIVATE + 0x1f;
-/// Where it has the bytes from 0x80 on, in front of their value.
+/// Start of the private area's bytes from 0x80 on, in front of their value.
 const BYTES: u32 = 0xef00;
-/// What no client's name may hold, and what stands for it; the last two only at an end.
+/// Characters that no client's name may hold, and their substitutes; the last two only at an end.
 const SPELLED: [(char, char); 10] = [
     ('"', '\u{f020}'),
     ('*', '\u{f021}'),

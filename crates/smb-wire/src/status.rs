@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What became of a request.
+/// Status of a response (NTSTATUS).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Status(pub u32);
 
@@ -14,7 +14,7 @@ macro_rules! statuses {
                 pub const $name: Self = Self($value);
             )*
 
-            /// Its name without `STATUS_`; `None` if it is not used here.
+            /// Returns the status's name without `STATUS_`; `None` if it is not used here.
             pub fn name(self) -> Option<&'static str> {
                 match self.0 {
                     $($value => Some(stringify!($name)),)*
@@ -125,8 +125,8 @@ statuses! {
 }
 
 impl Status {
-    /// Whether an error response takes the place of the command's own (MS-SMB2 3.3.4.4): so it is with all but
-    /// successes and the statuses that come with data.
+    /// Returns whether an error response takes the place of the command's own (MS-SMB2 3.3.4.4): so it is
+    /// with all but successes and the statuses that come with data.
     pub fn is_error(self) -> bool {
         self.0 >> 30 >= 2 && self != Self::BUFFER_OVERFLOW
     }

@@ -15,27 +15,27 @@ impl<'a> Text<'a> {
         <[U16]>::ref_from_bytes(bytes).map(Self).map_err(|_| Malformed::OddText)
     }
 
-    /// How many code units it has.
+    /// Returns how many code units it has.
     pub fn len(self) -> usize {
         self.0.len()
     }
 
-    /// Whether it has none.
+    /// Returns whether it has none.
     pub fn is_empty(self) -> bool {
         self.0.is_empty()
     }
 
-    /// Its code units.
+    /// Returns the text's code units.
     pub fn units(self) -> impl DoubleEndedIterator<Item = u16> + Clone + 'a {
         self.0.iter().map(|unit| unit.get())
     }
 
-    /// It, in UTF-8; `None` where a surrogate has no partner, which no name of ours can hold.
+    /// Decodes the text to UTF-8; `None` where a surrogate has no partner, which no name of ours can hold.
     pub fn decode(self) -> Option<String> {
         char::decode_utf16(self.units()).collect::<Result<_, _>>().ok()
     }
 
-    /// It, with what cannot be decoded replaced: for logs.
+    /// Decodes the text, with what cannot be decoded replaced: for logs.
     pub fn lossy(self) -> String {
         char::decode_utf16(self.units()).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)).collect()
     }

@@ -4,7 +4,7 @@
 const EPOCH_S: i64 = 11_644_473_600;
 const TICKS_PER_S: i64 = 10_000_000;
 
-/// What a client asks to be done with one time of a file (MS-FSCC 2.4.7).
+/// A client's request for one time of a file (MS-FSCC 2.4.7).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
     /// Leave it as it is.

@@ -14,7 +14,7 @@ pub const COMPRESSED_ID: [u8; 4] = [0xfc, b'S', b'M', b'B'];
 pub const TRANSFORM_LEN: usize = 52;
 /// `Flags`: the message is encrypted (in 3.0 and 3.0.2: by AES-128-CCM).
 pub const FLAG_ENCRYPTED: u16 = 1;
-/// Where in the header that begins which is authenticated but not encrypted; it ends with the header.
+/// Offset in the header of the part that is authenticated but not encrypted; it ends with the header.
 pub const AUTHENTICATED_AT: usize = 20;
 
 wire! {
@@ -61,7 +61,7 @@ impl TransformHeader {
     }
 }
 
-/// What the first four bytes of a frame announce.
+/// The kind of frame that its first four bytes announce.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FrameKind {
     /// Messages as they are.

@@ -1,4 +1,4 @@
-//! What takes the place of a body when a request fails (MS-SMB2 2.2.2).
+//! Error responses, which take the place of a body when a request fails (MS-SMB2 2.2.2).
 
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U16, U32};
@@ -51,7 +51,7 @@ wire! {
     }
 }
 
-/// What goes with a status.
+/// An ERROR response: the data that goes with a status.
 #[derive(Clone, Copy, Debug)]
 pub struct ErrorResponse<'a> {
     /// The fixed part.
@@ -99,12 +99,12 @@ impl<'a> ErrorResponse<'a> {
     }
 }
 
-/// That a name on the way is a symbolic link: with `STATUS_STOPPED_ON_SYMLINK`.
+/// Error data of a symbolic link in the path: with `STATUS_STOPPED_ON_SYMLINK`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SymlinkError {
-    /// Where it points to: relative to its directory, or `\??\UNC\server\share\…`.
+    /// Target of the link: relative to its directory, or `\??\UNC\server\share\…`.
     pub target: String,
-    /// Whether relative.
+    /// Whether the target is relative.
     pub relative: bool,
     /// Bytes of the asked-for path, in UTF-16, that lie behind the link.
     pub unparsed_len: u16,
@@ -128,7 +128,7 @@ impl SymlinkError {
         })
     }
 
-    /// As an error's data; `None` if the target is too long to be told.
+    /// Returns the bytes of an error's data; `None` if the target is too long to be told.
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         let name = encoded(&self.target);
         let len = U16::new(u16::try_from(name.len()).ok()?);

@@ -47,7 +47,7 @@ body! {
 pub struct IoctlRequest<'a> {
     /// The fixed part.
     pub fixed: &'a IoctlRequestFixed,
-    /// Its input.
+    /// Input of the control code.
     pub input: &'a [u8],
 }
 
@@ -72,12 +72,12 @@ impl<'a> IoctlRequest<'a> {
     }
 }
 
-/// What a control code answers.
+/// An IOCTL response.
 #[derive(Clone, Copy, Debug)]
 pub struct IoctlResponse<'a> {
     /// The fixed part.
     pub fixed: &'a IoctlResponseFixed,
-    /// Its output.
+    /// Output of the control code.
     pub output: &'a [u8],
 }
 
@@ -95,7 +95,7 @@ impl<'a> IoctlResponse<'a> {
         Self::write_behind(body, fixed, &[], output);
     }
 
-    /// As [`IoctlResponse::write`], with padding before the output.
+    /// Writes the response with padding before the output ([`IoctlResponse::write`]).
     pub fn write_behind(body: &mut Body<'_>, mut fixed: IoctlResponseFixed, padding: &[u8], output: &[u8]) {
         body.push(&fixed);
         body.bytes(padding);

@@ -13,13 +13,13 @@ pub const LOCKS_MAX: u16 = 4096;
 
 /// Bits of an element's `Flags`.
 pub mod flags {
-    /// Others may read the range and lock it likewise.
+    /// SMB2_LOCKFLAG_SHARED_LOCK: others may read the range and lock it likewise.
     pub const SHARED: u32 = 1;
-    /// Nobody else may use the range.
+    /// SMB2_LOCKFLAG_EXCLUSIVE_LOCK: no other open may use the range.
     pub const EXCLUSIVE: u32 = 2;
-    /// The range is given back.
+    /// SMB2_LOCKFLAG_UNLOCK: the range is unlocked.
     pub const UNLOCK: u32 = 4;
-    /// Refused at once rather than waited for.
+    /// SMB2_LOCKFLAG_FAIL_IMMEDIATELY: a lock that is not free is refused at once.
     pub const FAIL_IMMEDIATELY: u32 = 0x10;
 }
 
@@ -43,7 +43,7 @@ wire! {
     }
 }
 
-/// What a lock request is known by when it comes again.
+/// Number by which a repeated lock request is recognised.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LockSequence {
     /// Entry of the open's table, 1 to 64; others are not kept.

@@ -8,7 +8,7 @@ use crate::fixed::body;
 pub const SESSION_CLOSED: u32 = 0;
 
 body! {
-    /// That a session was closed, MS-SMB2 2.2.44.1 and 2.2.44.2.
+    /// Notification that a session was closed, MS-SMB2 2.2.44.1 and 2.2.44.2.
     pub struct SessionClosed = 12 {
         reserved: U16,
         notification_type: U32,

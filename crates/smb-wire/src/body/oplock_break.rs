@@ -49,7 +49,7 @@ body! {
 /// Any of them.
 #[derive(Clone, Copy, Debug)]
 pub enum Break<'a> {
-    /// Of an oplock, whoever sends it.
+    /// Break of an oplock, from client or server.
     Oplock(&'a OplockBreak),
     /// Of a lease, from the server unasked.
     Lease(&'a LeaseBreak),

@@ -33,7 +33,7 @@ body! {
     }
 }
 
-/// Which names a client wants to hear of.
+/// A QUERY_DIRECTORY request: the names that a client asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct QueryDirectoryRequest<'a> {
     /// The fixed part.
@@ -69,7 +69,7 @@ body! {
     }
 }
 
-/// What was asked for.
+/// A response that holds the requested data.
 #[derive(Clone, Copy, Debug)]
 pub struct Output<'a> {
     /// The fixed part.

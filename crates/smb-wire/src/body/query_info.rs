@@ -9,27 +9,27 @@ use crate::message::{Body, Message};
 
 /// `InfoType`, of QUERY_INFO and SET_INFO.
 pub mod info_type {
-    /// Of the file; classes in [`crate::info::file`].
+    /// SMB2_0_INFO_FILE: information of the file; classes in [`crate::info::file`].
     pub const FILE: u8 = 1;
-    /// Of the file system; classes in [`crate::info::file_system`].
+    /// SMB2_0_INFO_FILESYSTEM: information of the file system; classes in [`crate::info::file_system`].
     pub const FILE_SYSTEM: u8 = 2;
-    /// The security descriptor.
+    /// SMB2_0_INFO_SECURITY: the security descriptor.
     pub const SECURITY: u8 = 3;
-    /// Quota.
+    /// SMB2_0_INFO_QUOTA: quotas.
     pub const QUOTA: u8 = 4;
 }
 
 /// Bits of `AdditionalInformation` where the security descriptor is asked for.
 pub mod security_information {
-    /// The owner.
+    /// OWNER_SECURITY_INFORMATION: the owner.
     pub const OWNER: u32 = 1;
-    /// The primary group.
+    /// GROUP_SECURITY_INFORMATION: the primary group.
     pub const GROUP: u32 = 2;
-    /// Who may do what.
+    /// DACL_SECURITY_INFORMATION: the discretionary access list.
     pub const DACL: u32 = 4;
-    /// What is audited.
+    /// SACL_SECURITY_INFORMATION: the audit list.
     pub const SACL: u32 = 8;
-    /// The integrity label.
+    /// LABEL_SECURITY_INFORMATION: the integrity label.
     pub const LABEL: u32 = 0x10;
 }
 
@@ -49,7 +49,7 @@ body! {
     }
 }
 
-/// What a client wants to know.
+/// A QUERY_INFO request.
 #[derive(Clone, Copy, Debug)]
 pub struct QueryInfoRequest<'a> {
     /// The fixed part.

@@ -13,7 +13,7 @@ pub const FLAG_UNBUFFERED: u8 = 1;
 /// `Flags`: the response may be compressed (3.1.1).
 pub const FLAG_REQUEST_COMPRESSED: u8 = 2;
 
-/// Where the data of every response of ours begins, from the header: `DataOffset`.
+/// Offset from the header at which the data of every response begins: `DataOffset`.
 pub const DATA_OFFSET: u8 = (HEADER_LEN + size_of::<ReadResponseFixed>()) as u8;
 
 body! {
@@ -72,7 +72,7 @@ impl<'a> ReadResponse<'a> {
         Self::write_behind(body, &[], data);
     }
 
-    /// As [`ReadResponse::write`], with at most 64 bytes of padding before the data.
+    /// Writes the response ([`ReadResponse::write`]) with at most 64 bytes of padding before the data.
     pub fn write_behind(body: &mut Body<'_>, padding: &[u8], data: &[u8]) {
         let len = u32::try_from(data.len()).expect("a read is shorter than 4 GiB");
         let data_offset = DATA_OFFSET + u8::try_from(padding.len()).expect("it is short");

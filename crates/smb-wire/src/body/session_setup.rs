@@ -11,11 +11,11 @@ pub const FLAG_BINDING: u8 = 1;
 
 /// Bits of `SessionFlags`.
 pub mod session_flags {
-    /// Signed in as a guest.
+    /// SMB2_SESSION_FLAG_IS_GUEST: a session of the guest account.
     pub const IS_GUEST: u16 = 1;
-    /// Signed in as nobody.
+    /// SMB2_SESSION_FLAG_IS_NULL: an anonymous session.
     pub const IS_NULL: u16 = 2;
-    /// Everything of the session is encrypted.
+    /// SMB2_SESSION_FLAG_ENCRYPT_DATA: all messages of the session are encrypted.
     pub const ENCRYPT_DATA: u16 = 4;
 }
 

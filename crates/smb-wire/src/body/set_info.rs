@@ -26,7 +26,7 @@ body! {
     pub struct SetInfoResponse = 2 {}
 }
 
-/// What a client wants to be so.
+/// A SET_INFO request.
 #[derive(Clone, Copy, Debug)]
 pub struct SetInfoRequest<'a> {
     /// The fixed part.

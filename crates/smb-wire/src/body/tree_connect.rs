@@ -59,7 +59,7 @@ body! {
     }
 }
 
-/// Which share a client wants.
+/// A TREE_CONNECT request: the share that a client asks for.
 #[derive(Clone, Copy, Debug)]
 pub struct TreeConnectRequest<'a> {
     /// The fixed part.

@@ -2,54 +2,54 @@
 
 /// Bits of an access mask.
 pub mod rights {
-    /// Read data; list names.
+    /// FILE_READ_DATA, FILE_LIST_DIRECTORY: read data, list names.
     pub const READ_DATA: u32 = 0x0000_0001;
-    /// Write data; make files.
+    /// FILE_WRITE_DATA, FILE_ADD_FILE: write data, make files.
     pub const WRITE_DATA: u32 = 0x0000_0002;
-    /// Append; make directories.
+    /// FILE_APPEND_DATA, FILE_ADD_SUBDIRECTORY: append data, make directories.
     pub const APPEND_DATA: u32 = 0x0000_0004;
-    /// Read extended attributes.
+    /// FILE_READ_EA: read extended attributes.
     pub const READ_EA: u32 = 0x0000_0008;
-    /// Write extended attributes.
+    /// FILE_WRITE_EA: write extended attributes.
     pub const WRITE_EA: u32 = 0x0000_0010;
-    /// Execute; pass through.
+    /// FILE_EXECUTE, FILE_TRAVERSE: execute a file, pass through a directory.
     pub const EXECUTE: u32 = 0x0000_0020;
-    /// Remove what is in a directory.
+    /// FILE_DELETE_CHILD: delete what is in a directory.
     pub const DELETE_CHILD: u32 = 0x0000_0040;
-    /// Read attributes.
+    /// FILE_READ_ATTRIBUTES: read attributes.
     pub const READ_ATTRIBUTES: u32 = 0x0000_0080;
-    /// Write attributes.
+    /// FILE_WRITE_ATTRIBUTES: write attributes.
     pub const WRITE_ATTRIBUTES: u32 = 0x0000_0100;
     /// Remove.
     pub const DELETE: u32 = 0x0001_0000;
-    /// Read owner, group and list.
+    /// READ_CONTROL: read owner, group and access list.
     pub const READ_CONTROL: u32 = 0x0002_0000;
-    /// Write the list.
+    /// WRITE_DAC: write the access list.
     pub const WRITE_DAC: u32 = 0x0004_0000;
-    /// Write the owner.
+    /// WRITE_OWNER: write the owner.
     pub const WRITE_OWNER: u32 = 0x0008_0000;
-    /// Wait for the file.
+    /// SYNCHRONIZE: wait for the file.
     pub const SYNCHRONIZE: u32 = 0x0010_0000;
-    /// Read and write the audit list.
+    /// ACCESS_SYSTEM_SECURITY: read and write the audit list.
     pub const ACCESS_SYSTEM_SECURITY: u32 = 0x0100_0000;
-    /// Whatever the asker may.
+    /// MAXIMUM_ALLOWED: all rights that the caller has.
     pub const MAXIMUM_ALLOWED: u32 = 0x0200_0000;
-    /// All that there is.
+    /// GENERIC_ALL: all rights.
     pub const GENERIC_ALL: u32 = 0x1000_0000;
-    /// What executing takes.
+    /// GENERIC_EXECUTE: the rights that executing takes.
     pub const GENERIC_EXECUTE: u32 = 0x2000_0000;
-    /// What writing takes.
+    /// GENERIC_WRITE: the rights that writing takes.
     pub const GENERIC_WRITE: u32 = 0x4000_0000;
-    /// What reading takes.
+    /// GENERIC_READ: the rights that reading takes.
     pub const GENERIC_READ: u32 = 0x8000_0000;
     /// Every right of a file.
     pub const FILE_ALL: u32 = 0x001f_01ff;
-    /// What [`GENERIC_READ`] is of a file.
+    /// The rights that [`GENERIC_READ`] means for a file.
     pub const FILE_READ: u32 = READ_DATA | READ_EA | READ_ATTRIBUTES | READ_CONTROL | SYNCHRONIZE;
-    /// What [`GENERIC_WRITE`] is of a file.
+    /// The rights that [`GENERIC_WRITE`] means for a file.
     pub const FILE_WRITE: u32 =
         WRITE_DATA | APPEND_DATA | WRITE_EA | WRITE_ATTRIBUTES | READ_CONTROL | SYNCHRONIZE;
-    /// What [`GENERIC_EXECUTE`] is of a file.
+    /// The rights that [`GENERIC_EXECUTE`] means for a file.
     pub const FILE_EXECUTE: u32 = EXECUTE | READ_ATTRIBUTES | READ_CONTROL | SYNCHRONIZE;
     /// Bits that no mask may have.
     pub const RESERVED: u32 = 0x0ce0_fe00;
@@ -69,31 +69,31 @@ pub mod share {
 
 /// Bits of `FileAttributes` (MS-FSCC 2.6).
 pub mod attributes {
-    /// Not to be written.
+    /// FILE_ATTRIBUTE_READONLY: the file must not be written.
     pub const READONLY: u32 = 0x0000_0001;
-    /// Not shown.
+    /// FILE_ATTRIBUTE_HIDDEN: the file is not shown.
     pub const HIDDEN: u32 = 0x0000_0002;
-    /// The system's.
+    /// FILE_ATTRIBUTE_SYSTEM: the file belongs to the operating system.
     pub const SYSTEM: u32 = 0x0000_0004;
-    /// A directory.
+    /// FILE_ATTRIBUTE_DIRECTORY: a directory.
     pub const DIRECTORY: u32 = 0x0000_0010;
-    /// Changed since the last backup.
+    /// FILE_ATTRIBUTE_ARCHIVE: the file was changed since the last backup.
     pub const ARCHIVE: u32 = 0x0000_0020;
-    /// None of the others.
+    /// FILE_ATTRIBUTE_NORMAL: no other attribute is set.
     pub const NORMAL: u32 = 0x0000_0080;
-    /// Not kept long.
+    /// FILE_ATTRIBUTE_TEMPORARY: the file is not kept long.
     pub const TEMPORARY: u32 = 0x0000_0100;
-    /// With holes.
+    /// FILE_ATTRIBUTE_SPARSE_FILE: the file has holes.
     pub const SPARSE_FILE: u32 = 0x0000_0200;
-    /// A link, or something else of that kind.
+    /// FILE_ATTRIBUTE_REPARSE_POINT: a symbolic link or another reparse point.
     pub const REPARSE_POINT: u32 = 0x0000_0400;
-    /// Compressed.
+    /// FILE_ATTRIBUTE_COMPRESSED: the file is compressed.
     pub const COMPRESSED: u32 = 0x0000_0800;
-    /// Its data is far away.
+    /// FILE_ATTRIBUTE_OFFLINE: the data is not at hand.
     pub const OFFLINE: u32 = 0x0000_1000;
-    /// Not for the index of contents.
+    /// FILE_ATTRIBUTE_NOT_CONTENT_INDEXED: the content is not to be indexed.
     pub const NOT_CONTENT_INDEXED: u32 = 0x0000_2000;
-    /// Encrypted.
+    /// FILE_ATTRIBUTE_ENCRYPTED: the file is encrypted.
     pub const ENCRYPTED: u32 = 0x0000_4000;
 }
 

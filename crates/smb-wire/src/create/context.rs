@@ -14,32 +14,32 @@ pub const CONTEXTS_MAX: usize = 64;
 
 /// Names of contexts.
 pub mod tag {
-    /// Extended attributes for a file that is made.
+    /// SMB2_CREATE_EA_BUFFER: extended attributes of a new file.
     pub const EA_BUFFER: &[u8] = b"ExtA";
-    /// Its security descriptor.
+    /// SMB2_CREATE_SD_BUFFER: the security descriptor of a new file.
     pub const SD_BUFFER: &[u8] = b"SecD";
-    /// A durable handle, version 1.
+    /// SMB2_CREATE_DURABLE_HANDLE_REQUEST: asks for a durable open, version 1.
     pub const DURABLE_REQUEST: &[u8] = b"DHnQ";
-    /// That handle again.
+    /// SMB2_CREATE_DURABLE_HANDLE_RECONNECT: reconnects a durable open, version 1.
     pub const DURABLE_RECONNECT: &[u8] = b"DHnC";
-    /// How many bytes to set aside.
+    /// SMB2_CREATE_ALLOCATION_SIZE: the number of bytes to set aside.
     pub const ALLOCATION_SIZE: &[u8] = b"AlSi";
-    /// Which rights the asker has.
+    /// SMB2_CREATE_QUERY_MAXIMAL_ACCESS_REQUEST: asks for the client's rights.
     pub const MAXIMAL_ACCESS: &[u8] = b"MxAc";
-    /// The file as it was.
+    /// SMB2_CREATE_TIMEWARP_TOKEN: opens the file as it was at a time.
     pub const TIMEWARP: &[u8] = b"TWrp";
-    /// The file's number on disk.
+    /// SMB2_CREATE_QUERY_ON_DISK_ID: asks for the file's number on disk.
     pub const ON_DISK_ID: &[u8] = b"QFid";
-    /// A lease, version 1 or 2.
+    /// SMB2_CREATE_REQUEST_LEASE: asks for a lease, version 1 or 2.
     pub const LEASE: &[u8] = b"RqLs";
-    /// A durable handle, version 2.
+    /// SMB2_CREATE_DURABLE_HANDLE_REQUEST_V2: asks for a durable open, version 2.
     pub const DURABLE_REQUEST_V2: &[u8] = b"DH2Q";
-    /// That handle again.
+    /// SMB2_CREATE_DURABLE_HANDLE_RECONNECT_V2: reconnects a durable open, version 2.
     pub const DURABLE_RECONNECT_V2: &[u8] = b"DH2C";
-    /// Which instance of an application it is.
+    /// SMB2_CREATE_APP_INSTANCE_ID: names the instance of the application.
     pub const APP_INSTANCE_ID: &[u8] =
         &[0x45, 0xbc, 0xa6, 0x6a, 0xef, 0xa7, 0xf7, 0x4a, 0x90, 0x08, 0xfa, 0x46, 0x2e, 0x14, 0x4d, 0x74];
-    /// And which of its versions.
+    /// SMB2_CREATE_APP_INSTANCE_VERSION: the version of the application instance.
     pub const APP_INSTANCE_VERSION: &[u8] =
         &[0xb9, 0x82, 0xd0, 0xb7, 0x3b, 0x56, 0x07, 0x4f, 0xa0, 0x7b, 0x52, 0x4a, 0x81, 0x16, 0xa0, 0x10];
     /// Extensions of macOS.
@@ -50,7 +50,7 @@ pub mod tag {
 }
 
 wire! {
-    /// What each context begins with, MS-SMB2 2.2.13.2.
+    /// Head of each context, MS-SMB2 2.2.13.2.
     pub struct ContextHead {
         next: U32,
         name_offset: U16,
@@ -128,8 +128,8 @@ wire! {
 }
 
 wire! {
-    /// What macOS asks: `command` 1 is the server's abilities, of which `bitmap` says which (server 1, volume 2,
-    /// model 4).
+    /// Request of macOS in its create context: `command` 1 is the server's abilities, of which `bitmap` says
+    /// which (server 1, volume 2, model 4).
     pub struct AaplRequest {
         command: U32,
         reserved: U32,
@@ -161,11 +161,11 @@ pub enum CreateContext<'a> {
     Lease(Lease<'a>),
     /// A durable or persistent handle is asked for.
     DurableRequestV2(&'a DurableRequestV2),
-    /// One is claimed again.
+    /// Reconnects a durable open, version 2.
     DurableReconnectV2(&'a DurableReconnectV2),
-    /// Which instance of an application it is.
+    /// Names the instance of the application.
     AppInstanceId(Guid),
-    /// Which of its versions, high and low.
+    /// Version of the application instance, high and low.
     AppInstanceVersion(u64, u64),
     /// macOS asks what the server can.
     Aapl(&'a AaplRequest),
@@ -238,7 +238,7 @@ impl<'a> Contexts<'a> {
         Ok(contexts)
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -331,13 +331,14 @@ impl ContextWriter {
         contexts.raw().flatten().for_each(|(name, data)| self.push(name, data));
     }
 
-    /// All of them.
+    /// Returns the bytes of all contexts.
     pub fn bytes(&self) -> &[u8] {
         &self.0
     }
 }
 
-/// What macOS is told of a server: bits of abilities, bits of the volume's, and a model that picks the icon.
+/// Returns what macOS is told of a server: bits of abilities, bits of the volume's, and a model that picks
+/// the icon.
 pub fn aapl_response(server: Option<u64>, volume: Option<u64>, model: Option<&str>) -> Vec<u8> {
     let bits =
         u64::from(server.is_some()) | u64::from(volume.is_some()) << 1 | u64::from(model.is_some()) << 2;

@@ -9,11 +9,11 @@ use crate::malformed::Malformed;
 
 /// Bits of `LeaseState`.
 pub mod state {
-    /// What is read may be kept.
+    /// SMB2_LEASE_READ_CACHING: reads may be cached.
     pub const READ: u32 = 1;
     /// The handle may outlive its application.
     pub const HANDLE: u32 = 2;
-    /// What is written may be kept back.
+    /// SMB2_LEASE_WRITE_CACHING: writes may be cached.
     pub const WRITE: u32 = 4;
 }
 
@@ -69,7 +69,7 @@ impl<'a> Lease<'a> {
         }
     }
 
-    /// Who has it, or wants it.
+    /// Returns the lease key.
     pub fn key(&self) -> Guid {
         match self {
             Self::V1(lease) => lease.lease_key,

@@ -57,15 +57,15 @@ body! {
 
 /// `RequestedOplockLevel` and `OplockLevel`.
 pub mod oplock_level {
-    /// None.
+    /// SMB2_OPLOCK_LEVEL_NONE: no oplock.
     pub const NONE: u8 = 0x00;
-    /// Read.
+    /// SMB2_OPLOCK_LEVEL_II: reads are cached.
     pub const II: u8 = 0x01;
-    /// Read and write.
+    /// SMB2_OPLOCK_LEVEL_EXCLUSIVE: reads and writes are cached.
     pub const EXCLUSIVE: u8 = 0x08;
-    /// Read, write and handle.
+    /// SMB2_OPLOCK_LEVEL_BATCH: reads, writes and the open are cached.
     pub const BATCH: u8 = 0x09;
-    /// A context says which lease.
+    /// SMB2_OPLOCK_LEVEL_LEASE: a create context names the lease.
     pub const LEASE: u8 = 0xff;
 }
 
@@ -73,15 +73,15 @@ pub mod oplock_level {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Disposition {
-    /// What is there is replaced.
+    /// FILE_SUPERSEDE: replaces an existing file.
     Supersede = 0,
-    /// It must be there.
+    /// FILE_OPEN: opens a file that must exist.
     Open = 1,
-    /// It must not be there.
+    /// FILE_CREATE: creates a file that must not exist.
     Create = 2,
     /// Opened, or made.
     OpenIf = 3,
-    /// It must be there and is emptied.
+    /// FILE_OVERWRITE: truncates a file that must exist.
     Overwrite = 4,
     /// Emptied, or made.
     OverwriteIf = 5,
@@ -104,54 +104,54 @@ impl Disposition {
 
 /// `CreateAction`.
 pub mod create_action {
-    /// Replaced.
+    /// FILE_SUPERSEDED: an existing file was replaced.
     pub const SUPERSEDED: u32 = 0;
-    /// Opened as it was.
+    /// FILE_OPENED: an existing file was opened as it was.
     pub const OPENED: u32 = 1;
-    /// Made.
+    /// FILE_CREATED: a file was created.
     pub const CREATED: u32 = 2;
-    /// Emptied.
+    /// FILE_OVERWRITTEN: an existing file was truncated.
     pub const OVERWRITTEN: u32 = 3;
 }
 
 /// Bits of `CreateOptions`.
 pub mod options {
-    /// A directory, or nothing.
+    /// FILE_DIRECTORY_FILE: opens a directory, else fails.
     pub const DIRECTORY_FILE: u32 = 0x0000_0001;
-    /// Data is on disk before a write is answered.
+    /// FILE_WRITE_THROUGH: data is on disk before a write is answered.
     pub const WRITE_THROUGH: u32 = 0x0000_0002;
-    /// Read from the beginning to the end.
+    /// FILE_SEQUENTIAL_ONLY: the file is read from the beginning to the end.
     pub const SEQUENTIAL_ONLY: u32 = 0x0000_0004;
-    /// Whole sectors alone.
+    /// FILE_NO_INTERMEDIATE_BUFFERING: whole sectors are read and written.
     pub const NO_INTERMEDIATE_BUFFERING: u32 = 0x0000_0008;
-    /// The client waits for each request, and can be called away.
+    /// FILE_SYNCHRONOUS_IO_ALERT: operations are synchronous and can be interrupted.
     pub const SYNCHRONOUS_IO_ALERT: u32 = 0x0000_0010;
-    /// The same, and cannot.
+    /// FILE_SYNCHRONOUS_IO_NONALERT: operations are synchronous and cannot be interrupted.
     pub const SYNCHRONOUS_IO_NONALERT: u32 = 0x0000_0020;
-    /// Anything but a directory.
+    /// FILE_NON_DIRECTORY_FILE: opens anything but a directory.
     pub const NON_DIRECTORY_FILE: u32 = 0x0000_0040;
-    /// The client understands no extended attributes.
+    /// FILE_NO_EA_KNOWLEDGE: the client understands no extended attributes.
     pub const NO_EA_KNOWLEDGE: u32 = 0x0000_0200;
-    /// Removed when the last open of it is closed.
+    /// FILE_DELETE_ON_CLOSE: the file is deleted when its last open is closed.
     pub const DELETE_ON_CLOSE: u32 = 0x0000_1000;
-    /// The name is a number of a file.
+    /// FILE_OPEN_BY_FILE_ID: the name is a number of a file.
     pub const OPEN_BY_FILE_ID: u32 = 0x0000_2000;
-    /// With the rights of those who make backups.
+    /// FILE_OPEN_FOR_BACKUP_INTENT: opens with the rights of backup operators.
     pub const OPEN_FOR_BACKUP_INTENT: u32 = 0x0000_4000;
-    /// What is made is not compressed.
+    /// FILE_NO_COMPRESSION: a new file is not compressed.
     pub const NO_COMPRESSION: u32 = 0x0000_8000;
-    /// The link itself, not where it points to.
+    /// FILE_OPEN_REPARSE_POINT: opens the link itself, not its target.
     pub const OPEN_REPARSE_POINT: u32 = 0x0020_0000;
 }
 
-/// What to open or make, and how.
+/// A CREATE request: what to open or make, and how.
 #[derive(Clone, Copy, Debug)]
 pub struct CreateRequest<'a> {
     /// The fixed part.
     pub fixed: &'a CreateRequestFixed,
     /// The name, from the share's root; [`crate::name::Name`] takes it apart.
     pub name: Text<'a>,
-    /// What else is asked for.
+    /// Create contexts of the request.
     pub contexts: Contexts<'a>,
 }
 
@@ -203,12 +203,12 @@ impl<'a> CreateRequest<'a> {
     }
 }
 
-/// What was opened.
+/// A CREATE response: what was opened.
 #[derive(Clone, Copy, Debug)]
 pub struct CreateResponse<'a> {
     /// The fixed part.
     pub fixed: &'a CreateResponseFixed,
-    /// What was granted beside.
+    /// Create contexts of the response.
     pub contexts: Contexts<'a>,
 }
 

@@ -12,7 +12,7 @@ use crate::malformed::Malformed;
 pub const CHUNKS_MAX: u32 = 256;
 /// Longest range: `ServerSideCopyMaxChunkSize`, bytes.
 pub const CHUNK_LEN_MAX: u32 = 1 << 20;
-/// All ranges of one copy together: `ServerSideCopyMaxDataSize`, bytes.
+/// Largest total length of the ranges of one copy: `ServerSideCopyMaxDataSize`, bytes.
 pub const COPY_LEN_MAX: u32 = 16 << 20;
 
 wire! {
@@ -44,7 +44,7 @@ wire! {
 }
 
 wire! {
-    /// How far a copy came, or what is allowed, MS-SMB2 2.2.32.1.
+    /// Progress of a copy, or the limits of one, MS-SMB2 2.2.32.1.
     pub struct CopyResponse {
         chunks_written: U32,
         chunk_bytes_written: U32,
@@ -53,7 +53,7 @@ wire! {
 }
 
 impl CopyResponse {
-    /// What a copy that asks for too much is told.
+    /// Makes the answer to a copy that asks for too much: the limits.
     pub fn limits() -> Self {
         Self {
             chunks_written: CHUNKS_MAX.into(),
@@ -86,7 +86,7 @@ wire! {
 /// `Flags` of [`DuplicateExtentsEx`]: what fails leaves nothing behind.
 pub const DUPLICATE_SOURCE_ATOMIC: u32 = 1;
 
-/// What to copy from where.
+/// A request to copy ranges.
 #[derive(Clone, Copy, Debug)]
 pub struct Copy<'a> {
     /// The source's key.
@@ -103,7 +103,7 @@ impl<'a> Copy<'a> {
         Ok(Self { source_key: &fixed.source_key, chunks })
     }
 
-    /// Whether it asks for more than is allowed: then the answer is [`CopyResponse::limits`].
+    /// Returns whether it asks for more than is allowed: then the answer is [`CopyResponse::limits`].
     pub fn is_too_much(&self) -> bool {
         //= MS-SMB2 3.3.5.15.6
         //# Too many chunks, a chunk that is empty or too long, or too much in all.
@@ -113,7 +113,7 @@ impl<'a> Copy<'a> {
             || lens().map(u64::from).sum::<u64>() > COPY_LEN_MAX.into()
     }
 
-    /// As it travels.
+    /// Returns the bytes of the wire.
     pub fn to_bytes(&self) -> Vec<u8> {
         let fixed = CopyFixed {
             source_key: *self.source_key,

@@ -32,7 +32,7 @@ wire! {
 /// One address of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interface {
-    /// The same for all addresses of one interface; never 0.
+    /// Index of the interface, the same for all its addresses; never 0.
     pub index: u32,
     /// Of [`RSS_CAPABLE`] and the like.
     pub capability: u32,
@@ -67,7 +67,7 @@ pub fn write(list: &mut EntryWriter<'_>, interface: &Interface) -> bool {
     list.push(|out| out.extend(head.as_bytes()))
 }
 
-/// Reads the addresses; those of families that nobody knows are left out.
+/// Reads the addresses; those of unknown families are left out.
 pub fn parse(output: &[u8]) -> impl Iterator<Item = Result<Interface, Malformed>> {
     let entries = Entries::new(output, 8, size_of::<InterfaceHead>());
     entries.filter_map(|entry| entry.and_then(take).transpose())

@@ -18,7 +18,7 @@ wire! {
 }
 
 wire! {
-    /// What the server says it chose.
+    /// Response: what the server says that it chose.
     pub struct ValidateResponse {
         capabilities: U32,
         guid: Guid,
@@ -27,7 +27,7 @@ wire! {
     }
 }
 
-/// What the client says it offered.
+/// Request: what the client says that it offered.
 #[derive(Clone, Copy, Debug)]
 pub struct ValidateRequest<'a> {
     /// The fixed part.
@@ -44,7 +44,7 @@ impl<'a> ValidateRequest<'a> {
         Ok(Self { fixed, dialects: prefix_of(rest, count)? })
     }
 
-    /// As it travels.
+    /// Returns the bytes of the wire.
     pub fn to_bytes(&self) -> Vec<u8> {
         [self.fixed.as_bytes(), self.dialects.as_bytes()].concat()
     }

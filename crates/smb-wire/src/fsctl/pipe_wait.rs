@@ -8,7 +8,7 @@ use crate::malformed::Malformed;
 use crate::text::{Text, encoded};
 
 wire! {
-    /// What stands before the name, MS-FSCC 2.3.49.
+    /// Fixed part before the name, MS-FSCC 2.3.49.
     pub struct PipeWaitFixed {
         /// In 100 ms.
         timeout: I64,

@@ -8,7 +8,7 @@ use crate::fixed::{prefix, wire};
 use crate::malformed::Malformed;
 
 wire! {
-    /// What is to be zero.
+    /// The range that is to be zero.
     pub struct ZeroData {
         file_offset: U64,
         /// The first byte that is not.
@@ -24,7 +24,7 @@ wire! {
     }
 }
 
-/// What a request to make a file sparse says: without input it is "yes".
+/// Returns what a request to make a file sparse says: without input it is "yes".
 pub fn parse_sparse(input: &[u8]) -> bool {
     input.first() != Some(&0)
 }

@@ -39,7 +39,7 @@ wire! {
 /// A symbolic link.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Symlink {
-    /// Where it points to, with backslashes.
+    /// Target of the link, with backslashes.
     pub target: String,
     /// From the directory that it is in.
     pub relative: bool,

@@ -12,7 +12,7 @@ use crate::malformed::Malformed;
 use crate::text::{Text, encode};
 
 wire! {
-    /// What all but the class of names alone begin with; FileDirectoryInformation has the name behind it.
+    /// Head of an entry of all classes but names alone; FileDirectoryInformation has the name behind it.
     pub struct DirectoryHead {
         next_entry_offset: U32,
         file_index: U32,
@@ -27,7 +27,7 @@ wire! {
     }
 }
 
-/// Which of the classes.
+/// Class of directory information.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs, reason = "they are the specification's names")]
 pub enum Class {
@@ -61,7 +61,7 @@ impl Class {
         Self::ALL.into_iter().find(|class| class.to_wire() == value)
     }
 
-    /// Its wire value.
+    /// Returns the class's value on the wire.
     pub fn to_wire(self) -> u8 {
         match self {
             Self::Directory => class::DIRECTORY,
@@ -97,7 +97,7 @@ impl Class {
 pub struct Entry<'a> {
     /// The name.
     pub name: &'a str,
-    /// Its number.
+    /// The file's number.
     pub file_id: u64,
     /// 100 ns since 1601, as the three that follow.
     pub creation_time: u64,
@@ -115,7 +115,7 @@ pub struct Entry<'a> {
     pub file_attributes: u32,
     /// Size of the extended attributes; macOS finds its maximal access here.
     pub ea_size: u32,
-    /// What kind of link it is; 0 if none.
+    /// Reparse tag of a link; 0 for other files.
     pub reparse_tag: u32,
     /// 24 bytes where other servers have the short name: macOS finds Finder's information here.
     pub short_name: [u8; 24],
@@ -123,9 +123,9 @@ pub struct Entry<'a> {
     pub short_name_len: u8,
     /// 16 bits in front of the number: macOS finds the mode here.
     pub reserved2: u16,
-    /// Where it lies.
+    /// Device of the file.
     pub device: u32,
-    /// What the POSIX extensions tell more.
+    /// Additional fields of the POSIX extensions.
     pub posix: Posix,
 }
 
@@ -163,7 +163,7 @@ pub fn write(list: &mut EntryWriter<'_>, class: Class, entry: &Entry<'_>) -> boo
     })
 }
 
-/// What stands in front of the name's length in the class of POSIX.
+/// Writes the part of an entry of the POSIX class in front of the name's length.
 fn write_posix(out: &mut Vec<u8>, entry: &Entry<'_>) {
     let head = PosixHead {
         creation_time: entry.creation_time.into(),
@@ -182,7 +182,7 @@ fn write_posix(out: &mut Vec<u8>, entry: &Entry<'_>) {
     entry.posix.write(out);
 }
 
-/// What stands between the head and the name.
+/// Writes the part of an entry between the head and the name.
 fn write_tail(out: &mut Vec<u8>, class: Class, entry: &Entry<'_>) {
     let ea_size = if entry.reparse_tag == 0 { entry.ea_size } else { entry.reparse_tag };
     let short_name = |out: &mut Vec<u8>| {
@@ -226,7 +226,7 @@ pub struct Read<'a> {
     pub head: Option<&'a DirectoryHead>,
     /// The number, in the classes that have it.
     pub file_id: Option<u64>,
-    /// What the class of POSIX tells.
+    /// Fields of the POSIX class.
     pub posix: Option<(&'a PosixHead, Posix)>,
     /// The name.
     pub name: Text<'a>,
@@ -272,13 +272,14 @@ fn parse_posix(entry: &[u8]) -> Result<Read<'_>, Malformed> {
 pub struct Matcher {
     /// Ends of the pattern that can be reached.
     reached: Vec<bool>,
-    /// The same behind the next character.
+    /// States behind the next character.
     next: Vec<bool>,
     steps: usize,
 }
 
 impl Matcher {
-    /// Whether a name fits a pattern. It costs at most the product of their lengths, in steps of some nanoseconds.
+    /// Returns whether a name fits a pattern. It costs at most the product of their lengths, in steps of some
+    /// nanoseconds.
     pub fn fits(&mut self, pattern: &[char], name: &[char]) -> bool {
         if pattern == ['*'] {
             self.steps += 1;
@@ -325,7 +326,7 @@ impl Matcher {
     }
 }
 
-/// Whether one name fits a pattern, as [`Matcher::fits`] has it.
+/// Returns whether one name fits a pattern, as [`Matcher::fits`] has it.
 pub fn fits(pattern: &[char], name: &[char]) -> bool {
     Matcher::default().fits(pattern, name)
 }

@@ -15,7 +15,7 @@ wire! {
     /// Fixed part of FileFullEaInformation.
     pub struct EaHead {
         next_entry_offset: U32,
-        /// 0x80: whoever does not understand it must not use the file.
+        /// FILE_NEED_EA (0x80): a program that does not understand the attribute must not use the file.
         flags: u8,
         ea_name_length: u8,
         ea_value_length: U16,
@@ -25,9 +25,9 @@ wire! {
 /// One attribute.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ea<'a> {
-    /// Its name: ASCII, compared without case.
+    /// The attribute's name: ASCII, compared without case.
     pub name: &'a [u8],
-    /// Its value; none removes it.
+    /// The attribute's value; none removes it.
     pub value: &'a [u8],
 }
 
@@ -59,7 +59,7 @@ pub fn parse(data: &[u8]) -> impl Iterator<Item = Result<Ea<'_>, Malformed>> {
     })
 }
 
-/// What a list that is refused fails with.
+/// Returns what a list that is refused fails with.
 pub fn status(why: Malformed) -> Status {
     match why {
         Malformed::Value => Status::INVALID_EA_NAME,
@@ -68,7 +68,8 @@ pub fn status(why: Malformed) -> Status {
     }
 }
 
-/// Whether a name may have it (MS-FSCC 2.4.16). What is no ASCII is some code page's, and kept as it is.
+/// Returns whether a name may have it (MS-FSCC 2.4.16). What is no ASCII is some code page's, and kept as it
+/// is.
 fn valid(byte: u8) -> bool {
     !byte.is_ascii_control() && !b"\"*+,/:;<=>?[\\]|".contains(&byte)
 }

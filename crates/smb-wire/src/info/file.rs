@@ -9,81 +9,81 @@ use crate::text::{Text, encode};
 
 /// `FileInfoClass`.
 pub mod class {
-    /// Names with times and sizes.
+    /// FileDirectoryInformation: names with times and sizes.
     pub const DIRECTORY: u8 = 1;
-    /// And the size of extended attributes.
+    /// FileFullDirectoryInformation: names with times, sizes and the size of extended attributes.
     pub const FULL_DIRECTORY: u8 = 2;
-    /// And short names.
+    /// FileBothDirectoryInformation: as full directory information, with short names.
     pub const BOTH_DIRECTORY: u8 = 3;
-    /// Times and attributes.
+    /// FileBasicInformation: times and attributes.
     pub const BASIC: u8 = 4;
-    /// Sizes, links, whether removed.
+    /// FileStandardInformation: sizes, number of links, whether deletion is pending.
     pub const STANDARD: u8 = 5;
-    /// The number of the file.
+    /// FileInternalInformation: the file's number.
     pub const INTERNAL: u8 = 6;
-    /// Size of the extended attributes.
+    /// FileEaInformation: the size of the extended attributes.
     pub const EA: u8 = 7;
-    /// Rights of the open.
+    /// FileAccessInformation: rights of the open.
     pub const ACCESS: u8 = 8;
-    /// The path.
+    /// FileNameInformation: the path.
     pub const NAME: u8 = 9;
-    /// Another name.
+    /// FileRenameInformation: renames the file.
     pub const RENAME: u8 = 10;
-    /// One more name.
+    /// FileLinkInformation: makes a hard link.
     pub const LINK: u8 = 11;
-    /// Names alone.
+    /// FileNamesInformation: names alone.
     pub const NAMES: u8 = 12;
-    /// Removed on close.
+    /// FileDispositionInformation: marks the file to be deleted on close.
     pub const DISPOSITION: u8 = 13;
-    /// Where the open stands.
+    /// FilePositionInformation: the byte offset of the open.
     pub const POSITION: u8 = 14;
-    /// The extended attributes.
+    /// FileFullEaInformation: the extended attributes.
     pub const FULL_EA: u8 = 15;
-    /// Options of the open.
+    /// FileModeInformation: options of the open.
     pub const MODE: u8 = 16;
-    /// What buffers must be aligned to.
+    /// FileAlignmentInformation: the alignment that buffers need.
     pub const ALIGNMENT: u8 = 17;
-    /// Nine classes in one.
+    /// FileAllInformation: nine classes in one.
     pub const ALL: u8 = 18;
-    /// Bytes set aside.
+    /// FileAllocationInformation: the bytes that are set aside.
     pub const ALLOCATION: u8 = 19;
-    /// Length.
+    /// FileEndOfFileInformation: the length.
     pub const END_OF_FILE: u8 = 20;
-    /// The short name.
+    /// FileAlternateNameInformation: the short name.
     pub const ALTERNATE_NAME: u8 = 21;
-    /// The streams.
+    /// FileStreamInformation: the named streams.
     pub const STREAM: u8 = 22;
-    /// How a pipe is read.
+    /// FilePipeInformation: the mode in which a pipe is read.
     pub const PIPE: u8 = 23;
-    /// A pipe's this end.
+    /// FilePipeLocalInformation: the state of this end of a pipe.
     pub const PIPE_LOCAL: u8 = 24;
-    /// How it is compressed.
+    /// FileCompressionInformation: the file's compression.
     pub const COMPRESSION: u8 = 28;
-    /// Times, sizes and attributes.
+    /// FileNetworkOpenInformation: times, sizes and attributes.
     pub const NETWORK_OPEN: u8 = 34;
-    /// Attributes and what kind of link it is.
+    /// FileAttributeTagInformation: attributes and the reparse tag.
     pub const ATTRIBUTE_TAG: u8 = 35;
-    /// As [`BOTH_DIRECTORY`], and the number.
+    /// FileIdBothDirectoryInformation: [`BOTH_DIRECTORY`] with the file's number.
     pub const ID_BOTH_DIRECTORY: u8 = 37;
-    /// As [`FULL_DIRECTORY`], and the number.
+    /// FileIdFullDirectoryInformation: [`FULL_DIRECTORY`] with the file's number.
     pub const ID_FULL_DIRECTORY: u8 = 38;
-    /// Up to where data was written.
+    /// FileValidDataLengthInformation: the offset up to which data was written.
     pub const VALID_DATA_LENGTH: u8 = 39;
-    /// A short name.
+    /// FileShortNameInformation: sets a short name.
     pub const SHORT_NAME: u8 = 40;
-    /// The path, long names throughout.
+    /// FileNormalizedNameInformation: the path in long names throughout.
     pub const NORMALIZED_NAME: u8 = 48;
-    /// The number, 128 bits.
+    /// FileIdInformation: the volume's serial number and the file's number of 128 bits.
     pub const ID: u8 = 59;
-    /// Names with that.
+    /// FileIdExtdDirectoryInformation: names with the number of 128 bits.
     pub const ID_EXTD_DIRECTORY: u8 = 60;
-    /// And short names.
+    /// FileIdExtdBothDirectoryInformation: [`ID_EXTD_DIRECTORY`] with short names.
     pub const ID_EXTD_BOTH_DIRECTORY: u8 = 63;
-    /// Removed on close, or at once.
+    /// FileDispositionInformationEx: marks the file to be deleted on close, or deletes its name at once.
     pub const DISPOSITION_EX: u8 = 64;
-    /// Another name, with POSIX semantics.
+    /// FileRenameInformationEx: renames the file, with POSIX semantics if that is asked for.
     pub const RENAME_EX: u8 = 65;
-    /// What POSIX tells of a file (Samba's extension).
+    /// File information of POSIX (Samba's extension).
     pub const POSIX: u8 = 100;
 }
 
@@ -193,11 +193,11 @@ pub mod disposition {
     pub const POSIX_SEMANTICS: u32 = 0x02;
     /// Unless it is mapped as a program.
     pub const FORCE_IMAGE_SECTION_CHECK: u32 = 0x04;
-    /// When the open is closed that was made to delete then.
+    /// FILE_DISPOSITION_ON_CLOSE: sets or clears deletion when the open is closed.
     pub const ON_CLOSE: u32 = 0x08;
     /// Though it is not to be written.
     pub const IGNORE_READONLY: u32 = 0x10;
-    /// All of them.
+    /// All flags of the class.
     pub const ALL: u32 = DELETE | POSIX_SEMANTICS | FORCE_IMAGE_SECTION_CHECK | ON_CLOSE | IGNORE_READONLY;
 }
 
@@ -212,12 +212,12 @@ wire! {
     }
 }
 
-/// Another name for an open, or one more.
+/// Input of a rename, or of a new hard link, of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rename<'a> {
     /// Replaces what has the name.
     pub replace: bool,
-    /// All of the flags, for the Ex class.
+    /// Flags of the request, for the Ex class.
     pub flags: u32,
     /// From the share's root; behind a colon a stream's name.
     pub name: Text<'a>,

@@ -8,55 +8,55 @@ use crate::text::encode;
 
 /// `FileInfoClass` where the file system is asked about.
 pub mod class {
-    /// Its label, and when it was made.
+    /// FileFsVolumeInformation: label and time of creation.
     pub const VOLUME: u8 = 1;
-    /// Sizes.
+    /// FileFsSizeInformation: total and free size.
     pub const SIZE: u8 = 3;
-    /// What kind of device.
+    /// FileFsDeviceInformation: the kind of device.
     pub const DEVICE: u8 = 4;
-    /// What it can.
+    /// FileFsAttributeInformation: the file system's features.
     pub const ATTRIBUTE: u8 = 5;
-    /// Quota.
+    /// FileFsControlInformation: quotas.
     pub const CONTROL: u8 = 6;
-    /// Sizes, of the asker and of all.
+    /// FileFsFullSizeInformation: total and free size, for the caller and in all.
     pub const FULL_SIZE: u8 = 7;
-    /// Its id.
+    /// FileFsObjectIdInformation: the volume's id.
     pub const OBJECT_ID: u8 = 8;
-    /// Sectors.
+    /// FileFsSectorSizeInformation: sector sizes.
     pub const SECTOR_SIZE: u8 = 11;
-    /// What POSIX tells (Samba's extension).
+    /// File system information of POSIX (Samba's extension).
     pub const POSIX: u8 = 100;
 }
 
 /// Bits of FileFsAttributeInformation.
 pub mod attribute {
-    /// Names are told apart by case.
+    /// FILE_CASE_SENSITIVE_SEARCH: names are told apart by case.
     pub const CASE_SENSITIVE_SEARCH: u32 = 0x0000_0001;
-    /// Names keep their case.
+    /// FILE_CASE_PRESERVED_NAMES: names keep their case.
     pub const CASE_PRESERVED_NAMES: u32 = 0x0000_0002;
-    /// Names are Unicode.
+    /// FILE_UNICODE_ON_DISK: names are Unicode.
     pub const UNICODE_ON_DISK: u32 = 0x0000_0004;
-    /// Access lists.
+    /// FILE_PERSISTENT_ACLS: access lists are kept.
     pub const PERSISTENT_ACLS: u32 = 0x0000_0008;
-    /// Files compressed one by one.
+    /// FILE_FILE_COMPRESSION: single files can be compressed.
     pub const FILE_COMPRESSION: u32 = 0x0000_0010;
-    /// Holes.
+    /// FILE_SUPPORTS_SPARSE_FILES: files can have holes.
     pub const SUPPORTS_SPARSE_FILES: u32 = 0x0000_0040;
-    /// Links.
+    /// FILE_SUPPORTS_REPARSE_POINTS: reparse points such as symbolic links exist.
     pub const SUPPORTS_REPARSE_POINTS: u32 = 0x0000_0080;
-    /// Object ids.
+    /// FILE_SUPPORTS_OBJECT_IDS: files have object ids.
     pub const SUPPORTS_OBJECT_IDS: u32 = 0x0001_0000;
-    /// Streams.
+    /// FILE_NAMED_STREAMS: files have named streams.
     pub const NAMED_STREAMS: u32 = 0x0004_0000;
-    /// Nothing can be changed.
+    /// FILE_READ_ONLY_VOLUME: nothing can be changed.
     pub const READ_ONLY_VOLUME: u32 = 0x0008_0000;
-    /// Hard links.
+    /// FILE_SUPPORTS_HARD_LINKS: files can have several names.
     pub const SUPPORTS_HARD_LINKS: u32 = 0x0040_0000;
-    /// Extended attributes.
+    /// FILE_SUPPORTS_EXTENDED_ATTRIBUTES: files have extended attributes.
     pub const SUPPORTS_EXTENDED_ATTRIBUTES: u32 = 0x0080_0000;
-    /// Files by their number.
+    /// FILE_SUPPORTS_OPEN_BY_FILE_ID: files can be opened by number.
     pub const SUPPORTS_OPEN_BY_FILE_ID: u32 = 0x0100_0000;
-    /// Extents shared between files.
+    /// FILE_SUPPORTS_BLOCK_REFCOUNTING: files can share extents.
     pub const SUPPORTS_BLOCK_REFCOUNTING: u32 = 0x0800_0000;
 }
 
@@ -146,7 +146,7 @@ wire! {
 }
 
 wire! {
-    /// What POSIX tells of a file system: Samba's class 100.
+    /// File system information of POSIX: Samba's class 100.
     pub struct PosixInformation {
         optimal_transfer_size: U32,
         block_size: U32,
@@ -184,8 +184,8 @@ pub fn write_attribute(attributes: u32, component_max: u32, name: &str, out: &mu
     encode(name, out);
 }
 
-/// What an answer longer than its buffer is cut to, and what that is called (MS-SMB2 3.3.5.20.2): a fixed part that does
-/// not fit is an error, a name that does not fit is cut.
+/// Returns what an answer longer than its buffer is cut to, and what that is called (MS-SMB2 3.3.5.20.2): a
+/// fixed part that does not fit is an error, a name that does not fit is cut.
 pub fn cut(out: &mut Vec<u8>, begin: usize, fixed_len: usize, len_max: usize) -> crate::Status {
     let len = out.len() - begin;
     if len_max < fixed_len {

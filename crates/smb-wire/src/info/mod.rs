@@ -1,4 +1,4 @@
-//! What QUERY_INFO, SET_INFO, QUERY_DIRECTORY and CHANGE_NOTIFY carry (MS-FSCC 2.4, 2.5, 2.7).
+//! Data of QUERY_INFO, SET_INFO, QUERY_DIRECTORY and CHANGE_NOTIFY (MS-FSCC 2.4, 2.5, 2.7).
 
 pub mod directory;
 pub mod ea;

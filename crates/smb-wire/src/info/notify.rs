@@ -14,7 +14,7 @@ pub mod action {
     pub const ADDED: u32 = 1;
     /// A name went.
     pub const REMOVED: u32 = 2;
-    /// What has the name changed.
+    /// FILE_ACTION_MODIFIED: what has the name was changed.
     pub const MODIFIED: u32 = 3;
     /// Renamed: the name it had.
     pub const RENAMED_OLD_NAME: u32 = 4;

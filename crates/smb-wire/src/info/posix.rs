@@ -1,5 +1,5 @@
-//! What the POSIX extensions tell of a file: in a CREATE's answer, in FilePosixInformation, and of each name of a listing
-//! ([SMB3 POSIX extensions](https://codeberg.org/SMB3UNIX/smb3_posix_spec)).
+//! Information of the POSIX extensions about a file: in a CREATE's answer, in FilePosixInformation, and of
+//! each name of a listing ([SMB3 POSIX extensions](https://codeberg.org/SMB3UNIX/smb3_posix_spec)).
 
 use zerocopy::IntoBytes;
 use zerocopy::little_endian::{U32, U64};
@@ -25,7 +25,7 @@ wire! {
 }
 
 wire! {
-    /// What a CREATE's answer holds; owner and group follow.
+    /// Fixed part of the POSIX context in a CREATE response; owner and group follow.
     pub struct PosixFixed {
         links: U32,
         reparse_tag: U32,
@@ -33,18 +33,18 @@ wire! {
     }
 }
 
-/// What a CREATE's answer holds.
+/// The POSIX context of a CREATE response.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Posix {
     /// Names that lead to it.
     pub links: u32,
-    /// What kind of link it is; 0 if none.
+    /// Reparse tag of a link; 0 for other files.
     pub reparse_tag: u32,
     /// Permissions, as `chmod` has them; what kind of file it is in the bits above, see [`kind`].
     pub mode: u32,
-    /// Whose it is.
+    /// Owner of the file.
     pub owner: Sid,
-    /// Which group's.
+    /// Group of the file.
     pub group: Sid,
 }
 

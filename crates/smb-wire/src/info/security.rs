@@ -13,9 +13,9 @@ pub const ACES_MAX: usize = 2048;
 
 /// Bits of a descriptor's `Control`.
 pub mod control {
-    /// There is a list of who may do what.
+    /// SE_DACL_PRESENT: there is an access list.
     pub const DACL_PRESENT: u16 = 0x0004;
-    /// There is a list of what is audited.
+    /// SE_SACL_PRESENT: there is an audit list.
     pub const SACL_PRESENT: u16 = 0x0010;
     /// Asks that the list be taken for one that was inherited as its flags say.
     pub const DACL_AUTO_INHERIT_REQ: u16 = 0x0100;
@@ -43,13 +43,13 @@ pub mod ace_flags {
     pub const CONTAINER_INHERIT: u8 = 0x02;
     /// Only what is right below inherits it.
     pub const NO_PROPAGATE_INHERIT: u8 = 0x04;
-    /// It is inherited, and does not count here.
+    /// INHERIT_ONLY_ACE: the entry is handed down, and does not count here.
     pub const INHERIT_ONLY: u8 = 0x08;
-    /// It was inherited.
+    /// INHERITED_ACE: the entry was inherited.
     pub const INHERITED: u8 = 0x10;
 }
 
-/// A security identifier: who somebody is.
+/// A security identifier: names a user or group (MS-DTYP 2.4.2).
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Sid {
     authority: [u8; 6],
@@ -58,17 +58,17 @@ pub struct Sid {
 }
 
 impl Sid {
-    /// Everybody: `S-1-1-0`.
+    /// Every user: `S-1-1-0`.
     pub const EVERYONE: Self = Self::well_known(1, 0);
-    /// Whoever made the thing: `S-1-3-0`.
+    /// The file's creator: `S-1-3-0`.
     pub const CREATOR_OWNER: Self = Self::well_known(3, 0);
-    /// Whose primary group is that of whoever made the thing: `S-1-3-1`.
+    /// The primary group of the file's creator: `S-1-3-1`.
     pub const CREATOR_GROUP: Self = Self::well_known(3, 1);
-    /// Whoever owns the thing: `S-1-3-4`.
+    /// The file's owner: `S-1-3-4`.
     pub const OWNER_RIGHTS: Self = Self::well_known(3, 4);
-    /// Nobody: `S-1-5-7`.
+    /// An unauthenticated client: `S-1-5-7`.
     pub const ANONYMOUS: Self = Self::well_known(5, 7);
-    /// Whoever signed in: `S-1-5-11`.
+    /// Every authenticated user: `S-1-5-11`.
     pub const AUTHENTICATED_USERS: Self = Self::well_known(5, 11);
     /// The system: `S-1-5-18`.
     pub const LOCAL_SYSTEM: Self = Self::well_known(5, 18);
@@ -111,17 +111,17 @@ impl Sid {
         out.extend(self.sub_authorities().iter().flat_map(|word| word.to_le_bytes()));
     }
 
-    /// Its length on the wire, bytes.
+    /// Returns the length on the wire, in bytes.
     pub fn wire_len(&self) -> usize {
         8 + 4 * usize::from(self.len)
     }
 
-    /// Its authority.
+    /// Returns the identifier's authority.
     pub fn authority(&self) -> u64 {
         self.authority.iter().fold(0, |all, byte| all << 8 | u64::from(*byte))
     }
 
-    /// Its sub-authorities.
+    /// Returns the identifier's sub-authorities.
     pub fn sub_authorities(&self) -> &[u32] {
         &self.sub[..usize::from(self.len)]
     }
@@ -183,7 +183,7 @@ pub struct Ace {
     pub flags: u8,
     /// Rights.
     pub mask: u32,
-    /// Whose.
+    /// The user or group that the entry is for.
     pub sid: Sid,
 }
 
@@ -196,7 +196,8 @@ pub struct Descriptor {
     pub owner: Option<Sid>,
     /// The primary group.
     pub group: Option<Sid>,
-    /// Who may do what. Where `control` has `DACL_PRESENT` all the same, it is a list that allows everything.
+    /// The discretionary access list. Where `control` has `DACL_PRESENT` all the same, it is a list that
+    /// allows everything.
     pub dacl: Option<Vec<Ace>>,
 }
 

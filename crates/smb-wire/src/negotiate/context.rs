@@ -11,7 +11,7 @@ use crate::text::Text;
 /// Most contexts of one request that are looked at; eight are defined.
 pub const CONTEXTS_MAX: u16 = 64;
 
-/// Which context: values of `ContextType`.
+/// Kinds of context: values of `ContextType`.
 pub mod kind {
     /// Hashes for pre-authentication integrity.
     pub const PREAUTH_INTEGRITY: u16 = 0x0001;
@@ -21,7 +21,7 @@ pub mod kind {
     pub const COMPRESSION: u16 = 0x0003;
     /// The name by which the client knows the server.
     pub const NETNAME: u16 = 0x0005;
-    /// What the transport does by itself.
+    /// SMB2_TRANSPORT_CAPABILITIES: security that the transport provides.
     pub const TRANSPORT: u16 = 0x0006;
     /// Transforms on RDMA.
     pub const RDMA_TRANSFORM: u16 = 0x0007;
@@ -34,12 +34,12 @@ pub mod kind {
 /// `HashAlgorithms`: SHA-512, the only one.
 pub const SHA_512: u16 = 1;
 
-/// What the POSIX context holds.
+/// Content of the POSIX context.
 pub const POSIX_TAG: [u8; 16] =
     [0x93, 0xad, 0x25, 0x50, 0x9c, 0xb4, 0x11, 0xe7, 0xb4, 0x23, 0x83, 0xde, 0x96, 0x8b, 0xcd, 0x7c];
 
 wire! {
-    /// What each context begins with, MS-SMB2 2.2.3.1.
+    /// Head of each context, MS-SMB2 2.2.3.1.
     pub struct ContextHead {
         context_type: U16,
         data_length: U16,
@@ -73,7 +73,7 @@ wire! {
     }
 }
 
-/// One context. Lists are in the sender's order of preference; numbers in them may be ones that nobody knows.
+/// One context. Lists are in the sender's order of preference; they may hold unknown numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NegotiateContext<'a> {
     /// Hashes for pre-authentication integrity, and a salt.
@@ -224,12 +224,12 @@ impl<'a> Contexts<'a> {
         Ok(Self { bytes: message.get(offset as usize..).ok_or(Malformed::Offset)?, count })
     }
 
-    /// How many there are said to be.
+    /// Returns how many there are said to be.
     pub fn len(&self) -> usize {
         self.count.into()
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.count == 0
     }

@@ -57,12 +57,12 @@ body! {
     }
 }
 
-/// What a client offers.
+/// A NEGOTIATE request: what a client offers.
 #[derive(Clone, Copy, Debug)]
 pub struct NegotiateRequest<'a> {
     /// The fixed part; its counts are checked.
     pub fixed: &'a NegotiateRequestFixed,
-    /// The dialects, as numbers: those that nobody knows are passed over by who chooses.
+    /// The dialects, as numbers: the server passes over unknown ones.
     pub dialects: &'a [U16],
     /// The contexts; empty unless 3.1.1 is offered.
     pub contexts: Contexts<'a>,
@@ -88,7 +88,7 @@ impl<'a> NegotiateRequest<'a> {
         Ok(Self { fixed, dialects, contexts })
     }
 
-    /// Whether `dialect` is offered.
+    /// Returns whether `dialect` is offered.
     pub fn offers(&self, dialect: Dialect) -> bool {
         self.dialects.iter().any(|offered| offered.get() == dialect as u16)
     }
@@ -134,7 +134,7 @@ body! {
     }
 }
 
-/// What a server chose.
+/// A NEGOTIATE response: what a server chose.
 #[derive(Clone, Copy, Debug)]
 pub struct NegotiateResponse<'a> {
     /// The fixed part; its offsets are checked.

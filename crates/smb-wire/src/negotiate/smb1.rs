@@ -10,7 +10,7 @@ const HEADER_LEN: usize = 32;
 /// Most dialect strings that are looked at.
 const DIALECTS_MAX: usize = 64;
 
-/// What of SMB2 an SMB1 negotiation offers.
+/// The SMB2 dialects that an SMB1 negotiation offers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
 pub struct Offer {
     /// "SMB 2.002".
