@@ -1,4 +1,4 @@
-//! What a lane counts of SMB.
+//! Counters of a lane about SMB.
 
 lane::counter_block! {
     /// Connections, sessions, requests and what was refused of them.

@@ -10,7 +10,7 @@ use service::turns::{Turn, Turns};
 #[derive(Default)]
 pub(crate) struct CpuScheduler {
     turns: Turns,
-    /// What steps have cost since others had their round.
+    /// Cost of steps since others had their round.
     spent: Cell<usize>,
     /// The most that one has cost.
     #[cfg(test)]
@@ -55,8 +55,8 @@ impl CpuTurn<'_> {
 //@ empty: the next step waits; others wait for a step
 //@ counter: smb_long_steps
 //@ attack: smb-unread
-/// What steps cost before others have their round: a quarter of a millisecond at a gigabyte a second. No step costs more, but that
-/// AES-GCM takes a message whole.
+/// Cost of steps before others have their round: a quarter of a millisecond at a gigabyte a second. No step
+/// costs more, but that AES-GCM takes a message whole.
 pub(crate) const ROUND_COST: usize = 256 << 10;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Where else the server can be reached (MS-SMB2 2.2.32.5): what clients with several connections choose among.
+//! Other addresses of the server (MS-SMB2 2.2.32.5): what clients with several connections choose among.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,7 +16,7 @@ use crate::settings::{InterfaceSection, SmbSection};
 /// The interfaces that clients are told of: the machine's own, or those of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AdvertisedInterfaces {
-    /// As configured; of none, the address that the client came by.
+    /// The interfaces that are configured; of none, the address that the client came by.
     These(Vec<Interface>),
     /// This machine's addresses, as far as these listen there.
     InterfaceCache(Vec<SocketAddr>),
@@ -34,12 +34,12 @@ impl AdvertisedInterfaces {
         }
     }
 
-    /// What a client is told who came by `here`.
+    /// Returns what a client is told that came by `here`.
     pub(crate) async fn of_client(&self, here: SocketAddr, server_state: &ServerState) -> Vec<Interface> {
         let here = here.ip().to_canonical();
         let told = match self {
             Self::These(these) => these.clone(),
-            // Who is on this machine needs no other way.
+            // A client on this machine needs no other way.
             Self::InterfaceCache(_) if here.is_loopback() => Vec::new(),
             Self::InterfaceCache(listen) => {
                 let all = server_state.interface_cache.read(server_state.lane_nodes()).await;
@@ -106,7 +106,7 @@ fn of_machine(nics: &[Nic], addresses: &[Address], lane_nodes: &[u32]) -> Vec<In
     all.into_iter().map(|(_, interface)| interface).collect()
 }
 
-/// Whether somebody who comes by this address is heard.
+/// Returns whether a client that comes by this address is served.
 fn is_served(listen: &[SocketAddr], address: IpAddr) -> bool {
     listen.iter().any(|listens| {
         let ip = listens.ip();

@@ -1,5 +1,5 @@
-//! Memory of data that comes and goes: one piece for each WRITE, and for each READ that is signed or sealed. Pieces are
-//! of a few sizes and used again; who may have how much is on the books of [`service::memory`].
+//! Memory of data that comes and goes: one piece for each WRITE, and for each READ that is signed or sealed.
+//! Pieces are of a few sizes and used again; how much each may have is on the books of [`service::memory`].
 
 use std::cell::{Cell, RefCell};
 use std::ops::{Deref, DerefMut, Range};
@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use lane::buffer::{Buf, Lender};
 
-/// The pieces of one lane that nobody uses.
+/// The pieces of one lane that are not in use.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
     shelves: RefCell<[Vec<Box<[u8]>>; CLASSES]>,
@@ -39,16 +39,16 @@ impl Pieces {
         bytes(class(capacity))
     }
 
-    /// A piece of `capacity` bytes for who reads on behind the first `written`. They hold what they held for who had it last, and he
-    /// writes them: nothing is cleared.
+    /// Lends a piece of `capacity` bytes to a reader that reads on behind the first `written`. These hold
+    /// what they held for the last borrower, and the reader writes them: nothing is cleared.
     pub(crate) fn lend_blank(self: &Rc<Self>, capacity: usize, written: usize) -> Buf {
         let class = class(capacity);
         let piece = self.take_kept(class).unwrap_or_else(|| vec![0; bytes(class)].into_boxed_slice());
         Buf::lent(piece, 0..capacity, written, 0, Rc::clone(self) as _)
     }
 
-    /// `part` of a piece, of which `written` bytes are there, for who reads it on or goes on writing it. The piece comes back when
-    /// he is done.
+    /// Lends `part` of a piece, of which `written` bytes are there, to a borrower that reads it on or goes on
+    /// writing it. The piece comes back when the buffer is dropped.
     pub(crate) fn lend(self: &Rc<Self>, mut piece: Vec<u8>, part: Range<usize>, written: usize) -> Buf {
         // Its capacity is its length from here on, which makes it a box without a copy.
         piece.resize(piece.capacity(), 0);
@@ -134,7 +134,7 @@ const HEAD: usize = 4 << 10;
 //@ empty: given back
 //@ counter: none
 //@ attack: smb-unread
-/// Bytes of a lane that are kept while nobody uses them.
+/// Bytes of a lane that are kept while they are not in use.
 const KEPT_MAX: usize = 64 << 20;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! What a server says of itself and allows, as one site has it: read-only, shared by the lanes.
+//! Options of a server, as one site has them: read-only, shared by the lanes.
 
 use std::sync::Arc;
 
@@ -21,9 +21,9 @@ pub(crate) struct Options {
     /// AES-GMAC may sign where sessions may have several connections.
     pub(crate) gmac_over_channels: bool,
     pub(crate) accounts: Arc<Accounts>,
-    /// Whether any user has an NT hash, without which SMB signs nobody in.
+    /// Whether any user has an NT hash, without which no user can sign in by SMB.
     pub(crate) has_users: bool,
-    /// How users and groups are called.
+    /// Security identifiers of users and groups.
     pub(crate) sids: Sids,
     pub(crate) shares: Vec<ShareSection>,
     pub(crate) interfaces: AdvertisedInterfaces,
@@ -39,8 +39,9 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// True when NEGOTIATE says that signing is required: where users with a key may sign in. A client of MS-SMB2 takes no guest's
-    /// session of a server that says so (3.2.5.3.1), and where guests alone come nobody could sign.
+    /// True when NEGOTIATE says that signing is required: where users with a key may sign in. A client of
+    /// MS-SMB2 takes no guest's session of a server that says so (3.2.5.3.1), and where guests alone come no
+    /// client could sign.
     pub(crate) fn requires_signing(&self) -> bool {
         let guests_alone = !self.has_users && (self.policy.guest || self.policy.anonymous);
         self.signing == Signing::Required && !guests_alone

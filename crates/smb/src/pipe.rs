@@ -47,7 +47,7 @@ pub(crate) struct PipeOpen {
 struct PipeState {
     pipe: Pipe,
     is_closed: bool,
-    /// Who waits for something to read.
+    /// Tasks that wait for something to read.
     waiting: Vec<Waker>,
 }
 
@@ -109,7 +109,8 @@ impl Pipes {
 }
 
 impl PipeTable {
-    /// Opens one. Where there are as many as there may be, whoever has the most of them loses one, which is answered too.
+    /// Opens a pipe. Where there are as many as there may be, the session with the most of them loses one,
+    /// which is answered too.
     fn open(
         &mut self,
         session: u64,
@@ -195,7 +196,7 @@ impl PipeOpen {
         self.state().pipe.available()
     }
 
-    /// What is known of a pipe.
+    /// Returns what is known of a pipe.
     pub(crate) fn query_info(&self, request: &QueryInfoRequest<'_>) -> Result<Vec<u8>, Status> {
         let (kind, class) = (request.fixed.info_type, request.fixed.file_info_class);
         if (kind, class) != (info_type::FILE, class::STANDARD) {
@@ -211,7 +212,7 @@ impl PipeOpen {
         if fits { Ok(output) } else { Err(Status::INFO_LENGTH_MISMATCH) }
     }
 
-    /// What it was asked for since the last time is counted.
+    /// Counts what the pipe was asked for since the last time.
     fn count(&self, call: &Call<'_>) {
         let (tally, counters) = (self.state().pipe.tally(), &call.connection.lane.counters);
         counters.pipe_calls.add(tally.calls);
@@ -235,7 +236,7 @@ impl PipeOpen {
     }
 }
 
-/// What pipes tell of the server, to who asks.
+/// Runs `tell` with the facts of the server that pipes tell clients.
 fn with_facts<T>(call: &Call<'_>, tell: impl FnOnce(&Facts<'_>) -> T) -> Result<T, Status> {
     let lane = &call.connection.lane;
     let options = lane.options();

@@ -1,4 +1,4 @@
-//! What all lanes of the process share of SMB, and what outlives reloads.
+//! State of SMB that all lanes of the process share, and that outlives reloads.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -34,7 +34,7 @@ pub(crate) struct ServerState {
     /// Every open pipe.
     pub(crate) pipes: Pipes,
     opens: OnceLock<Arc<Opens>>,
-    /// Which connections clients have.
+    /// Connections of clients.
     pub(crate) clients: Clients,
     /// This machine's addresses, as they were a moment ago.
     pub(crate) interface_cache: InterfaceCache,
@@ -45,7 +45,7 @@ pub(crate) struct ServerState {
     /// Requests of administrators that no lane has taken yet.
     pub(crate) admin_requests: AdminRequests,
     nodes: OnceLock<Vec<Option<u32>>>,
-    /// Whose sign-ins fail.
+    /// Failed sign-ins by name and address.
     pub(crate) failures: Failures,
 }
 

@@ -1,4 +1,4 @@
-//! Who signs in: accounts as NTLM asks for them, and whose sign-ins fail.
+//! Users that sign in: accounts as NTLM asks for them, and whose sign-ins fail.
 
 use std::hash::{BuildHasher, RandomState};
 use std::net::IpAddr;
@@ -14,7 +14,7 @@ use zeroize::Zeroizing;
 pub(crate) struct Users<'a>(pub(crate) &'a Accounts);
 
 impl Users<'_> {
-    /// The user as the accounts have him: Windows and macOS send names as they were typed.
+    /// Returns the user's name as the accounts have it: Windows and macOS send names as they were typed.
     pub(crate) fn name(&self, user: &str) -> String {
         let is_known = |name: &str| self.0.user(name).is_ok();
         let lower = user.to_lowercase();
@@ -47,13 +47,15 @@ impl smb_auth::Accounts for SignInAccounts<'_> {
     }
 }
 
-/// Sign-ins that failed. A name may fail so often at once from an address, and then so often a minute, so that who shares his
-/// address with a client that has a wrong password is not held off with it; an address may fail ten times as often with whatever
-/// names. Of IPv6 that is a /64; its /56 may fail four times as often, its /48 sixteen times. Touched by sign-ins alone.
+/// Sign-ins that failed. A name may fail so often at once from an address, and then so often a minute, so
+/// that a client that shares its address with one that has a wrong password is not held off with it; an
+/// address may fail ten times as often with whatever names. Of IPv6 that is a /64; its /56 may fail four
+/// times as often, its /48 sixteen times. Touched by sign-ins alone.
 #[derive(Debug)]
 pub(crate) struct Failures {
     failed: Mutex<Known<FailureKey>>,
-    /// Names are kept as what this makes of them: nobody chooses what collides, or how much memory a name takes.
+    /// Names are kept as what this makes of them: no client chooses what collides, or how much memory a name
+    /// takes.
     hasher: RandomState,
 }
 
@@ -67,18 +69,18 @@ impl Default for Failures {
 }
 
 impl Failures {
-    /// Whether `address` may try.
+    /// Returns whether `address` may try.
     pub(crate) fn may_try(&self, address: IpAddr, now: Instant) -> bool {
         let failed = self.lock();
         Network::all_of(address).all(|network| failed.may_try(&(network, None), now))
     }
 
-    /// Whether it may try with this name.
+    /// Returns whether it may try with this name.
     pub(crate) fn may_try_as(&self, address: IpAddr, user: &str, now: Instant) -> bool {
         self.lock().may_try(&self.key(address, user), now)
     }
 
-    /// One has failed; without a name, it did not come as far as that.
+    /// Notes a failed sign-in; without a name, it did not come as far as that.
     pub(crate) fn failed(&self, address: IpAddr, user: Option<&str>, now: Instant) {
         let mut failed = self.lock();
         for network in Network::all_of(address) {
@@ -89,7 +91,7 @@ impl Failures {
         }
     }
 
-    /// One has gone well: what failed with this name before was a slip.
+    /// Notes a sign-in that succeeded: what failed with this name before was a slip.
     pub(crate) fn succeeded(&self, address: IpAddr, user: &str) {
         self.lock().forget(&self.key(address, user));
     }

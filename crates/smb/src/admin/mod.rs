@@ -1,5 +1,5 @@
-//! Who uses SMB, for `linerate smb`: sessions are looked at where lanes share them; opens and locks have names that only a lane can
-//! tell, and what is to be ended ends on one.
+//! Sessions, opens and locks of SMB, for `linerate smb`: sessions are looked at where lanes share them; opens
+//! and locks have names that only a lane can tell, and what is to be ended ends on one.
 
 mod report;
 mod requests;

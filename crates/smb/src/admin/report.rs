@@ -9,34 +9,34 @@ use serde::{Deserialize, Serialize};
 pub struct SessionReport {
     /// SessionId, by which it is ended.
     pub id: u64,
-    /// Who signed in.
+    /// Name of the user.
     pub user: String,
     /// ClientGuid, the same on all connections of a client.
     pub client: String,
-    /// Such as `3.1.1`.
+    /// Dialect of the session, such as `3.1.1`.
     pub dialect: String,
     /// The algorithm of its signatures.
     pub signing: String,
-    /// What it is encrypted with, where that was agreed on.
+    /// Cipher of the session, where one was agreed on.
     pub cipher: Option<String>,
     /// Unsigned requests are refused.
     pub must_sign: bool,
-    /// So are those that are not encrypted.
+    /// Unencrypted messages are refused too.
     pub must_seal: bool,
     /// The shares that it is connected to.
     pub shares: Vec<String>,
-    /// How much it has open.
+    /// Amount that it has open.
     pub opens: usize,
-    /// Its connections, the oldest first.
+    /// The session's connections, the oldest first.
     pub channels: Vec<ChannelReport>,
 }
 
 /// A connection of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ChannelReport {
-    /// Its number in this process.
+    /// The connection's number in this process.
     pub connection: u64,
-    /// Where the client is.
+    /// Address of the client.
     pub peer: SocketAddr,
     /// By which address it came.
     pub local: Option<SocketAddr>,
@@ -61,29 +61,29 @@ pub struct ChannelReport {
 pub struct OpenReport {
     /// FileId.Volatile, by which it is closed.
     pub id: u64,
-    /// Its session; 0 for a durable open that waits for its client.
+    /// Session of the open; 0 for a durable open that waits for its client.
     pub session: u64,
-    /// Who opened it.
+    /// User that opened the file.
     pub user: String,
-    /// Where from.
+    /// Address of the client.
     pub address: IpAddr,
     /// The share.
     pub share: String,
-    /// Its name from the share's root; `None` once it has none.
+    /// Path from the share's root; `None` once it has none.
     pub path: Option<String>,
     /// The named stream of it.
     pub stream: Option<String>,
-    /// It is a directory.
+    /// Set for a directory.
     pub directory: bool,
-    /// What it may do: letters of `r`, `w` and `d`.
+    /// Access of the open: letters of `r`, `w` and `d`.
     pub access: String,
-    /// What others may do meanwhile: the same.
+    /// Access of others meanwhile: the same.
     pub sharing: String,
-    /// What its client may keep: letters of `R`, `H` and `W`.
+    /// Caching of its client: letters of `R`, `H` and `W`.
     pub caching: String,
     /// By a lease, and not by an oplock of this open alone.
     pub leased: bool,
-    /// It outlives its connections for a while.
+    /// The open outlives its connections for a while.
     pub durable: bool,
     /// Ranges that it has locked.
     pub locks: usize,
@@ -94,9 +94,9 @@ pub struct OpenReport {
 pub struct LockReport {
     /// The open that has it.
     pub open: u64,
-    /// Its session.
+    /// Session of the lock.
     pub session: u64,
-    /// Whose it is.
+    /// User that holds the lock.
     pub user: String,
     /// The share.
     pub share: String,
@@ -104,8 +104,8 @@ pub struct LockReport {
     pub path: Option<String>,
     /// The first byte.
     pub offset: u64,
-    /// How many.
+    /// Number of bytes.
     pub length: u64,
-    /// Nobody else may lock or read it.
+    /// No other open may lock or read the range.
     pub exclusive: bool,
 }

@@ -47,7 +47,7 @@ impl AdminRequests {
             waiting.requests.push_back(AdminRequest { command, answer });
             std::mem::take(&mut waiting.lanes)
         };
-        // Some may be at their end; those that are not see who is first.
+        // Some may be at their end; those that are not see which is first.
         lanes.into_iter().for_each(Waker::wake);
         answered.recv_timeout(PATIENCE).ok()
     }
@@ -77,7 +77,7 @@ impl AdminRequest {
     /// `None`: there is no such thing.
     pub(crate) fn answer(self, answer: Option<String>) {
         if let Some(answer) = answer {
-            // Who asked may have had no more patience.
+            // The caller may have given up.
             let _ = self.answer.send(answer);
         }
     }

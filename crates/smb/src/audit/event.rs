@@ -1,4 +1,4 @@
-//! What requests are told of, and by which names.
+//! Events of the audit log, and their names.
 
 use smb_wire::body::query_info::{QueryInfoRequestFixed, info_type};
 use smb_wire::body::set_info::SetInfoRequestFixed;
@@ -35,7 +35,8 @@ pub(crate) enum Event {
 }
 
 impl Event {
-    /// Of a request; `None` for what reads and changes nothing. Sign-ins are told of by who has them done.
+    /// Makes the event of a request; `None` for what reads and changes nothing. Sign-ins are logged by the
+    /// code that makes them.
     pub(super) fn of(command: Command, message: &Message<'_>) -> Option<Self> {
         Some(match command {
             Command::Logoff => Self::LogOff,

@@ -1,5 +1,5 @@
-//! The audit log of SMB requests: who asked for what of which files, and how it ended; who signed in, who could not, and why. A
-//! line for each request that reads or changes files, locks or sessions, whatever came of it.
+//! The audit log of SMB requests: the user, the operation, its files and its status; sign-ins, and why they
+//! failed. A line for each request that reads or changes files, locks or sessions, whatever came of it.
 //!
 //! A lane packs a record into a batch of its own and hands batches over to the log's thread ([`service::log`]): no request waits
 //! for a log, and no lane for another.

@@ -1,4 +1,4 @@
-//! What is told of one request, and its packed form.
+//! Record of one request, and its packed form.
 
 use service::log::audit::Act;
 use service::log::packed::{put_text, take, take_text};
@@ -10,7 +10,8 @@ use super::{Event, put_line};
 /// One request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
-    /// When, for whom, and how it ended: an NT status. Of a sign-in that failed the user is the name that was given.
+    /// Time, user and status of a request: an NT status. Of a sign-in that failed the user is the name that
+    /// was given.
     pub(crate) act: Act<'a>,
     pub(crate) event: Event,
     /// SessionId; 0 where there is none.
@@ -19,13 +20,13 @@ pub(crate) struct Record<'a> {
     pub(crate) share: &'a [u8],
     /// The file's path below the share, as it is stored; with its stream.
     pub(crate) path: &'a [u8],
-    /// Where a rename or a link leads; why a sign-in failed, or as what it went well.
+    /// Target of a rename or a link; why a sign-in failed, or as what it went well.
     pub(crate) other: &'a [u8],
     /// Of the open.
     pub(crate) file: Option<FileId>,
     /// The first byte that READ, WRITE and LOCK are about.
     pub(crate) offset: u64,
-    /// How many of them; the length that is set.
+    /// Number of bytes; the length that is set.
     pub(crate) length: u64,
     /// Of CREATE the rights that were asked for, of IOCTL the control code, of information the class.
     pub(crate) code: u32,
@@ -37,7 +38,7 @@ impl<'a> Record<'a> {
     /// Longest path.
     pub(crate) const PATH_MAX: usize = 4096;
 
-    /// What its request was answered with.
+    /// Returns what its request was answered with.
     pub(super) fn status(&self) -> Status {
         Status(self.act.code as u32)
     }

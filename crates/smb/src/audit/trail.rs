@@ -27,14 +27,15 @@ use super::{Event, Record};
 use crate::connection::{Call, Connection};
 use crate::session::TreeKind;
 
-/// A lane's end of the audit log, or none where nobody wants one.
+/// A lane's end of the audit log, or none where none is configured.
 #[derive(Default)]
 pub(crate) struct Audit {
     log: Option<Rc<RefCell<LaneLog>>>,
 }
 
-/// What is told of a request when it is answered: by [`Trail::end`], by [`Trail::ended`] where the answer was promised, or,
-/// where its connection ends before, as one that was cancelled. Costs nothing where there is no log.
+/// Record of a request, written when it is answered: by [`Trail::end`], by [`Trail::ended`] where the answer
+/// was promised, or, where its connection ends before, as one that was cancelled. Costs nothing where there
+/// is no log.
 pub(crate) struct Trail {
     // On the heap, as few servers have one and each request would carry it.
     inner: Option<Box<TrailInner>>,
@@ -51,7 +52,7 @@ struct TrailInner {
     about: About,
 }
 
-/// What the request is about.
+/// Object of the request.
 #[derive(Default)]
 struct About {
     share: Option<Arc<str>>,
@@ -63,17 +64,17 @@ struct About {
     code: u32,
 }
 
-/// How a sign-in ended.
+/// Outcome of a sign-in.
 pub(crate) struct SignIn<'a> {
-    /// When its last message came.
+    /// Time when its last message came.
     pub(crate) begun: Instant,
     pub(crate) status: Status,
     pub(crate) session: u64,
-    /// Who it is, or the name that was given.
+    /// Name of the user, or the name that was given.
     pub(crate) user: &'a str,
-    /// His AFS number; 0 for who has not signed in.
+    /// AFS number of the user; 0 without a sign-in.
     pub(crate) user_id: i32,
-    /// Why not, or as what he is let in.
+    /// Reason why the sign-in failed, or the kind of session.
     pub(crate) how: &'a str,
 }
 
@@ -131,12 +132,12 @@ impl Audit {
 }
 
 impl Trail {
-    /// It is answered.
+    /// Writes the record of an answered request.
     pub(crate) fn end(self, call: &Call<'_>, status: Status) {
         self.found(call, status).ended(status);
     }
 
-    /// What was promised is there, or is not.
+    /// Ends the record of a request whose data came late, or failed.
     pub(crate) fn ended(mut self, status: Status) {
         if let Some(inner) = &mut self.inner {
             inner.status = status;
@@ -161,7 +162,7 @@ impl Drop for Trail {
     fn drop(&mut self) {
         let Some(inner) = self.inner.take() else { return };
         let TrailInner { log, event, begun, status, peer, session, who, about } = *inner;
-        // Nobody that the client named has no name.
+        // An anonymous user has no name.
         let user = who.as_ref().filter(|who| !who.is_anonymous()).map_or("", Principal::name);
         let user_id = who.as_ref().map_or(0, |who| who.id().0);
         log.borrow_mut().push(&Record {
@@ -180,7 +181,7 @@ impl Drop for Trail {
 }
 
 impl About {
-    /// What the message says by itself; what is wrong with it is told by its status.
+    /// Takes what the message says by itself; what is wrong with it is told by its status.
     fn take(&mut self, command: Command, message: &Message<'_>) {
         match command {
             Command::TreeConnect => {

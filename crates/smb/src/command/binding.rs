@@ -1,5 +1,5 @@
-//! Binding a connection to a session that has others (MS-SMB2 3.3.5.5): who is refused, in which order, and what makes the
-//! channel.
+//! Binding a connection to a session that has others (MS-SMB2 3.3.5.5): refusals in their order, and what
+//! makes the channel.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ pub(super) fn session(call: &Call<'_>, options: &Options) -> Result<Arc<Session>
     }
     //= MS-SMB2 3.3.5.5
     //# A connection of another ClientGuid than the session's may be refused with STATUS_USER_SESSION_DELETED. Here, as with Windows, it
-    //# may not: whoever signs with the session's key is its client, and what is a client's by its ClientGuid is by that of the session.
+    //# may not: whatever client signs with the session's key is its client, and what is a client's by its ClientGuid is by that of the session.
     //= MS-SMB2 3.3.5.5
     //# Session.State of InProgress fails with STATUS_REQUEST_NOT_ACCEPTED.
     match session.state() {
@@ -60,7 +60,7 @@ pub(super) fn session(call: &Call<'_>, options: &Options) -> Result<Arc<Session>
         SessionState::Valid => {}
     }
     //= MS-SMB2 3.3.5.5
-    //# A session of a guest or of nobody in particular fails with STATUS_NOT_SUPPORTED.
+    //# A session of a guest, or an anonymous one, fails with STATUS_NOT_SUPPORTED.
     if session.signed_in().is_none_or(|signed_in| !signed_in.is_proved) {
         return Err(Status::NOT_SUPPORTED);
     }
@@ -94,7 +94,8 @@ fn signing_differs(session: &Agreed, here: &Negotiated) -> bool {
     is_gmac(session.signing) != is_gmac(here.signing)
 }
 
-/// The user has signed in by the connection too, and it becomes a channel of his session. What the client is told.
+/// Makes the connection a channel of the session, as its user has signed in here too. Returns the flags that
+/// the client is told.
 ///
 /// # Errors
 /// `STATUS_ACCESS_DENIED`: another user. `STATUS_INSUFFICIENT_RESOURCES`: by now there are too many channels.
@@ -128,8 +129,8 @@ pub(super) fn bind(
     Ok(signed_in.flags)
 }
 
-/// Of a SESSION_SETUP by a connection that has no channel of the session: who signs with the session's own key. The channel has none
-/// where the answer may not be signed, for its nonce is taken.
+/// Of a SESSION_SETUP by a connection that has no channel of the session: it is signed with the session's own
+/// key. The channel has none where the answer may not be signed, for its nonce is taken.
 pub(crate) fn signer(connection: &Connection, message: &Message<'_>) -> Option<Rc<Channel>> {
     //= MS-SMB2 3.3.5.2.4
     //# A request to bind is looked up in GlobalSessionTable and verified by Session.SigningKey, any other by that of its channel.

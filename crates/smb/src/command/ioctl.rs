@@ -99,7 +99,7 @@ async fn of_pipe(
     }
 }
 
-/// Whether a pipe can be opened: each that there is always can, so nobody waits.
+/// Checks whether a pipe can be opened: each that there is always can, so no request waits.
 fn wait_for_pipe(call: &Call<'_>, request: &IoctlRequest<'_>) -> Result<(), Status> {
     //= MS-SMB2 3.3.5.15
     //# FSCTL_PIPE_WAIT names its pipe itself: a FileId other than all ones fails with STATUS_INVALID_PARAMETER.
@@ -107,7 +107,7 @@ fn wait_for_pipe(call: &Call<'_>, request: &IoctlRequest<'_>) -> Result<(), Stat
         return Err(Status::INVALID_PARAMETER);
     }
     //= MS-SMB2 3.3.5.15.10
-    //# What is there and is no pipe fails with STATUS_INVALID_DEVICE_REQUEST, a name that is malformed or nobody's with
+    //# What is there and is no pipe fails with STATUS_INVALID_DEVICE_REQUEST, a name that is malformed or unknown with
     //# STATUS_OBJECT_NAME_NOT_FOUND.
     if !matches!(call.tree()?.kind, TreeKind::Pipes) {
         return Err(Status::INVALID_DEVICE_REQUEST);
@@ -117,7 +117,7 @@ fn wait_for_pipe(call: &Call<'_>, request: &IoctlRequest<'_>) -> Result<(), Stat
     if is_there { Ok(()) } else { Err(Status::OBJECT_NAME_NOT_FOUND) }
 }
 
-/// Whether somebody has changed the negotiation on its way: the connection ends then.
+/// Returns whether the negotiation was changed on its way: the connection ends then.
 fn validate_negotiate(call: &Call<'_>, input: &[u8], output_max: usize) -> Result<Vec<u8>, Status> {
     let (connection, negotiated) = (call.connection, call.negotiated()?);
     let request = ValidateRequest::parse(input).map_err(|malformed| malformed.status())?;
@@ -143,7 +143,7 @@ fn validate_negotiate(call: &Call<'_>, input: &[u8], output_max: usize) -> Resul
     Ok(response.as_bytes().to_vec())
 }
 
-/// Where else the server can be reached.
+/// Returns where else the server can be reached.
 async fn network_interfaces(call: &Call<'_>, output_max: usize) -> Result<Vec<u8>, Status> {
     let connection = call.connection;
     let here = connection.stream.local_addr().map_err(|_| Status::INVALID_PARAMETER)?;

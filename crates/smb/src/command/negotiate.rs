@@ -79,7 +79,7 @@ pub(super) fn negotiate(call: &Call<'_>, request: &NegotiateRequest<'_>) -> Resu
     preauth.update(call.message.bytes());
     connection.preauth.replace(preauth);
     count(connection, dialect);
-    // Nobody else has set it since.
+    // No other request has set it since.
     let _ = connection.negotiated.set(negotiated);
     connection.lane.add_connection(connection);
     let (fixed, salt) = (response(connection, &negotiated), lane::random::array::<32>());
@@ -119,7 +119,7 @@ pub(crate) fn from_smb1(connection: &Rc<Connection>, offer: smb1::Offer) -> bool
         connection.is_asked_again.set(true);
     } else {
         count(connection, Dialect::Smb202);
-        // Nobody else has set it since.
+        // No other request has set it since.
         let _ = connection.negotiated.set(negotiated);
         connection.lane.add_connection(connection);
     }
@@ -131,7 +131,7 @@ pub(crate) fn from_smb1(connection: &Rc<Connection>, offer: smb1::Offer) -> bool
     true
 }
 
-/// What 3.1.1's contexts offered, as far as it is taken.
+/// Offer of 3.1.1's contexts, as far as it is taken.
 #[derive(Clone, Copy, Default)]
 struct Offer {
     /// `None`: ciphers were not offered. None of them in common is an answer too.
@@ -181,7 +181,7 @@ fn default_signing(dialect: Dialect) -> SigningAlgorithm {
     if dialect.is_smb3() { SigningAlgorithm::AesCmac } else { SigningAlgorithm::HmacSha256 }
 }
 
-/// What the server brings to a dialect.
+/// Returns what the server brings to a dialect.
 fn agreed(dialect: Dialect, options: &Options, cipher: Option<Cipher>) -> Negotiated {
     let mut offered = 0;
     if dialect >= Dialect::Smb210 {

@@ -6,7 +6,7 @@ use smb_wire::body::query_info::QueryInfoRequest;
 use super::target::Target;
 use crate::connection::{Call, Reply};
 
-/// What is known of an open, its file system, or who may do what with it.
+/// Returns what is known of an open, its file system, or its security.
 pub(super) async fn query_info(call: &Call<'_>, request: &QueryInfoRequest<'_>) -> Result<Reply, Status> {
     let room = request.fixed.output_buffer_length.get();
     let charge = call.output_room(room.max(request.fixed.input_buffer_length.get())).await?;

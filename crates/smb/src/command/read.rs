@@ -76,7 +76,7 @@ async fn short(
         return Ok(None);
     }
     let size = DATA_AT + length as usize;
-    // Who has no room has his bytes come the way that holds none, or waits there.
+    // Without room the bytes come the way that holds none, or the request waits there.
     let Some(charge) = call.connection.account.try_charge(size) else { return Ok(None) };
     let mut message = vec![0; size];
     if !share.read_resident(ctx, open, offset, &mut message[DATA_AT..]).await? {
@@ -97,5 +97,6 @@ async fn into_memory(file: &Rc<OpenFile>, offset: u64, buf: Buf, len: u32) -> Re
     }
 }
 
-/// What is longer goes page cache to socket, or is read into a piece of the lane's.
+/// Longest READ that is copied; a longer one goes page cache to socket, or is read into a piece of the
+/// lane's.
 const SHORT_MAX: u32 = 16 << 10;

@@ -98,7 +98,7 @@ pub(super) fn answered(connection: &Connection, session: u64, reply: &[u8]) {
 fn begin(connection: &Connection, negotiated: &Negotiated, options: &Options) -> Result<SigningIn, Status> {
     let (server_state, counters) = (&connection.lane.server_state, &connection.lane.counters);
     //= MS-SMB2 3.3.5.5
-    //# A server that encrypts everything refuses who cannot, with STATUS_ACCESS_DENIED.
+    //# A server that encrypts everything refuses a client that cannot, with STATUS_ACCESS_DENIED.
     if options.encryption == Encryption::Required && negotiated.cipher.is_none() {
         counters.unsealed_refused.increment();
         return Err(Status::ACCESS_DENIED);
@@ -163,7 +163,7 @@ fn signing_in(
     SigningIn { session, is_binding, acceptor, preauth: *connection.preauth.borrow() }
 }
 
-/// As what somebody comes in.
+/// Returns the kind of session for the audit log.
 fn how(signing_in: &SigningIn, proved: &Proved) -> &'static str {
     match proved.who {
         Who::User { .. } if signing_in.is_binding => "user, by one more channel",
@@ -223,7 +223,7 @@ async fn refused(connection: &Connection, signing_in: &SigningIn, why: Refused, 
     status
 }
 
-/// Whose rights a session has.
+/// Returns the principal whose rights a session has.
 fn principal(options: &Options, proved: &Proved) -> Option<Principal> {
     match &proved.who {
         Who::User { user, .. } => options.accounts.user(&Users(&options.accounts).name(user)).ok(),
@@ -242,8 +242,8 @@ async fn end(
 ) -> Result<u16, Status> {
     let (connection, session) = (call.connection, &signing_in.session);
     let counters = &connection.lane.counters;
-    // The session's opens are its user's, and without proof of a password everybody knows its keys. So another user is refused, and the
-    // session goes on as it was.
+    // The session's opens are its user's, and without proof of a password its keys are public. So another
+    // user is refused, and the session goes on as it was.
     if !signing_in.is_binding && session.signed_in().is_some() && !may_renew(session, &who, &proved) {
         counters.sign_in_again_refused.increment();
         return Err(Status::ACCESS_DENIED);
@@ -260,7 +260,7 @@ async fn end(
     }
     if let Some(signed_in) = session.signed_in() {
         //= MS-SMB2 3.3.5.5.2
-        //# Who signs in again keeps the session's keys.
+        //# A client that signs in again keeps the session's keys.
         counters.signed_in_again.increment();
         session.renew(who);
         return Ok(signed_in.flags);
@@ -291,12 +291,13 @@ async fn end(
     Ok(flags)
 }
 
-/// Whether a sign-in has proved the identity that the session's first one had proved.
+/// Returns whether a sign-in has proved the identity that the session's first one had proved.
 pub(super) fn is_users_own(session: &Session, who: &Principal, proved: &Proved) -> bool {
     session.is_of(who) && session.is_proved() && matches!(proved.who, Who::User { .. })
 }
 
-/// Whether a sign-in again may change whose rights count. An anonymous one takes rights away until the owner is back, as with Samba.
+/// Returns whether a sign-in again may change whose rights count. An anonymous one takes rights away until
+/// the owner is back, as with Samba.
 fn may_renew(session: &Session, who: &Principal, proved: &Proved) -> bool {
     match proved.who {
         Who::Anonymous => session.is_proved(),
@@ -335,7 +336,7 @@ fn signed_in(
         free_nonces: FreeNonces::below(call.header().message_id.get()),
         sealing: sealing.map(|(to_client, to_server)| Sealing { to_client, to_server }),
         //= MS-SMB2 3.3.5.5.3
-        //# Session.SigningRequired where the client or the server insists, and the session is neither a guest's nor nobody's. What nobody
+        //# Session.SigningRequired where the client or the server insists, and the session is neither a guest's nor anonymous. What an anonymous client
         //# signs or seals all the same is checked, and answered so, as with Windows and Samba.
         signing_required: is_proved && (asks || options.signing == Signing::Required),
         sealing_required,

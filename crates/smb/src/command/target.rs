@@ -13,7 +13,7 @@ use crate::connection::{Call, Reply};
 use crate::pipe::PipeOpen;
 use crate::session::TreeKind;
 
-/// What is open.
+/// Object of an open.
 pub(crate) enum Target {
     File { share: Share, ctx: RequestContext, open: Arc<Open> },
     Pipe(Arc<PipeOpen>),
@@ -50,7 +50,7 @@ impl Call<'_> {
         self.context.get().file_id.ok_or(Status::FILE_CLOSED)
     }
 
-    /// What is open by that id.
+    /// Returns what is open by that id.
     ///
     /// # Errors
     /// `STATUS_FILE_CLOSED`: nothing in this tree of this session.
@@ -80,7 +80,7 @@ impl Call<'_> {
         if has_one { self.header().channel_sequence() } else { 0 }
     }
 
-    /// Whether its client says that it has sent it before.
+    /// Returns whether its client says that it has sent it before.
     pub(crate) fn replays(&self) -> bool {
         let has_flag = self.negotiated().is_ok_and(|negotiated| negotiated.dialect.is_smb3());
         has_flag && self.header().has(flags::REPLAY_OPERATION)

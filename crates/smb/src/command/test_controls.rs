@@ -1,5 +1,5 @@
-//! What Samba's tests have a server do to itself, behind `smb.test_switches`: control codes that hold a connection's acknowledgements or a
-//! request back and pad responses, and shares that are slow.
+//! Controls of Samba's tests, behind `smb.test_switches`: control codes that hold a connection's
+//! acknowledgements or a request back and pad responses, and shares that are slow.
 
 use std::time::Duration;
 

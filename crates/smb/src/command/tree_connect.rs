@@ -17,7 +17,7 @@ pub(super) async fn tree_connect(call: &Call<'_>, request: &TreeConnectRequest<'
     let (connection, channel) = (call.connection, call.channel()?);
     let (lane, session) = (&connection.lane, &channel.session);
     //= MS-SMB2 3.3.5.7
-    //# In 3.1.1 it is signed or encrypted, unless the session is a guest's or nobody's; else the connection ends.
+    //# In 3.1.1 it is signed or encrypted, unless the session is a guest's or anonymous; else the connection ends.
     let protected = call.is_sealed || call.header().has(flags::SIGNED);
     if call.negotiated()?.dialect == Dialect::Smb311 && session.is_proved() && !protected {
         lane.counters.unsigned_refused.increment();

@@ -51,7 +51,7 @@ fn check(call: &Call<'_>, fixed: &WriteRequestFixed) -> Result<(), Status> {
     call.pays(fixed.length.get(), 0)
 }
 
-/// Whether the data is to be on the disk before the answer.
+/// Returns whether the data is to be on the disk before the answer.
 fn is_through(call: &Call<'_>, fixed: &WriteRequestFixed) -> Result<bool, Status> {
     Ok(call.negotiated()?.dialect >= Dialect::Smb210 && fixed.flags.get() & FLAG_WRITE_THROUGH != 0)
 }

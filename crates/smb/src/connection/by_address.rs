@@ -1,5 +1,5 @@
-//! What connections move by which of the server's addresses: by which of its interfaces, as clients with several channels choose
-//! them.
+//! Bytes that connections move, by address of the server: by which of its interfaces, as clients with several
+//! channels choose them.
 
 use std::net::{IpAddr, SocketAddr};
 use std::sync::{Mutex, PoisonError};
@@ -37,7 +37,7 @@ impl ByAddress {
         ADDRESSES_MAX
     }
 
-    /// What is counted there.
+    /// Returns what is counted there.
     pub(crate) fn at(&self, place: usize) -> &AddressTraffic {
         &self.0[place.min(ADDRESSES_MAX)]
     }

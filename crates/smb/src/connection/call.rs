@@ -21,7 +21,7 @@ use super::{Connection, Negotiated, at_once};
 use crate::audit::Trail;
 use crate::session::{Channel, LaneTree};
 
-/// Where the data of a READ begins in a message that is put together in one piece.
+/// Offset of a READ's data in a message that is put together in one piece.
 pub(crate) const DATA_AT: usize = FRONT + DATA_OFFSET as usize;
 
 /// One request.
@@ -33,19 +33,20 @@ pub(crate) struct Call<'a> {
     /// Of its session, once that is signed in.
     pub(crate) channel: Option<Rc<Channel>>,
     pub(crate) tree: Option<Rc<LaneTree>>,
-    /// It came sealed.
+    /// The request came sealed.
     pub(crate) is_sealed: bool,
-    /// Its reply is to be signed or sealed.
+    /// The request's reply is to be signed or sealed.
     pub(crate) protects_reply: bool,
-    /// Others stand before or behind it in its frame.
+    /// The request's frame holds other requests too.
     pub(crate) is_compounded: bool,
     /// Bytes of memory that its frame was granted and keeps.
     pub(crate) held: usize,
-    /// It is about to wait for memory: replies before it must not, as what it waits for may be theirs.
+    /// The request is about to wait for memory: replies before it must not, as what it waits for may be
+    /// theirs.
     pub(crate) is_short: Cell<bool>,
 }
 
-/// What a command answers.
+/// Reply of a command.
 pub(crate) struct Reply {
     pub(crate) status: Status,
     pub(crate) content: Content,
@@ -56,7 +57,7 @@ pub(crate) struct Reply {
 pub(crate) enum Content {
     /// A body that says nothing.
     Empty,
-    /// What goes with an error's status.
+    /// Data that goes with an error's status.
     Error(Vec<u8>),
     Body(Box<dyn FnOnce(&mut Body<'_>)>),
     /// READ, alone in its frame and unprotected: these bytes of a file, page cache to socket.
@@ -75,7 +76,7 @@ pub(crate) enum Content {
         file: Rc<OpenFile>,
         offset: u64,
         len: u32,
-        /// What the audit log is told then.
+        /// Record for the audit log.
         trail: Option<Trail>,
     },
 }
@@ -85,7 +86,7 @@ impl Call<'_> {
         self.message.header()
     }
 
-    /// What was negotiated.
+    /// Returns what was negotiated.
     pub(crate) fn negotiated(&self) -> Result<&Negotiated, Status> {
         self.connection.negotiated.get().ok_or(Status::INVALID_PARAMETER)
     }
@@ -100,7 +101,7 @@ impl Call<'_> {
         self.tree.as_ref().ok_or(Status::NETWORK_NAME_DELETED)
     }
 
-    /// Whether it pays for a payload of `sent` bytes and an answer of up to `received`.
+    /// Checks whether it pays for a payload of `sent` bytes and an answer of up to `received`.
     ///
     /// # Errors
     /// `STATUS_INVALID_PARAMETER`.
@@ -174,7 +175,7 @@ impl From<Status> for Reply {
     }
 }
 
-/// How long a request that holds memory waits for more.
+/// Time for which a request that holds memory waits for more.
 const HOLDING: Duration = Duration::from_secs(5);
 
 /// Appends a body that says nothing.

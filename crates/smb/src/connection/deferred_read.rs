@@ -1,5 +1,6 @@
-//! Long replies to READ that are to be signed or sealed. Their data is read when the connection can send them, not when it is asked
-//! for: who takes nothing costs the lane one reply, however many he has asked for.
+//! Long replies to READ that are to be signed or sealed. Their data is read when the connection can send
+//! them, not when it is asked for: a client that takes nothing costs the lane one reply, however many it has
+//! asked for.
 //!
 //! What is read ahead of the stream grows as the client takes it, as a congestion window does: nothing at first, then twice what has
 //! left, up to [`AHEAD_MAX`]; after a pause of [`SLOW`] nothing again. One reply may be under way in any case.
@@ -294,7 +295,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether the file has become shorter since it was looked at: the header says so then.
+    /// Returns whether the file has become shorter since it was looked at: the header says so then.
     fn became_shorter(&self, deferred_read: &DeferredRead, piece: &mut Buf) -> Result<bool, ReadFailure> {
         match piece.len() - DATA_AT {
             0 => Err(ReadFailure::Failed(Status::END_OF_FILE)),
@@ -360,10 +361,12 @@ const AHEAD_MAX: usize = 8 << 20;
 const SIGN_STEP: usize = ROUND_COST / 2;
 /// A step of reading what is to be sealed.
 const SEAL_STEP: usize = 4 * ROUND_COST;
-/// How much less a byte costs to read, to seal (AES-GCM) and to sign by AES-GMAC than to sign by AES-CMAC.
+/// Factor by which a byte costs less to read, to seal (AES-GCM) and to sign by AES-GMAC than to sign by
+/// AES-CMAC.
 const READ_FASTER: usize = 4;
 const SEAL_FASTER: usize = 4;
-/// What half a byte costs to seal by AES-CCM: its MAC is a CBC as AES-CMAC's, with keys of up to 256 bits, and it encrypts besides.
+/// Cost of half a byte to seal by AES-CCM: its MAC is a CBC as AES-CMAC's, with keys of up to 256 bits, and
+/// it encrypts besides.
 const CCM_HALVES: usize = 3;
 /// A step of sealing by AES-CCM.
 const CCM_STEP: usize = ROUND_COST / 2;

@@ -76,7 +76,7 @@ struct FrameDispatch<'a> {
     sealer: Option<Rc<Channel>>,
     compound: Compound,
     replies: Replies,
-    /// What the check of a WRITE came to while it was whole.
+    /// Result of a WRITE's check while it was whole.
     checked: Option<Result<(), Status>>,
     /// Bytes of memory that the frame was granted, and keeps until all of it is served.
     held: usize,
@@ -380,7 +380,7 @@ impl FrameDispatch<'_> {
         pending_reply.async_id = Some(id);
     }
 
-    /// Whether a request may be processed; finds its tree.
+    /// Checks whether a request may be processed; finds its tree.
     fn ready(&self, call: &mut Call<'_>, command: Command) -> Result<(), Status> {
         self.check(&call.message, command, call.channel.as_deref())?;
         if !command.needs_session() {
@@ -405,7 +405,7 @@ impl FrameDispatch<'_> {
         Ok(())
     }
 
-    /// Whether a message is signed or sealed as its session has it.
+    /// Checks whether a message is signed or sealed as its session has it.
     fn check(
         &self,
         message: &Message<'_>,
@@ -445,8 +445,9 @@ impl FrameDispatch<'_> {
         Ok(())
     }
 
-    /// Who signs a sign-in with the session's own key, to bind a connection that has none. One that has is held to its own, as with
-    /// Windows and Samba: a second binding by the session's key is STATUS_ACCESS_DENIED.
+    /// Returns the signer of a sign-in with the session's own key, to bind a connection that has none. One
+    /// that has is held to its own, as with Windows and Samba: a second binding by the session's key is
+    /// STATUS_ACCESS_DENIED.
     fn session_signer(&self, message: &Message<'_>, command: Command) -> Option<Rc<Channel>> {
         let may_bind = command == Command::SessionSetup && self.sealer.is_none();
         if may_bind { command::binding::signer(self.connection, message) } else { None }
@@ -494,7 +495,8 @@ impl FrameDispatch<'_> {
                 .set(self.grant(&pending_reply.header, self.has_proved(pending_reply, reply.status))),
         }
         let signer = self.signer(pending_reply, context, channel, reply.status);
-        // There is no key for it, and clients who sign want the flag all the same: as Windows and Samba answer.
+        // There is no key for it, and clients that sign want the flag all the same: as Windows and Samba
+        // answer.
         let remove_connection = reply.status == Status::USER_SESSION_DELETED && self.sealer.is_none();
         if remove_connection && signer.is_none() && pending_reply.signs {
             header = header.with(flags::SIGNED);
@@ -551,7 +553,7 @@ impl FrameDispatch<'_> {
         AfterMessage::Message
     }
 
-    /// Who signs a reply: none where it is sealed, or nobody asked for it.
+    /// Returns the signer of a reply: none where it is sealed, or unsolicited.
     fn signer(
         &self,
         pending_reply: &PendingReply,
@@ -572,7 +574,7 @@ impl FrameDispatch<'_> {
         signs.then_some(channel)
     }
 
-    /// Whether a client has earned more credits than it paid.
+    /// Returns whether a client has earned more credits than it paid.
     fn has_proved(&self, pending_reply: &PendingReply, status: Status) -> bool {
         match pending_reply.command {
             Command::Negotiate => false,
@@ -609,7 +611,7 @@ struct PendingReply {
     command: Command,
     /// The request was signed.
     signs: bool,
-    /// It has had an interim reply by this number.
+    /// Number of the request's interim reply, if it had one.
     async_id: Option<u64>,
     /// In which it is processed.
     session: u64,
@@ -620,7 +622,7 @@ impl PendingReply {
         Self { header, command, signs: header.has(flags::SIGNED), async_id: None, session: 0 }
     }
 
-    /// Whether the reply is signed where it is not sealed.
+    /// Returns whether the reply is signed where it is not sealed.
     fn is_to_sign(&self, channel: Option<&Channel>) -> bool {
         let Some(channel) = channel.filter(|channel| channel.signing.is_some()) else { return false };
         self.signs || channel.session.signed_in().is_some_and(|signed_in| signed_in.signing_required)
@@ -630,13 +632,13 @@ impl PendingReply {
 enum Woken {
     Done(Result<Reply, Status>),
     Cancelled,
-    /// It waits for memory.
+    /// The reply waits for memory.
     Short,
     Late,
 }
 
-/// What breaks while the command runs is of its connection's making. The command stays where it is: a future as large as the
-/// largest command's is not moved for each request.
+/// Returns what breaks while the command runs is of its connection's making. The command stays where it is: a
+/// future as large as the largest command's is not moved for each request.
 fn causing<T>(
     connection: &Connection,
     mut command: Pin<&mut impl Future<Output = T>>,

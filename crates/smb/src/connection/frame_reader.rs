@@ -17,7 +17,7 @@ use crate::memory::{Piece, Pieces};
 /// A frame without its prefix.
 pub(crate) struct Frame {
     bytes: FrameBytes,
-    /// Where it begins in them.
+    /// Offset in them where it begins.
     start: usize,
     /// For a long one.
     charge: Option<Charge>,
@@ -59,7 +59,7 @@ impl Frame {
         Self { bytes: FrameBytes::Own(bytes), start: 0, charge: None }
     }
 
-    /// It begins so many bytes later from now on.
+    /// Moves the start of the frame by so many bytes.
     pub(crate) fn skip(&mut self, bytes: usize) {
         debug_assert!(bytes <= self.len());
         self.start += bytes;
@@ -96,9 +96,9 @@ pub(crate) enum ReceiveEnd {
     Gone,
     /// Something else came.
     Malformed(Malformed),
-    /// It did not go on.
+    /// The frame did not go on in time.
     Late,
-    /// There was no memory for it in time.
+    /// No memory for the frame came in time.
     Short,
 }
 
@@ -190,8 +190,8 @@ impl FrameReader {
         }
         // Small requests of others go first; and the piece of the long one before is free by then, and hot.
         lane::yield_if_due().await;
-        // Requests of the connection may keep what there is while they wait, some without a limit of time, and nobody sees meanwhile that
-        // the client has gone.
+        // Requests of the connection may keep what there is while they wait, some without a limit of time,
+        // and it is not seen meanwhile that the client has gone.
         let charge = timeout(MEMORY_WITHIN, account.acquire(Pieces::size(len)))
             .await
             .map_err(|_| ReceiveEnd::Short)?;
@@ -219,7 +219,7 @@ async fn within(
     timeout(patience(missing), stream.recv_exact(bytes, missing)).await.map_err(|_| ReceiveEnd::Late)
 }
 
-/// As [`within`], without the lane's own receive.
+/// Receives within a time limit ([`within`]), without the lane's own receive.
 async fn long_within(
     len: usize,
     stream: &TcpStream,
@@ -229,12 +229,12 @@ async fn long_within(
     timeout(patience(missing), stream.recv_alone(bytes, missing)).await.map_err(|_| ReceiveEnd::Late)
 }
 
-/// How long so many bytes may take.
+/// Returns how long so many bytes may take.
 fn patience(missing: usize) -> Duration {
     PATIENCE + Duration::from_millis(missing as u64 / RATE_MIN_PER_MS)
 }
 
-/// What is longer has a piece of the lane's memory, and waits for it.
+/// Longest frame without a piece of the lane's memory, for which a longer one waits.
 const SHORT_MAX: usize = 64 << 10;
 //@ limit: frame that was begun
 //@ section: SMB
@@ -243,7 +243,7 @@ const SHORT_MAX: usize = 64 << 10;
 //@ empty: closed; others feel nothing
 //@ counter: smb_ended_late, lane_recv_held_bytes
 //@ attack: smb-pools
-/// How long a frame that was begun may take.
+/// Time for which a frame that was begun may take.
 const PATIENCE: Duration = Duration::from_secs(30);
 //@ limit: wait of a long frame for memory
 //@ section: SMB
@@ -252,7 +252,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 //@ empty: the connection ends; others feel nothing
 //@ counter: smb_ended_unserved
 //@ attack: smb-padded
-/// How long one may wait for memory: clients give up by then.
+/// Time for which one may wait for memory: clients give up by then.
 const MEMORY_WITHIN: Duration = Duration::from_secs(120);
-/// And what comes at least of a long one, beyond that.
+/// Rate at which a long frame must come beyond that, in bytes per millisecond.
 const RATE_MIN_PER_MS: u64 = 8;

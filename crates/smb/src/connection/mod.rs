@@ -51,14 +51,14 @@ use crate::command;
 use crate::service::{Break, LaneSmb, Undelivered};
 use crate::session::{Channel, Session};
 
-/// A connection, for as long as somebody needs it.
+/// A connection, for as long as a task needs it.
 pub(crate) struct Connection {
     pub(crate) lane: Rc<LaneSmb>,
     /// No other connection of the process has it.
     pub(crate) number: u64,
     pub(crate) stream: Rc<TcpStream>,
     pub(crate) peer: IpAddr,
-    /// What was agreed on; empty before.
+    /// Negotiated parameters; empty before.
     pub(crate) negotiated: OnceCell<Negotiated>,
     /// An SMB1 negotiation was answered by "negotiate again".
     pub(crate) is_asked_again: Cell<bool>,
@@ -78,13 +78,13 @@ pub(crate) struct Connection {
     send_queue: SendQueue,
     ticket: RefCell<Option<Ticket>>,
     has_ended: Cell<bool>,
-    /// As Samba's tests want it: nothing behind this byte counts as acknowledged.
+    /// For Samba's tests: nothing behind this byte counts as acknowledged.
     acknowledged_max: Cell<u64>,
-    /// As Samba's tests want it: zeros stand before the data of READs.
+    /// For Samba's tests: zeros stand before the data of READs.
     pub(crate) pads_reads: Cell<bool>,
 }
 
-/// What client and server agreed on (MS-SMB2 3.3.1.7).
+/// Parameters that client and server agreed on (MS-SMB2 3.3.1.7).
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Negotiated {
     pub(crate) dialect: Dialect,
@@ -110,19 +110,20 @@ pub(crate) struct SigningIn {
 }
 
 impl Negotiated {
-    /// Whether requests may pay for more than 64 KiB.
+    /// Returns whether requests may pay for more than 64 KiB.
     pub(crate) fn multi_credit(&self) -> bool {
         self.capabilities & capabilities::LARGE_MTU != 0
     }
 
-    /// Whether the client hears of what the server does of its own accord (`Connection.SupportsNotifications`).
+    /// Returns whether the client hears of what the server does of its own accord
+    /// (`Connection.SupportsNotifications`).
     pub(crate) fn notifies(&self) -> bool {
         self.capabilities & capabilities::NOTIFICATIONS != 0
     }
 }
 
 impl Connection {
-    /// What the lane counts by the address that the connection came by.
+    /// Returns what the lane counts by the address that the connection came by.
     fn moved(&self) -> &AddressTraffic {
         self.lane.by_address.at(self.place)
     }
@@ -164,7 +165,8 @@ impl Connection {
     /// Takes frames until there are no more, or something is wrong with them.
     async fn take_frames(self: &Rc<Self>, open: &Open) -> ReceiveEnd {
         let mut frame_reader = FrameReader::default();
-        // Since when it has had no session. Who ends the last one of an old connection gets his answer, and may sign in again.
+        // Time since which it has had no session. A client that ends the last one of an old connection gets
+        // its answer, and may sign in again.
         let mut without = Some(now());
         let drain = self.lane.connections().drain();
         loop {
@@ -249,7 +251,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether the messages of a frame may come now: their ids are used.
+    /// Checks whether the messages of a frame may come now: their ids are used.
     fn admit(&self, frame: &[u8]) -> Result<(), ReceiveEnd> {
         let mut window = self.window.borrow_mut();
         for message in smb_wire::compound::Messages::new(frame) {
@@ -302,12 +304,13 @@ impl Connection {
         }
     }
 
-    /// It is lost: nothing more is received or sent. Requests that change something go on while their session does.
+    /// Ends the connection: nothing more is received or sent. Requests that change something go on while
+    /// their session does.
     pub(crate) fn end(&self) {
         if !self.has_ended.replace(true) {
             self.send_queue.close();
             self.requests.lose();
-            // Whoever waits for bytes finds the end. A stream that is broken has it already.
+            // A task that waits for bytes finds the end. A stream that is broken has it already.
             let _ = self.stream.shutdown(Shutdown::Both);
         }
     }
@@ -337,12 +340,12 @@ impl Connection {
         self.lane.remove_connection(self);
     }
 
-    /// Where what was queued last ends, in bytes of the connection.
+    /// Returns the end of what was queued last, in bytes of the connection.
     pub(crate) fn queued(&self) -> u64 {
         self.send_queue.end()
     }
 
-    /// How many bytes the client's TCP has acknowledged: one system call.
+    /// Returns how many bytes the client's TCP has acknowledged: one system call.
     pub(crate) fn acknowledged(&self) -> u64 {
         let waiting = self.stream.unacknowledged().unwrap_or(u64::MAX);
         self.send_queue.sent().saturating_sub(waiting).min(self.acknowledged_max.get())
@@ -407,7 +410,8 @@ pub(crate) async fn at_once<F: Future + Unpin>(future: &mut F) -> Option<F::Outp
 //@ empty: closed; others feel nothing
 //@ counter: smb_ended_late, smb_connections
 //@ attack: smb-silent-10000
-/// How long a client has to negotiate and sign in, and to sign in again once it has no session any more.
+/// Time for which a client has to negotiate and sign in, and to sign in again once it has no session any
+/// more.
 const SIGN_IN_WITHIN: Duration = Duration::from_secs(60);
 /// Bytes of replies that a frame may have made before others get their turn.
 const LONG_BYTES: usize = 128 << 10;

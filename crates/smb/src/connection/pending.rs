@@ -15,7 +15,7 @@ pub(crate) struct PendingRequests {
     async_count: Cell<usize>,
     async_ids: Cell<u64>,
     has_room: RefCell<Option<Waker>>,
-    /// Who waits until there are none.
+    /// Waker of the task that waits until there are none.
     emptied: RefCell<Option<Waker>>,
     is_lost: Cell<bool>,
 }
@@ -25,9 +25,9 @@ pub(crate) struct Pending {
     message_id: u64,
     /// With which it ends; 0 for what goes on.
     session: u64,
-    /// It ends with its session alone, and not with its connection.
+    /// The request ends with its session alone, and not with its connection.
     outlives_connection: bool,
-    /// Its client may call it off.
+    /// The request's client may cancel it.
     obeys_cancel: bool,
     async_id: Cell<Option<u64>>,
     is_cancelled: Cell<bool>,
@@ -41,7 +41,7 @@ pub(crate) struct PendingGuard<'a> {
 }
 
 impl PendingRequests {
-    /// Whether none waits.
+    /// Returns whether none waits.
     pub(crate) fn is_empty(&self) -> bool {
         self.waiting.borrow().is_empty()
     }
@@ -70,7 +70,7 @@ impl PendingRequests {
         .await;
     }
 
-    /// How many of a session go on without the connection.
+    /// Returns how many of a session go on without the connection.
     pub(crate) fn going_on(&self, session: u64) -> usize {
         let waiting = self.waiting.borrow();
         waiting.values().filter(|pending| pending.outlives_connection && pending.session == session).count()

@@ -19,13 +19,13 @@ use crate::session::Channel;
 pub(crate) struct Replies {
     /// Room for prefix and transform header, then the messages.
     out: Vec<u8>,
-    /// Where each message begins, and who signs it.
+    /// Offset of each message, and its signer.
     messages: Vec<(usize, Option<Rc<Channel>>)>,
     /// For what they hold.
     charge: Option<Charge>,
 }
 
-/// Where messages begin.
+/// Offset of the first message.
 pub(crate) const FRONT: usize = PREFIX_LEN + TRANSFORM_LEN;
 
 impl Replies {
@@ -52,7 +52,7 @@ impl Replies {
         self.messages.push((start, signer));
     }
 
-    /// What a message holds is paid for until it has left.
+    /// Holds the charge for a message's memory until it has left.
     pub(crate) fn hold(&mut self, charge: Option<Charge>) {
         self.charge = match (self.charge.take(), charge) {
             (Some(held), Some(more)) => Some(held.and(more)),
@@ -60,8 +60,8 @@ impl Replies {
         };
     }
 
-    /// Takes those before the last one where they would be too long together; what was appended last has not been
-    /// paid for yet, and nobody has signed anything.
+    /// Takes those before the last one where they would be too long together; what was appended last has not
+    /// been paid for yet, and nothing is signed.
     pub(crate) fn before_the_last(&mut self) -> Option<Self> {
         let (start, _) = *self.messages.last().filter(|_| self.out.len() > FRONT + TOGETHER_MAX)?;
         if self.messages.len() == 1 {
@@ -139,7 +139,8 @@ pub(crate) fn send_alone(connection: &Rc<Connection>, header: &Header, fill: imp
     replies.leave(connection, None).expect("nothing is sealed");
 }
 
-/// A message that nobody asked for: sealed where all of the session's is, else signed by `signer` if there is one.
+/// Sends an unsolicited message: sealed where all of the session's is, else signed by `signer` if there is
+/// one.
 pub(crate) fn send_unasked(
     connection: &Rc<Connection>,
     header: &Header,

@@ -18,8 +18,9 @@ pub(super) fn named_file(message: &Message<'_>, command: Command) -> Option<File
     FileId::read_from_bytes(bytes).ok()
 }
 
-/// Whether a request goes on when its connection is lost and its session has others: it may be replayed by one of them, and what the
-/// replay repeats has to be under way or done. What only waits or reads is asked for anew.
+/// Returns whether a request goes on when its connection is lost and its session has others: it may be
+/// replayed by one of them, and what the replay repeats has to be under way or done. What only waits or reads
+/// is asked for anew.
 pub(super) fn outlives_connection(message: &Message<'_>, command: Command) -> bool {
     match command {
         // Without a CreateGuid its client could never name what it has opened.
@@ -34,8 +35,8 @@ pub(super) fn outlives_connection(message: &Message<'_>, command: Command) -> bo
     }
 }
 
-/// Whether a request is one for a file's data: what the kernel has begun to read or write nobody calls off, so its client hears how it
-/// ended, as with Windows.
+/// Returns whether a request is one for a file's data: a read or write that the kernel has begun is not
+/// cancelled, so its client hears how it ended, as with Windows.
 pub(super) fn is_data_of_file(call: &Call<'_>, command: Command) -> bool {
     let is_file = call.tree.as_ref().is_some_and(|tree| matches!(tree.kind, TreeKind::Disk { .. }));
     is_file && matches!(command, Command::Read | Command::Write | Command::Flush)
@@ -55,13 +56,13 @@ pub(super) fn needed_len(message: &Message<'_>) -> Option<usize> {
     Some(end.min(message.bytes().len()))
 }
 
-/// What an IOCTL asks for.
+/// Returns what an IOCTL asks for.
 pub(super) fn control_code(message: &Message<'_>) -> Option<u32> {
     let bytes = message.body().get(4..8)?.try_into().ok()?;
     Some(u32::from_le_bytes(bytes))
 }
 
-/// How long a request may take before it gets an interim reply.
+/// Returns how long a request may take before it gets an interim reply.
 pub(super) fn patience(command: Command) -> Duration {
     match command {
         // They wait for others, and may do so for ever.

@@ -29,7 +29,7 @@ pub(crate) struct OutgoingFrame {
     pub(crate) deferred_bytes: usize,
 }
 
-/// What follows the headers.
+/// Payload behind the headers.
 pub(crate) enum Payload {
     None,
     /// A whole frame, from some byte of it on.
@@ -56,7 +56,7 @@ impl OutgoingFrame {
         self.head.len() - self.from + payload
     }
 
-    /// Whether it may leave in a batch with others.
+    /// Returns whether it may leave in a batch with others.
     fn is_short(&self) -> bool {
         matches!(self.payload, Payload::None) && self.head.len() - self.from <= BufClass::Small.bytes()
     }
@@ -86,9 +86,9 @@ pub(crate) struct SendQueue {
     sent: Cell<u64>,
     is_writing: Cell<bool>,
     is_closed: Cell<bool>,
-    /// Who waits until some of it has left.
+    /// Waker of the task that waits until some of the queue has left.
     waiting: RefCell<Option<Waker>>,
-    /// Who waits until all of it has.
+    /// Waker of the task that waits until all of the queue has left.
     emptied: RefCell<Option<Waker>>,
 }
 
@@ -121,12 +121,12 @@ impl SendQueue {
         .await;
     }
 
-    /// Where what was queued last ends, in bytes of the connection.
+    /// Returns the end of what was queued last, in bytes of the connection.
     pub(crate) fn end(&self) -> u64 {
         self.queued.get()
     }
 
-    /// How far the stream has taken it.
+    /// Returns how far the stream has taken it.
     pub(crate) fn sent(&self) -> u64 {
         self.sent.get()
     }
@@ -378,7 +378,7 @@ impl Connection {
 //@ attack: smb-unread
 /// Bytes of replies that wait before no more requests are read.
 const QUEUED_MAX: usize = 4 << 20;
-/// And so many frames.
+/// Largest number of queued frames.
 const FRAMES_MAX: usize = 1024;
 /// Bytes that the stream is given at once, before others of the lane have their turn.
 const RUN_MAX: usize = 1 << 20;
@@ -389,7 +389,7 @@ const RUN_MAX: usize = 1 << 20;
 //@ empty: the connection ends; others feel nothing
 //@ counter: smb_ended_stalled, smb_reply_memory_bytes
 //@ attack: smb-unread
-/// How long a client may take nothing.
+/// Time for which a client may take nothing.
 const STALL: Duration = Duration::from_secs(60);
 /// Bytes that a file does not have any more.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];

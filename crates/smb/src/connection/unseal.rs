@@ -25,7 +25,7 @@ pub(super) fn open(connection: &Connection, mut frame: Frame) -> Result<(Frame, 
     let channel = connection.channels.borrow().get(&session).cloned();
     let channel = channel.ok_or(Malformed::Protocol).map_err(refused)?;
     //= MS-SMB2 3.3.5.2.1.1
-    //# Before somebody has proved who he is by the connection it is constrained: what is sealed disconnects, even where nobody's keys
+    //# Before a user has authenticated by the connection it is constrained: what is sealed disconnects, even where anonymous keys
     //# open it.
     let is_proved = connection.channels.borrow().values().any(|channel| channel.session.is_proved());
     let sealing = channel.sealing().filter(|_| is_proved).ok_or(Malformed::Protocol).map_err(refused)?;
@@ -38,7 +38,8 @@ pub(super) fn open(connection: &Connection, mut frame: Frame) -> Result<(Frame, 
     }
 }
 
-/// Whether the messages of a frame are of the session that has sealed it. What is no message is told by who takes them.
+/// Returns whether the messages of a frame are of the session that has sealed it. What is no message is told
+/// by the receiver.
 fn is_of(session: u64, frame: &[u8]) -> bool {
     //= MS-SMB2 3.3.5.2.1.1
     //# The first request names the session of the transform header and goes on with none before it; of those that follow each names it

@@ -33,7 +33,7 @@ enum BreakKind {
     Lease(LeaseBroken),
 }
 
-/// Which connections are channels of each client's sessions, on all lanes: touched as they come and go, and by breaks.
+/// Channels of each client's sessions, on all lanes: touched as they come and go, and by breaks.
 #[derive(Debug, Default)]
 pub(crate) struct Clients(Mutex<HashMap<Guid, Vec<ChannelEntry>>>);
 
@@ -74,7 +74,7 @@ impl ConnectionTable {
         self.including_lost(connection).filter(|connection| !connection.has_ended())
     }
 
-    /// The same, or one that was lost and whose requests go on.
+    /// Returns a connection, also one that was lost and whose requests go on.
     pub(super) fn including_lost(&self, connection: u64) -> Option<Rc<Connection>> {
         self.0.borrow().get(&connection).and_then(Weak::upgrade)
     }
@@ -86,7 +86,7 @@ impl ConnectionTable {
 }
 
 impl LaneSmb {
-    /// Those of the lane that have negotiated.
+    /// Returns the lane's connections that have negotiated.
     #[cfg(test)]
     pub(crate) fn every_connection(&self) -> Vec<Rc<Connection>> {
         self.connection_table().all()
@@ -208,13 +208,14 @@ impl LaneSmb {
 }
 
 impl BreakKind {
-    /// Whether it may come behind the reply to who causes it, where he hears both by one connection: he knows of the names that he
-    /// changes by the reply, and his other leases of the directory go a moment later, as with Samba. Whoever else is told is told before.
+    /// Returns whether it may come behind the reply to the client that causes it, where that hears both by
+    /// one connection. It knows of the names that it changes by the reply, and its other leases of the
+    /// directory go a moment later, as with Samba. Other clients are told before.
     fn may_follow(&self) -> bool {
         matches!(self, Self::Lease(broken) if broken.names)
     }
 
-    /// Whether what causes it goes on only when the client has answered.
+    /// Returns whether what causes it goes on only when the client has answered.
     fn is_awaited(&self) -> bool {
         match self {
             Self::Oplock { level, .. } => *level != oplock_level::NONE,
@@ -249,7 +250,7 @@ impl BreakKind {
     }
 }
 
-/// Where the lane's tree hands over what breaks.
+/// Receiver of breaks of the lane's tree.
 pub(super) struct LaneBreaks(pub(super) Weak<LaneSmb>);
 
 impl LaneBreaks {

@@ -39,7 +39,7 @@ impl LaneMailbox {
         Ok((Self { sender: port.sender() }, port))
     }
 
-    /// Which lane it is.
+    /// Returns which lane it is.
     pub(crate) fn here(&self) -> Member {
         self.sender.member()
     }

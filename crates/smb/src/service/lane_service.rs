@@ -159,7 +159,7 @@ impl LaneSmb {
     ) -> Result<RequestContext, Status> {
         let session = &channel.session;
         let principal = session.principal().ok_or(Status::USER_SESSION_DELETED)?;
-        // Who is gone or disabled since he signed in is nobody here.
+        // A user that was removed or disabled since it signed in is unknown here.
         let principal = self.options().accounts.renewed(&principal).ok_or(Status::USER_SESSION_DELETED)?;
         let negotiated = connection.negotiated.get().ok_or(Status::BAD_NETWORK_NAME)?;
         Ok(RequestContext {
@@ -174,11 +174,12 @@ impl LaneSmb {
         })
     }
 
-    /// Where a share begins for who connects to it now.
+    /// Returns where a share begins for a client that connects to it now.
     ///
     /// # Errors
-    /// `STATUS_BAD_NETWORK_NAME` where there is no such directory; `STATUS_ACCESS_DENIED` for who has none, as he is no user or called
-    /// as no directory can be, and for who may not go there; those of a directory that is made.
+    /// `STATUS_BAD_NETWORK_NAME` where there is no such directory; `STATUS_ACCESS_DENIED` for a client that
+    /// has none, as it is no user or its name cannot be a directory's, and for one that may not go there;
+    /// those of a directory that is made.
     pub(crate) async fn root_of(
         &self,
         connection: &Connection,
@@ -190,7 +191,7 @@ impl LaneSmb {
         let path = directory.template.of(&ctx.caller.principal, lane::time::wall_clock());
         let path = path.map_err(|unfit| {
             let (share, user) = (&section.name, ctx.caller.principal.name());
-            //@ cause: The share has a directory for each user (`directory` with `%U`), and who connects is no user, or has a name that no
+            //@ cause: The share has a directory for each user (`directory` with `%U`), and the client that connects is no user, or has a name that no
             //@ directory can have.
             //@ remedy: Have the user sign in by name, or rename the user.
             tracing::warn!(
@@ -348,7 +349,7 @@ impl LaneService for LaneSmb {
     }
 }
 
-/// Clients who wait meanwhile have to be heard before they give up.
+/// Clients that wait meanwhile have to be heard before they give up.
 const TAKE_UP_WITHIN: Duration = Duration::from_secs(10);
 /// Before the server stops waiting for its lanes.
 const PUT_DOWN_WITHIN: Duration = Duration::from_secs(3);

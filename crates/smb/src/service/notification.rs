@@ -1,7 +1,8 @@
 //! SERVER_TO_CLIENT_NOTIFICATION (MS-SMB2 2.2.44): a client hears that an administrator has ended its session, and not only when it
 //! uses it next.
 //!
-//! That he is to be told is in the session, which lanes share: the first lane that forgets one of its connections tells by it.
+//! That it is to be told is in the session, which lanes share: the first lane that forgets one of its
+//! connections tells by it.
 
 use std::rc::Rc;
 

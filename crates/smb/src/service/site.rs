@@ -1,4 +1,4 @@
-//! What SMB is to serve, on its way to the lanes.
+//! Site of SMB, on its way to the lanes.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -15,11 +15,11 @@ use crate::options::Options;
 use crate::server::ServerState;
 use crate::settings::{SmbSection, SmbSettings};
 
-/// What a configuration has SMB serve.
+/// Site that a configuration has SMB serve.
 pub(crate) struct SmbSite {
     options: Arc<Options>,
     hindrance: Option<String>,
-    /// Guests come in as somebody has said `--writable anyone`.
+    /// Guests come in because of `--writable anyone`.
     by_command: bool,
     bound: Vec<Bound>,
     server_state: Arc<ServerState>,
@@ -30,9 +30,9 @@ impl SmbSite {
         let section = &settings.section;
         let target = target(section);
         let hindrance = settings.hindrance().map(str::to_owned);
-        // Without addresses nobody asks, and the volumes have no objects.
+        // Without addresses no client asks, and the volumes have no objects.
         let shares = if hindrance.is_some() { Vec::new() } else { settings.shares.clone() };
-        // Whom the other protocols let write without a name.
+        // Set where the other protocols let anonymous clients write.
         let by_command = settings.is_directory && context.volumes.iter().any(|of| of.writable.is_anyones());
         let policy =
             Policy { guest: section.guest || by_command, anonymous: section.anonymous || by_command };
@@ -141,7 +141,7 @@ impl SmbSite {
         !self.options.has_users && !self.options.policy.guest && !self.options.policy.anonymous
     }
 
-    /// How clients of each kind reach the first share.
+    /// Returns how clients of each kind reach the first share.
     fn tries(&self, bound: SocketAddr) -> Vec<String> {
         // What cannot work is not proposed: a warning says what is missing.
         if self.nobody_can_sign_in() {
@@ -172,14 +172,14 @@ impl SmbSite {
         if port == 445 && !ip.is_loopback() {
             tries.push(format!("in Windows: net use Z: \\\\{ip}\\{share} {in_windows}"));
         }
-        // It has no way to sign in as nobody.
+        // It has no way to sign in anonymously.
         if sign_in_hint != SignInHint::Anonymous {
             tries.push(format!("in the Finder, Go > Connect to Server: smb://{host}{of_url}/{share}"));
         }
         tries
     }
 
-    /// As whom a client is proposed to sign in.
+    /// Returns the user name that a client is proposed to sign in with.
     fn sign_in_hint(&self) -> SignInHint {
         match (self.options.has_users, self.options.policy.guest) {
             (true, _) => SignInHint::User,
@@ -197,7 +197,7 @@ enum SignInHint {
     Anonymous,
 }
 
-/// How the server calls itself: the first part of this machine's name, in capitals.
+/// Returns how the server calls itself: the first part of this machine's name, in capitals.
 fn target(section: &SmbSection) -> Target {
     let machine = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     let machine = machine.trim();
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
     use crate::tests::bed::rules;
 
-    /// What is said of a site before any address is bound, as a start and a check ask.
+    /// Returns what is said of a site before any address is bound, as a start and a check ask.
     fn warns_that_nobody_comes_in(has_users: bool, guest: bool, hindrance: Option<&str>) -> bool {
         let mut options = rules();
         (options.policy.guest, options.has_users) = (guest, has_users);

@@ -9,7 +9,7 @@ use lane::time::{now, sleep};
 use super::breaks::Break;
 use crate::connection::Connection;
 
-/// Those of one connection.
+/// Messages of one connection that its client has not acknowledged.
 #[derive(Default)]
 pub(crate) struct Undelivered {
     /// With the byte of the connection that each ends at.
@@ -18,7 +18,7 @@ pub(crate) struct Undelivered {
 }
 
 impl Undelivered {
-    /// What another connection has to tell.
+    /// Returns what another connection has to tell.
     pub(crate) fn take(&self) -> Vec<Break> {
         self.waiting.take().into_iter().map(|(_, broken)| broken).collect()
     }
@@ -66,8 +66,9 @@ async fn until_delivered(connection: &Connection, patience: Duration) {
     }
 }
 
-/// For how long a client may acknowledge nothing that has another connection by which he can be told, where a byte that is lost is sent again
-/// after `timeout`: six times, as with Samba, and not less than on a fast way nor more than is left to hear his answer in.
+/// Returns how long a client that can be told by another connection may acknowledge nothing, where a byte
+/// that is lost is sent again after `timeout`: six times, as with Samba, and not less than on a fast way nor
+/// more than is left to hear its answer in.
 fn silent_max(timeout: Duration) -> Duration {
     TIMES * timeout.clamp(RTO_MIN, RTO_MAX)
 }
@@ -86,7 +87,7 @@ const RTO_MAX: Duration = Duration::from_secs(1);
 //@ empty: the connection ends, and the break goes to the next
 //@ counter: smb_ended_unacknowledged, smb_breaks_sent_again
 //@ attack: smb-killed
-/// Who has no other connection is waited for as long: there is nothing to be won by haste.
+/// Time that a client without another connection is waited for: there is nothing to be won by haste.
 const SILENT_ALONE_MAX: Duration = Duration::from_secs(6);
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! How many channels sessions have.
+//! Numbers of channels of sessions.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use lane::mesh::Member;
 use super::SessionState;
 use crate::server::ServerState;
 
-/// Counts the sessions whose oldest connection is on this lane when somebody asks: so each is counted once.
+/// Counts the sessions whose oldest connection is on this lane when it is asked for: so each is counted once.
 pub(crate) struct ChannelsPerSession {
     server_state: Arc<ServerState>,
     lane: Member,

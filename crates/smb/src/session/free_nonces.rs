@@ -12,7 +12,8 @@ pub(crate) struct FreeNonces {
 }
 
 impl FreeNonces {
-    /// Those below `first`, the MessageId of the first request that the session's first connection has an answer to signed.
+    /// Makes the nonces below `first`, the MessageId of the first request that the session's first connection
+    /// has an answer to signed.
     pub(crate) fn below(first: u64) -> Self {
         Self {
             taken: AtomicU64::new(

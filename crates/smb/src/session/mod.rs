@@ -34,27 +34,28 @@ pub(crate) use self::tree_connect_slots::{TreeConnectSlot, TreeConnectSlots};
 
 /// One user of one client, by one connection or more.
 pub(crate) struct Session {
-    /// Its id, never 0 and never given again while the process lives.
+    /// The session's id, never 0 and never given again while the process lives.
     pub(crate) id: u64,
     /// By which a client is known on all its connections.
     pub(crate) client: Guid,
-    /// What its connections agreed on: the same for each.
+    /// Parameters that its connections agreed on: the same for each.
     pub(crate) agreed: Agreed,
-    /// Its connections hear of what the server does of its own accord (`Session.SupportsNotifications`).
+    /// The session's connections hear of what the server does of its own accord
+    /// (`Session.SupportsNotifications`).
     pub(crate) notifies: bool,
-    /// Its client is to hear that it is over.
+    /// The session's client is to hear that it is over.
     is_to_be_told: AtomicBool,
-    /// Its [`SessionState`] in the low bits, and above them how often its user has signed in again.
+    /// The session's [`SessionState`] in the low bits, and above them how often its user has signed in again.
     state: AtomicU32,
     signed_in: OnceLock<SignedIn>,
     shared: Mutex<SessionTables>,
 }
 
-/// What sign-in leaves, for good.
+/// State that a sign-in leaves, for good.
 pub(crate) struct SignedIn {
     /// User of the first sign-in, whose session it stays when another signs in again.
     pub(crate) owner: Principal,
-    /// Somebody has proved who he is: the keys are his alone. Those of nobody in particular everybody knows.
+    /// A user has authenticated: the keys are secret. Those of an anonymous session are public.
     pub(crate) is_proved: bool,
     /// With which requests to bind a further channel are signed.
     pub(crate) signing: Option<Arc<SigningKey>>,
@@ -63,7 +64,7 @@ pub(crate) struct SignedIn {
     pub(crate) sealing: Option<Sealing>,
     /// Unsigned requests are refused.
     pub(crate) signing_required: bool,
-    /// So are unsealed ones.
+    /// Unsealed requests are refused too.
     pub(crate) sealing_required: bool,
     /// Of [`smb_wire::body::session_setup::session_flags`].
     pub(crate) flags: u16,
@@ -78,7 +79,7 @@ pub(crate) struct Sealing {
 /// The channels and tree connects of a session, which change during its life.
 #[derive(Default)]
 struct SessionTables {
-    /// Whose rights count: the owner's as of the last sign-in, or an anonymous client's.
+    /// The principal whose rights count: the owner's as of the last sign-in, or an anonymous client's.
     principal: Option<Principal>,
     channels: Vec<ChannelEntry>,
     /// Connections that were lost and whose requests go on.
@@ -94,7 +95,7 @@ struct SessionTables {
 pub(crate) struct ChannelEntry {
     /// [`Connection::number`](crate::connection::Connection::number).
     pub(crate) connection: u64,
-    /// Where it is.
+    /// Lane of the channel.
     pub(crate) lane: Member,
 }
 
@@ -105,12 +106,12 @@ struct LostChannel {
     requests: usize,
 }
 
-/// What becomes of a session that has lost a connection.
+/// Consequence for a session that has lost a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Loss {
-    /// It was the last one.
+    /// The channel was the session's last one.
     Over,
-    /// It has others. Without room for the requests that were under way they end.
+    /// The session has other channels. Without room for the requests that were under way they end.
     Continues { keeps_requests: bool },
 }
 
@@ -125,15 +126,15 @@ pub(crate) struct EndedSession {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum SessionState {
-    /// Its first sign-in is under way.
+    /// The session's first sign-in is under way.
     InProgress = 0,
-    /// It can be used.
+    /// The session can be used.
     Valid = 1,
-    /// It is over: no other bit takes this away.
+    /// The session is over: no other bit takes this away.
     Closed = 2,
 }
 
-/// What a connection has of a session: on its lane, without a lock.
+/// Part of a session that a connection has: on its lane, without a lock.
 pub(crate) struct Channel {
     pub(crate) session: Arc<Session>,
     /// With which this connection's messages are signed.
@@ -158,17 +159,17 @@ impl Session {
         }
     }
 
-    /// What sign-in left; `None` before its end.
+    /// Returns what sign-in left; `None` before its end.
     pub(crate) fn signed_in(&self) -> Option<&SignedIn> {
         self.signed_in.get()
     }
 
-    /// Whether somebody has proved who he is.
+    /// Returns whether a user has authenticated.
     pub(crate) fn is_proved(&self) -> bool {
         self.signed_in().is_some_and(|signed_in| signed_in.is_proved)
     }
 
-    /// Whether the first sign-in was of this user.
+    /// Returns whether the first sign-in was of this user.
     pub(crate) fn is_of(&self, who: &Principal) -> bool {
         self.signed_in().is_some_and(|signed_in| signed_in.owner.name() == who.name())
     }
@@ -181,23 +182,24 @@ impl Session {
         self.state.fetch_or(SessionState::Valid as u32, Ordering::Release);
     }
 
-    /// How often its user has signed in again: what lanes have made of who he was is old then.
+    /// Returns how often its user has signed in again: what lanes have derived from the principal is stale
+    /// then.
     pub(crate) fn renewals(&self) -> u32 {
         self.state.load(Ordering::Relaxed) / RENEWAL
     }
 
-    /// Whose rights count; `None` before the end of sign-in.
+    /// Returns the principal whose rights count; `None` before the end of sign-in.
     pub(crate) fn principal(&self) -> Option<Principal> {
         self.shared().principal.clone()
     }
 
-    /// Somebody who may has signed in again.
+    /// Renews the session for a user that may sign in again and has.
     pub(crate) fn renew(&self, principal: Principal) {
         self.shared().principal = Some(principal);
         self.state.fetch_add(RENEWAL, Ordering::Release);
     }
 
-    /// It is over: whoever still has it refuses what comes. The trees and channels it had.
+    /// Closes the session: its remaining holders refuse what comes. The trees and channels it had.
     pub(crate) fn close(&self) -> EndedSession {
         self.state.fetch_or(SessionState::Closed as u32, Ordering::Release);
         let mut shared = self.shared();
@@ -207,13 +209,15 @@ impl Session {
         EndedSession { trees, channels }
     }
 
-    /// The same, not on its client's word: he is told by one of its channels, where he understands that.
+    /// Closes the session without its client's word: the client is told by one of its channels, where it
+    /// understands that.
     pub(crate) fn expel(&self) -> EndedSession {
         self.is_to_be_told.store(self.notifies, Ordering::Release);
         self.close()
     }
 
-    /// Whether its client is to be told that it is over: said to the first who asks, and who asks has to tell him.
+    /// Returns whether its client is to be told that it is over: true for the first caller alone, which has
+    /// to tell it.
     pub(crate) fn is_to_be_told(&self) -> bool {
         self.is_to_be_told.swap(false, Ordering::AcqRel)
     }
@@ -224,7 +228,7 @@ impl Session {
     /// As the specification says where there are too many, or the session is over.
     pub(crate) fn add_channel(&self, connection: u64, lane: Member) -> Result<u32, Status> {
         let mut shared = self.shared();
-        // Whoever ends it says so before he takes the channels that there are.
+        // The lane that ends it says so before it takes the existing channels.
         if self.state() == SessionState::Closed {
             return Err(Status::USER_SESSION_DELETED);
         }
@@ -262,17 +266,17 @@ impl Session {
         Loss::Continues { keeps_requests }
     }
 
-    /// None of a lost connection's requests goes on any more.
+    /// Notes that none of a lost connection's requests goes on any more.
     pub(crate) fn has_left(&self, connection: u64) {
         self.shared().left.retain(|left| left.entry.connection != connection);
     }
 
-    /// Its connections, the oldest first.
+    /// Returns the session's connections, the oldest first.
     pub(crate) fn channels(&self) -> Vec<ChannelEntry> {
         self.shared().channels.clone()
     }
 
-    /// Whether there is no room for one more.
+    /// Returns whether there is no room for one more.
     pub(crate) fn is_full(&self) -> bool {
         self.shared().channels.len() >= CHANNELS_MAX
     }
@@ -300,7 +304,7 @@ impl Session {
         self.shared().trees.get(&id).cloned()
     }
 
-    /// How many trees it has.
+    /// Returns how many trees it has.
     fn trees_len(&self) -> usize {
         self.shared().trees.len()
     }
@@ -385,7 +389,7 @@ impl Channel {
 
 /// Bits of [`SessionState`].
 const STATE_MASK: u32 = 3;
-/// One more sign-in of the user.
+/// Value that counts one more sign-in of the user.
 const RENEWAL: u32 = 4;
 //@ limit: channels of a session
 //@ section: SMB

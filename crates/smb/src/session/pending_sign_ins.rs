@@ -80,7 +80,7 @@ impl PendingSignIns {
         while all.remove(|entry| entry.connection == connection).is_some() {}
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.lock().entries.len()

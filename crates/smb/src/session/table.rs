@@ -65,21 +65,21 @@ impl Sessions {
         self.shards.iter().flat_map(of_shard).collect()
     }
 
-    /// Takes a session out; `None` if somebody else has.
+    /// Takes a session out; `None` if another lane has.
     pub(crate) fn remove(&self, id: u64) -> Option<Arc<Session>> {
         let SessionEntry { session, consumer } = self.shard(id).remove(&id)?;
         self.books().give_back(consumer, 1);
         Some(session)
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.books().held()
     }
 
-    /// Another number for each, in no order that anybody knows: four rounds of a Feistel network. 32 bits, as some clients
-    /// take no more of a session's id.
+    /// Maps each number to another, in an unpredictable order: four rounds of a Feistel network. 32 bits, as
+    /// some clients take no more of a session's id.
     fn scattered(&self, number: u32) -> u32 {
         let (left, right) = (0..4u32).fold((number >> 16, number & 0xffff), |(left, right), round| {
             (right, left ^ (self.key.hash_one((round, right)) as u32 & 0xffff))

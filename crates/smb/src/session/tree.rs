@@ -8,34 +8,34 @@ use smb_tree::{Apple, RequestContext, Root, Share};
 
 use super::{Session, TreeConnectSlot};
 
-/// As all lanes know it.
+/// A tree connect as all lanes know it.
 #[derive(Debug)]
 pub(crate) struct TreeConnect {
     pub(crate) id: u32,
     /// The share's name, as the configuration has it.
     pub(crate) share: Arc<str>,
-    /// Where in its volume it begins for this connect, if not at the volume's own directory.
+    /// Root in its volume for this connect, if not at the volume's own directory.
     pub(crate) root: Option<Arc<Root>>,
-    /// What a Mac has agreed on in it.
+    /// Extensions of macOS that were agreed on in it.
     pub(crate) apple: Arc<Apple>,
     is_open: AtomicBool,
     _room: TreeConnectSlot,
 }
 
-/// The same with what this lane serves it from.
+/// A tree connect with what this lane serves it from.
 pub(crate) struct LaneTree {
     pub(crate) connect: Arc<TreeConnect>,
     pub(crate) kind: TreeKind,
     /// Of the site that it was made of.
     pub(crate) generation: u64,
-    /// And of the session's user, as he had signed in so often.
+    /// Count of the user's sign-ins that the rights here are of.
     pub(crate) renewals: u32,
     /// For tests: by how much its data is late.
     pub(crate) test_delay: Option<Duration>,
 }
 
 impl LaneTree {
-    /// Whether it still stands: not disconnected, and of this site and the session's user of now.
+    /// Returns whether it still stands: not disconnected, and of this site and the session's user of now.
     pub(crate) fn is_of(&self, generation: u64, session: &Session) -> bool {
         self.connect.is_open() && self.generation == generation && self.renewals == session.renewals()
     }
@@ -61,7 +61,7 @@ impl TreeConnect {
         Self { id, share: share.into(), root, apple, is_open, _room: room }
     }
 
-    /// Whether it was disconnected, by whatever channel.
+    /// Returns whether it was disconnected, by whatever channel.
     pub(crate) fn is_open(&self) -> bool {
         self.is_open.load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! How many tree connects there may be: of a connection, of an address or a user, of the process.
+//! Limits of tree connects: of a connection, of an address or a user, of the process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -41,7 +41,7 @@ impl TreeConnectSlots {
         Ok(TreeConnectSlot { rooms: self.clone(), consumer, connection })
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.lock().books.held()

@@ -1,4 +1,5 @@
-//! The directory of a volume that a share begins in, which may depend on who connects to it and when.
+//! The directory of a volume that a share begins in, which may depend on the user and the time of the
+//! connect.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -15,9 +16,9 @@ pub(crate) struct Template {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum TemplatePart {
     Text(String),
-    /// `%U`: who has signed in.
+    /// `%U`: name of the user.
     User,
-    /// `%t`: when he connects, `20261126_022300`, in UTC.
+    /// `%t`: time of the connect, `20261126_022300`, in UTC.
     Time,
 }
 
@@ -32,7 +33,7 @@ pub(crate) enum TemplateError {
 
 impl Template {
     /// # Errors
-    /// What is wrong with it, for who has written it.
+    /// What is wrong with it, for the administrator.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
         let names = text.split('/').map(parts).collect::<Result<Vec<_>, _>>()?;
         let template = Self { names };
@@ -45,12 +46,12 @@ impl Template {
         }
     }
 
-    /// Whether it is not the same directory always.
+    /// Returns whether it is not the same directory always.
     pub(crate) fn varies(&self) -> bool {
         self.names.iter().flatten().any(|part| !matches!(part, TemplatePart::Text(_)))
     }
 
-    /// The path for somebody who connects now.
+    /// Returns the path for a user that connects now.
     pub(crate) fn of(&self, who: &Principal, now: SystemTime) -> Result<RelPathBuf, TemplateError> {
         self.resolve(who.is_user().then(|| who.name()), now)
     }

@@ -1,4 +1,4 @@
-//! What the configuration says of SMB: `[smb]`, and which volumes are shares by what name.
+//! Configuration of SMB: `[smb]`, and which volumes are shares by what name.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, SocketAddr};
@@ -39,10 +39,10 @@ impl Smb {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Signing {
-    /// Where the client asks for it.
+    /// Used where the client asks for it.
     Allowed,
-    /// Always, by whoever has proved a password. Guests and anonymous sessions, where they are let in, have no key of their own
-    /// to sign with.
+    /// Always, by every client that has proved a password. Guests and anonymous sessions, where they are let
+    /// in, have no key of their own to sign with.
     #[default]
     Required,
 }
@@ -53,10 +53,10 @@ pub enum Signing {
 pub enum Encryption {
     /// Never.
     Off,
-    /// Where the client asks for it.
+    /// Used where the client asks for it.
     #[default]
     Allowed,
-    /// Always; who cannot is refused.
+    /// Always; a client that cannot is refused.
     Required,
 }
 
@@ -77,13 +77,14 @@ pub struct InterfaceSection {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct ShareTable {
-    /// How clients name it.
+    /// Name of the share.
     pub name: String,
     /// The volume's name.
     pub volume: String,
-    /// The directory, from the volume's own on: `%U` in it is the user who has signed in, `%t` the time at which he connects.
+    /// The directory, from the volume's own on: `%U` in it is the user that has signed in, `%t` the time of
+    /// the connect.
     pub directory: String,
-    /// It is made where it is not there.
+    /// The directory is made where it does not exist.
     #[serde(default)]
     pub create: bool,
 }
@@ -92,10 +93,10 @@ pub struct ShareTable {
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields, default)]
 pub struct SmbSection {
-    /// Where to listen; clients other than smbclient and Linux's know port 445 alone.
+    /// Addresses to listen at; clients other than smbclient and Linux's know port 445 alone.
     #[serde(deserialize_with = "service::config::addresses")]
     pub listen: Vec<SocketAddr>,
-    /// What the server calls itself, at most 15 letters; without it, this machine's name.
+    /// Name of the server, at most 15 letters; without it, this machine's name.
     pub server_name: Option<String>,
     /// The workgroup.
     pub workgroup: String,
@@ -105,17 +106,19 @@ pub struct SmbSection {
     pub encryption: Encryption,
     /// Sessions may have several connections.
     pub multichannel: bool,
-    /// AES-GMAC signs sessions that may have several connections, too: faster, and its key can be found by who sees two bindings.
+    /// AES-GMAC signs sessions that may have several connections, too: faster, and its key can be found by an
+    /// eavesdropper of two bindings.
     pub gmac_over_channels: bool,
-    /// Names that nobody has come in as a guest, with the rights of who has not said who he is.
+    /// Unknown user names come in as guests, with the rights of unauthenticated clients.
     pub guest: bool,
-    /// Who gives no name comes in.
+    /// Clients that give no name come in.
     pub anonymous: bool,
     /// Addresses that clients are told of; without any, those of this machine's interfaces, as they are at the moment.
     pub interface: Vec<InterfaceSection>,
     /// Shares beside those that are a whole volume.
     pub share: Vec<ShareTable>,
-    /// Control codes of Samba's tests are obeyed, from whoever sends them, shares may be slow, and nobody is held off who fails to sign in.
+    /// Control codes of Samba's tests are obeyed from any client, shares may be slow, and failed sign-ins
+    /// hold no client off.
     pub test_switches: bool,
     /// Connections of each lane.
     pub connections_per_lane: usize,
@@ -211,7 +214,7 @@ fn yes() -> bool {
     true
 }
 
-/// As what SMB serves a volume.
+/// Ways in which SMB serves a volume.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 enum Attach {
@@ -224,19 +227,19 @@ enum Attach {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ShareSection {
     pub(crate) name: String,
-    /// Where in the volume it begins, if not at its own directory.
+    /// Directory of the volume where it begins, if not at its own directory.
     pub(crate) directory: Option<ShareDirectory>,
     pub(crate) volume: VolumeName,
     pub(crate) path: PathBuf,
-    /// Somebody may change it, as far as the volume says.
+    /// Some user may change it, as far as the volume says.
     pub(crate) writable: bool,
     /// Long names have short ones beside them.
     pub(crate) short_names: bool,
     /// Listings leave out what who lists may not read.
     pub(crate) hide_unreadable: bool,
-    /// That a list was inherited is kept as it is said.
+    /// Set if a client's word that a list was inherited is kept.
     pub(crate) keep_inherited: bool,
-    /// How late an open tells that it has written.
+    /// Delay after which an open tells that it has written.
     pub(crate) write_time_delay: Duration,
     /// Patterns of names with the attribute "hidden",
     pub(crate) hide: Vec<String>,
@@ -250,7 +253,7 @@ pub(crate) struct ShareSection {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ShareDirectory {
     pub(crate) template: Template,
-    /// It is made where it is not there.
+    /// The directory is made where it does not exist.
     pub(crate) create: bool,
 }
 
@@ -259,7 +262,7 @@ struct Tables {
     smb: Option<SmbSection>,
 }
 
-/// What a configuration wants of SMB.
+/// Settings of SMB in a configuration.
 #[derive(Debug)]
 pub(crate) struct SmbSettings {
     pub(crate) section: SmbSection,
@@ -346,7 +349,7 @@ impl service::Service for Smb {
 }
 
 impl SmbSettings {
-    /// Why it is not served though nobody has switched it off.
+    /// Returns why it is not served though it is not switched off.
     pub(crate) fn hindrance(&self) -> Option<&str> {
         self.hindrance.get().map(String::as_str)
     }
@@ -413,7 +416,7 @@ fn check(section: &SmbSection) -> Result<(), ConfigError> {
     Ok(())
 }
 
-/// Whether a name can be one of NetBIOS.
+/// Returns whether a name can be one of NetBIOS.
 fn is_netbios_name(name: &str) -> bool {
     (1..=15).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
@@ -465,7 +468,7 @@ fn shares(
     Ok(shares)
 }
 
-/// Whether a share may be called so, beside those before.
+/// Checks whether a share may be called so, beside those before.
 fn check_name(name: &str, seen: &mut HashSet<String>) -> Result<(), String> {
     //= MS-SMB2 2.2.9
     //# A share's name is of at most 80 characters.

@@ -1,4 +1,4 @@
-//! Who did what, in lines.
+//! Lines of the audit log: users and their operations.
 
 use lane::buffer::Buf;
 use smb_client::{Open, OpenParams, Tree};

@@ -55,7 +55,7 @@ pub(crate) struct Other {
 
 pub(crate) const PASSWORD: &str = "open sesame";
 
-/// Whatever comes is served here.
+/// A router that serves every connection on its own lane.
 struct Open;
 
 impl ConnectionRouter for Open {
@@ -111,7 +111,7 @@ pub(crate) fn run(seed: u64, options: Options, test: impl AsyncFnOnce(Rc<Bed>, C
     run_in(seed, options, async move |bed, clients, _| test(bed, clients).await);
 }
 
-/// The same, for who disturbs the network.
+/// Runs a test that disturbs the network.
 pub(crate) fn run_in(seed: u64, options: Options, test: impl AsyncFnOnce(Rc<Bed>, Clients, Net) + 'static) {
     let world = World::new(seed, Config::clean());
     let net = world.net();
@@ -165,7 +165,7 @@ impl Bed {
         }
     }
 
-    /// One more lane of the server, which has a port of its own.
+    /// Adds a lane to the server, which has a port of its own.
     pub(crate) async fn add_lane(&self) -> Other {
         let lane = self.host.add_lane();
         let address = SocketAddr::new(self.address.ip(), 445 + lane as u16);
@@ -198,7 +198,7 @@ impl Bed {
         String::from_utf8(lines).unwrap().lines().map(str::to_owned).collect()
     }
 
-    /// How a client of ours negotiates.
+    /// Returns how a client of ours negotiates.
     pub(crate) fn client(&self) -> ClientOptions {
         let guid = self.guids.get();
         self.guids.set(guid + 1);
@@ -212,7 +212,7 @@ impl Bed {
         ClientOptions::new(Guid::new([guid; 16]), Rc::new(random))
     }
 
-    /// Nothing is left of anybody.
+    /// Checks that nothing is left of any client.
     pub(crate) fn expect_empty(&self) {
         for other in self.others.borrow().iter() {
             let counters = &other.counters;
@@ -269,7 +269,7 @@ pub(crate) async fn until(what: &str, is_so: impl Fn() -> bool) {
     panic!("{what}");
 }
 
-/// One more channel of a client who has signed in.
+/// Binds one more channel of a client that has signed in.
 pub(crate) async fn bind(
     to: &Tree,
     address: SocketAddr,
@@ -279,7 +279,7 @@ pub(crate) async fn bind(
     Ok(to.over(&Channel::bind(&connection, &to.channel().ticket()).await?))
 }
 
-/// The first ten bytes of a file, for nobody else.
+/// Makes an exclusive lock of the first ten bytes of a file.
 pub(crate) fn first_ten() -> LockElement {
     let flags = lock::flags::EXCLUSIVE.into();
     LockElement { offset: 0.into(), length: 10.into(), flags, reserved: 0.into() }

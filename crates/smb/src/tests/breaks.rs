@@ -13,7 +13,7 @@ use zerocopy::FromZeros;
 
 use super::bed::{Bed, Clients, bind, rules, run_in, sign_in, until};
 
-/// Nobody else has the file in his cache.
+/// Makes parameters of an open with a lease: no other client has the file in its cache.
 fn leased() -> OpenParams {
     let all = state::READ | state::WRITE | state::HANDLE;
     let wanted = LeaseV2 { lease_key: KEY, lease_state: all.into(), ..LeaseV2::new_zeroed() };
@@ -39,7 +39,7 @@ async fn holder(world: &Clients, bed: &Bed, options: ClientOptions) -> Tree {
         .await
 }
 
-/// On host 2: somebody who opens the file, once he is told to.
+/// Makes a client on host 2 that opens the file, once it is told to.
 async fn opener(world: &Clients, bed: &Bed) -> Tree {
     let (address, options) = (bed.address, bed.client());
     world.on(2, async move { sign_in(address, options).await.unwrap() }).await
@@ -51,7 +51,7 @@ fn opens(world: &Clients, tree: &Tree) -> lane::Task<()> {
         .start_on(0, async move { drop(Open::create(&tree, "held", &OpenParams::read()).await.unwrap()) })
 }
 
-/// What a client hears within twenty seconds, and when; it gives back what it is asked for.
+/// Returns what a client hears within twenty seconds, and when; it gives back what it is asked for.
 async fn hears(tree: &Tree) -> std::time::Instant {
     let broken = timeout(Duration::from_secs(20), tree.channel().connection().next_break()).await;
     let at = now();
@@ -133,7 +133,7 @@ fn who_has_not_signed_in_is_no_way_to_a_client() {
         until("it is given up", || lane.counters().ended_unacknowledged.get() == 1).await;
         let took = now() - began;
         assert!((Duration::from_secs(6)..Duration::from_millis(6700)).contains(&took), "{took:?}");
-        // Nobody holds the file any more.
+        // No client holds the file any more.
         opening.await;
         assert_eq!((bed.counters().breaks_sent.get(), bed.counters().breaks_undelivered.get()), (1, 1));
         net.heal_all();

@@ -1,5 +1,5 @@
-//! One session by several connections, on several lanes: what one channel opens all use, what one ends is over for all, and a
-//! client hears of breaks wherever he is left.
+//! One session by several connections, on several lanes: what one channel opens all use, what one ends is
+//! over for all, and a client hears of breaks wherever it is left.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -24,7 +24,7 @@ fn status(result: Result<Tree, Error>) -> Option<Status> {
     result.err().and_then(|error| error.status())
 }
 
-/// What a client may be like who has several channels.
+/// Returns options of a client with several channels.
 fn manners(bed: &Bed) -> Vec<ClientOptions> {
     let mut all = Vec::new();
     for dialect in [Dialect::Smb300, Dialect::Smb302, Dialect::Smb311] {
@@ -63,7 +63,7 @@ fn what_one_channel_opens_all_use_and_its_end_ends_them_on_every_lane() {
                     for tree in [&three, &one, &two] {
                         assert_eq!(file.over(tree).read(0, 200_000).await.unwrap()[..], data);
                     }
-                    // What one closes nobody has.
+                    // What one closes none has.
                     let again = Open::create(&two, "shared", &OpenParams::read()).await.unwrap();
                     again.over(&three).close(0).await.unwrap();
                     let closed = again.read(0, 10).await.err().and_then(|error| error.status());

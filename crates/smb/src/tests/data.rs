@@ -1,4 +1,4 @@
-//! What is written comes back, however it is protected.
+//! Data comes back as it was written, however it is protected.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Those who come to harm: each has its share and no more, and others go on.
+//! Clients that come to harm: each has its share and no more, and others go on.
 
 use std::time::Duration;
 

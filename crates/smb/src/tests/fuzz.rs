@@ -15,10 +15,11 @@ use zerocopy::IntoBytes;
 use super::bed::{rules, run, sign_in};
 use super::raw::Raw;
 
-/// What a client does: the first byte says how far it comes first (% 3: not at all, signed in, with a file open) and how its messages are
-/// protected once it has signed in (/ 3 % 4: not at all, signed, sealed by AES-GCM, sealed by AES-CCM), which is done to what a script
-/// makes of them: what lies behind signature and seal is reached. Behind that there are parts, each of a kind (one byte), a length (two,
-/// little-endian) and its bytes:
+/// Script of a client: the first byte says how far it comes first (% 3: not at all, signed in, with a file
+/// open) and how its messages are protected once it has signed in (/ 3 % 4: not at all, signed, sealed by
+/// AES-GCM, sealed by AES-CCM), which is done to what a script makes of them: what lies behind signature and
+/// seal is reached. Behind that there are parts, each of a kind (one byte), a length (two, little-endian) and
+/// its bytes:
 ///
 /// | kind % 3 | bytes |
 /// |---|---|

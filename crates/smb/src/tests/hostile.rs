@@ -1,4 +1,4 @@
-//! Whatever bytes come, before and after sign-in: an answer or an end, and nothing is left of it.
+//! Arbitrary bytes, before and after sign-in: an answer or an end, and nothing is left of it.
 
 use std::time::Duration;
 

@@ -17,10 +17,10 @@ use smb_wire::body::lock::{LockElement, flags};
 
 use super::bed::{Other, bind, rules, run_in, sign_in, until};
 
-/// Who holds which byte, as the clients know it.
+/// Holder of each byte, as the clients know it.
 type Model = Arc<[AtomicU64; BYTES]>;
 
-/// A client of several channels, and who works with it.
+/// A client of several channels, and the programs that work with it.
 struct Client {
     number: u64,
     channels: Channels,
@@ -62,7 +62,8 @@ impl Client {
         kills
     }
 
-    /// Locks a range again and again, checks that nobody else has it, and gives it back. Says how often it had it.
+    /// Locks a range again and again, checks that no other has it, and gives it back. Says how often it had
+    /// it.
     async fn locks(self: Rc<Self>, file: Handle, model: Model) -> u64 {
         let mut held = 0;
         for _ in 0..ROUNDS {
@@ -97,7 +98,7 @@ fn element(offset: usize, length: usize, flags: u32) -> LockElement {
     LockElement { offset, length, flags: flags.into(), reserved: 0.into() }
 }
 
-/// What a client came to.
+/// Result of a client.
 #[derive(Default)]
 struct Came {
     kills: AtomicU64,
@@ -183,7 +184,7 @@ fn a_lock_is_taken_once_and_given_back_once_while_channels_are_killed() {
 }
 
 const OPEN_IF: smb_wire::create::Disposition = smb_wire::create::Disposition::OpenIf;
-/// Of the file: few, so that there is always somebody else.
+/// Of the file: few, so that there is always another client.
 const BYTES: usize = 6;
 const WORKERS: usize = 3;
 const ROUNDS: usize = 4;

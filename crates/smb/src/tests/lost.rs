@@ -1,4 +1,5 @@
-//! What a lost channel leaves of the others: each of their requests is answered once, and their credits come back.
+//! Lost channels, and the ones that are left: each of their requests is answered once, and their credits come
+//! back.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! The server in a simulated world, spoken to by our own client and by whoever sends bytes.
+//! The server in a simulated world, spoken to by our own client and by senders of arbitrary bytes.
 
 mod audit;
 pub(crate) mod bed;

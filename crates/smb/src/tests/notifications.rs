@@ -1,4 +1,5 @@
-//! A client hears that an administrator has ended its session: once, by one of its channels, and not by what somebody made up.
+//! A client hears that an administrator has ended its session: once, by one of its channels, and not by
+//! forged messages.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -16,7 +17,7 @@ use super::bed::{Bed, PASSWORD, bind, credentials, rules, run, sign_in, until};
 use crate::options::Options;
 use crate::settings::Encryption;
 
-/// What a client hears by its connections within a second, in their order.
+/// Returns what a client hears by its connections within a second, in their order.
 async fn heard(trees: &[&Tree]) -> Vec<Option<u64>> {
     let mut heard = Vec::new();
     for tree in trees {

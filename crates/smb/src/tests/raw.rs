@@ -44,7 +44,7 @@ pub(crate) struct Raw {
     agreed: Agreed,
     preauth: PreauthHash,
     signs: bool,
-    /// It tells the server that all has to be signed.
+    /// The client tells the server that all has to be signed.
     insists: bool,
     seals: bool,
     signing: Option<SigningKey>,
@@ -80,28 +80,28 @@ impl Raw {
         }
     }
 
-    /// One that pays for more than 64 KiB.
+    /// Makes a client that pays for more than 64 KiB.
     pub(crate) async fn large(address: SocketAddr) -> Self {
         Self { capabilities: capabilities::LARGE_MTU, ..Self::open(address).await }
     }
 
-    /// One that signs once it has signed in, and pays for more than 64 KiB.
+    /// Makes a client that signs once it has signed in, and pays for more than 64 KiB.
     pub(crate) async fn signed(address: SocketAddr) -> Self {
         Self { signs: true, ..Self::large(address).await }
     }
 
-    /// The same, and all of its session has to be signed.
+    /// Makes a client that signs, and all of whose session has to be signed.
     pub(crate) async fn insisting(address: SocketAddr) -> Self {
         Self { insists: true, ..Self::signed(address).await }
     }
 
-    /// One of 3.0, whose requests tell of lost channels; nothing is protected.
+    /// Makes a client of 3.0, whose requests tell of lost channels; nothing is protected.
     pub(crate) async fn smb3(address: SocketAddr) -> Self {
         let agreed = Agreed { dialect: Dialect::Smb300, signing: SigningAlgorithm::AesCmac, cipher: None };
         Self { agreed, ..Self::large(address).await }
     }
 
-    /// One that seals once it has signed in.
+    /// Makes a client that seals once it has signed in.
     pub(crate) async fn sealed(address: SocketAddr, dialect: Dialect, cipher: Cipher) -> Self {
         let agreed = Agreed { dialect, signing: SigningAlgorithm::AesCmac, cipher: Some(cipher) };
         let capabilities = capabilities::LARGE_MTU | capabilities::ENCRYPTION;
@@ -170,7 +170,7 @@ impl Raw {
         frame
     }
 
-    /// Whether a reply is signed as it must be.
+    /// Returns whether a reply is signed as it must be.
     pub(crate) fn is_signed(&self, reply: &[u8]) -> bool {
         self.signing.as_ref().is_some_and(|key| key.verify(Role::Server, &[reply]))
     }
@@ -246,7 +246,8 @@ impl Raw {
         Some(frame)
     }
 
-    /// The next frame, opened; `None` as there, and where it was not sealed for this client, who wants it so.
+    /// The next frame, opened; `None` as there, and where it was not sealed for this client, which wants it
+    /// so.
     pub(crate) async fn receive_opened(&self) -> Option<Vec<u8>> {
         let mut frame = self.receive().await?;
         if !frame.starts_with(&SEALED) {
@@ -263,13 +264,13 @@ impl Raw {
         self.receive_opened().await
     }
 
-    /// Whether the server ends the connection, and says nothing any more.
+    /// Returns whether the server ends the connection, and says nothing any more.
     pub(crate) async fn has_ended(&self) -> bool {
         let received = timeout(WITHIN, self.stream.recv_exact(Vec::new(), 1)).await;
         matches!(received, Ok((Err(_), _)))
     }
 
-    /// A request that nobody protects.
+    /// Sends a request that is neither signed nor sealed.
     pub(crate) async fn ask(
         &mut self,
         command: Command,
@@ -280,7 +281,7 @@ impl Raw {
         self.receive().await
     }
 
-    /// The same, not sent yet.
+    /// Makes a request that is neither signed nor sealed.
     pub(crate) fn plain(&mut self, command: Command, fill: impl FnOnce(&mut Body<'_>)) -> Vec<u8> {
         let header = self.header(command);
         let mut out = Vec::new();
@@ -379,10 +380,10 @@ impl Raw {
     }
 }
 
-/// What the first message of a reply says.
+/// Returns what the first message of a reply says.
 pub(crate) fn status(reply: &[u8]) -> Status {
     Message::new(reply).unwrap().header().status()
 }
 
-/// How long an answer may take.
+/// Time for which an answer may take.
 const WITHIN: Duration = Duration::from_secs(5);

@@ -1,5 +1,5 @@
-//! What a client may not send: each ends in the status that the specification has for it, or ends the connection, and moves the counter
-//! that tells of it. Others are not harmed.
+//! Messages that a client may not send: each ends in the status that the specification has for it, or ends
+//! the connection, and moves the counter that tells of it. Others are not harmed.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -39,7 +39,7 @@ async fn status_of(raw: &mut Raw, asked: Vec<u8>) -> Status {
     status(&raw.exchange(asked).await.expect("it is answered"))
 }
 
-/// What a frame is like, and who makes it.
+/// Description of a frame, and its maker.
 type Case = (&'static str, fn(&mut Raw) -> Vec<u8>);
 
 /// Each of these frames, after a sign-in or before, ends its connection without an answer and is counted once.
@@ -235,7 +235,7 @@ fn a_negotiation_that_does_not_come_first_once_and_unchanged_ends_its_connection
                 let asked = negotiation(&mut raw);
                 raw.send(&asked).await;
                 assert!(raw.has_ended().await);
-                // And one that claims to be signed is refused, as nobody has a key yet.
+                // And one that claims to be signed is refused, as no session has a key yet.
                 let mut raw = Raw::open(address).await;
                 let mut asked = negotiation(&mut raw);
                 asked[16] |= flags::SIGNED as u8;
@@ -251,7 +251,7 @@ fn negotiation(raw: &mut Raw) -> Vec<u8> {
     raw.plain(Command::Negotiate, |body| NegotiateRequest::write(body, fixed, &[Dialect::Smb210], &[]))
 }
 
-/// What a server answers these with, and where 3.1.1 is spoken the cipher and the number of contexts.
+/// Returns what a server answers these with, and where 3.1.1 is spoken the cipher and the number of contexts.
 async fn agreed(
     address: SocketAddr,
     dialect: Dialect,
@@ -359,7 +359,7 @@ fn where_signatures_are_required_nothing_unsigned_is_done() {
                 let reply = raw.ask(Command::Write, written).await.unwrap();
                 assert_eq!(status(&reply), Status::ACCESS_DENIED);
                 assert_eq!(counters.unsigned_refused.get(), refused + 1);
-                // Somebody else's signature is none.
+                // Another session's signature is none.
                 let mut asked = raw.request(Command::Write, 1, written);
                 asked[50] ^= 1;
                 raw.send(&asked).await;

@@ -1,5 +1,5 @@
-//! What is under way when one of several connections is lost: what changes something goes on, its replay by another channel finds
-//! it, and it ends with its session.
+//! Requests under way when one of several connections is lost: what changes something goes on, its replay by
+//! another channel finds it, and it ends with its session.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -41,7 +41,7 @@ async fn status_of(tree: &Tree, ask: OutgoingRequest<'_>) -> Option<Status> {
     answered.and_then(|reply| reply.body().map(drop)).err().and_then(|error| error.status())
 }
 
-/// Who has a file and is asked to give it back.
+/// Runs a client that has a file and is asked to give it back.
 async fn hold(address: SocketAddr, options: ClientOptions) -> Open {
     let theirs = sign_in(address, options).await.unwrap();
     let how = OpenParams { oplock: oplock_level::BATCH, ..OpenParams::overwrite() };

@@ -1,6 +1,7 @@
-//! Clients of one to eight channels over a network that loses packets and cuts single channels, while their server ends in order and
-//! begins again: they have their durable opens again, no write is lost or comes late, no lock is taken twice, and who waits for a lease to
-//! be given back does not wait for longer than its time.
+//! Clients of one to eight channels over a network that loses packets and cuts single channels, while their
+//! server ends in order and begins again: they have their durable opens again, no write is lost or comes
+//! late, no lock is taken twice, and a request that waits for a lease to be given back does not wait for
+//! longer than its time.
 
 mod client;
 mod site;
@@ -20,7 +21,8 @@ use self::client::{Tally, client, options};
 use self::site::{Site, address};
 use super::bed::{PASSWORD, credentials};
 
-/// Opens the clients' files to read them, which takes the lease to write from who has one: no longer than he has time for.
+/// Opens the clients' files to read them, which takes the lease to write from its holder: no longer than that
+/// has time for.
 async fn visits(server: SocketAddr, options: ClientOptions, clients: usize, is_over: Rc<Cell<bool>>) {
     let mut number = 0;
     while !is_over.get() {
@@ -50,7 +52,7 @@ fn history(seed: u64, tally: &Rc<Tally>) {
     let clients: Vec<_> =
         (0..rng.random_range(1..3)).map(|number| client(&site, number, &hosts, &mut rng, tally)).collect();
     for client in &clients {
-        // Whose tasks they are matters to nobody: what is of a machine is done there.
+        // It does not matter whose tasks they are: what is of a machine is done there.
         let home = &hosts[client.number];
         (0..BLOCKS).for_each(|block| home.spawn(Rc::clone(client).writes(block)));
         home.spawn(Rc::clone(client).locks());

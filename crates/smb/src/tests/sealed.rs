@@ -1,4 +1,5 @@
-//! What comes sealed: it is opened whole and is its session's, or its connection ends. And what has to come sealed and does not.
+//! Sealed messages: it is opened whole and is its session's, or its connection ends. And what has to come
+//! sealed and does not.
 
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -21,7 +22,7 @@ use crate::counters::SmbCounters;
 use crate::options::Options;
 use crate::settings::Encryption;
 
-/// How sealed sessions seal.
+/// Dialects and ciphers of sealed sessions.
 const MANNERS: [(Dialect, Cipher); 4] = [
     (Dialect::Smb300, Cipher::Aes128Ccm),
     (Dialect::Smb302, Cipher::Aes128Ccm),
@@ -38,7 +39,7 @@ async fn signed_in(address: SocketAddr, (dialect, cipher): (Dialect, Cipher)) ->
     raw
 }
 
-/// What a frame is like, and who makes it.
+/// Description of a frame, and its maker.
 type Case = (&'static str, fn(&mut Raw) -> Vec<u8>);
 
 /// Each of these frames ends its connection without another word, and is counted.
@@ -225,7 +226,7 @@ fn what_was_sealed_for_a_session_of_another_connection_ends_this_one() {
                     assert!(mine.has_ended().await);
                     let asked = theirs.empty(Command::Logoff);
                     assert!(theirs.exchange(asked).await.is_some(), "the other goes on");
-                    // Nobody has these keys any more.
+                    // No session has these keys any more.
                     let asked = theirs.empty(Command::Echo);
                     let frame = theirs.seal(&asked);
                     theirs.send(&frame).await;
@@ -288,7 +289,7 @@ fn where_everything_is_to_be_sealed_nothing_else_is_served() {
                 let frame = raw.seal(&asked);
                 raw.send(&frame).await;
                 assert_eq!(status(&raw.receive_opened().await.unwrap()), Status::SUCCESS, "it was open");
-                // Who cannot seal does not get so far.
+                // A client that cannot seal does not get so far.
                 let mut old = Raw::open(address).await;
                 old.negotiate().await;
                 assert_eq!(old.set_up("alice").await, Err(Status::ACCESS_DENIED));

@@ -1,4 +1,4 @@
-//! How long a connection may stand without a session, before the first and after the last.
+//! Time limits of connections without a session, before the first and after the last.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use super::bed::{PASSWORD, credentials, rules, run, until};
 use super::raw::{Raw, status};
 use crate::options::Options;
 
-/// How long a client has to sign in.
+/// Time for which a client has to sign in.
 const WITHIN: Duration = Duration::from_secs(60);
 
 #[test]
@@ -42,7 +42,7 @@ fn a_log_off_on_an_old_connection_is_answered_and_another_sign_in_has_its_time()
             .await;
         assert!(lived < WITHIN);
         assert_eq!(bed.counters().ended_late.get(), 0);
-        // Whoever signs in no more is let go.
+        // A name that signs in no more is forgotten.
         sleep(WITHIN - lived + Duration::from_secs(1)).await;
         assert_eq!(bed.counters().ended_late.get(), 1);
         drop(connection);
@@ -103,7 +103,7 @@ fn an_anonymous_sign_in_takes_rights_away_until_the_owner_signs_in_again() {
                     raw.set_up_again("alice").await.unwrap();
                     assert_eq!(name(), "alice");
                 }
-                // Nobody has proved anything in a session that begins so.
+                // No user has authenticated in a session that begins so.
                 let mut raw = Raw::open(address).await;
                 raw.negotiate().await;
                 raw.set_up("").await.unwrap();
@@ -117,7 +117,8 @@ fn an_anonymous_sign_in_takes_rights_away_until_the_owner_signs_in_again() {
     });
 }
 
-/// What an open was granted at its CREATE it keeps (MS-SMB2 3.3.1.10, Open.GrantedAccess), as with Windows and Samba.
+/// An open keeps what it was granted at its CREATE (MS-SMB2 3.3.1.10, Open.GrantedAccess), as with Windows
+/// and Samba.
 #[test]
 fn an_open_keeps_what_it_was_granted_when_nobody_in_particular_signs_in_again_and_nothing_new_is_opened() {
     let open = Options { policy: Policy { guest: true, anonymous: true }, ..rules() };

@@ -1,6 +1,6 @@
-//! What goes wrong with a client of many channels: hundreds of connections at once, and channels that are cut, reset and
-//! partitioned while it writes. It does as MS-SMB2 3.2.4.1.1 has it: what was not answered is replayed by another channel, under
-//! a sequence that tells it from what comes late.
+//! Faults of a client of many channels: hundreds of connections at once, and channels that are cut, reset and
+//! partitioned while it writes. It does as MS-SMB2 3.2.4.1.1 has it: what was not answered is replayed by
+//! another channel, under a sequence that tells it from what comes late.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -44,7 +44,7 @@ impl Several {
         self.rng.borrow_mut().random_range(0..below)
     }
 
-    /// One more channel, if its host gets through.
+    /// Binds one more channel, if its host gets through.
     async fn bind(&self, host: usize) {
         let (ticket, options) = (self.ticket.clone(), self.options.clone());
         let (address, anchor) =

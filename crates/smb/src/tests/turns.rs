@@ -1,4 +1,4 @@
-//! What is long holds up nothing that is short.
+//! Turns: long replies hold up no short ones.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -1,4 +1,4 @@
-//! Who takes nothing costs no more than one reply, and holds up nobody.
+//! A client that takes nothing costs no more than one reply, and holds up no other.
 
 use std::cell::Cell;
 use std::rc::Rc;

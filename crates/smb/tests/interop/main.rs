@@ -18,11 +18,11 @@ mod smb_rs;
 mod smbclient;
 mod smbprotocol_client;
 
-/// Who uses the tree, and who looks after it.
+/// User of the tree, and its administrator.
 const USER: &str = "anne";
 const ADMINISTRATOR: &str = "root";
 const PASSWORD: &str = "Secret007";
-/// Where the server is, and what clients of several channels are told of that.
+/// Addresses of the server, which clients of several channels are told.
 const ADDRESSES: [&str; 4] = ["127.0.0.1", "127.0.0.2", "127.0.0.3", "127.0.0.4"];
 
 /// The server's tree and port.
@@ -42,7 +42,7 @@ impl Site {
         self.directory.path().join(name)
     }
 
-    /// A stock client that knows where the server is, and who asks.
+    /// Makes the command of a stock client, with the server's address and a user.
     fn client(&self, program: &str, who: &str) -> Command {
         let mut command = Command::new(program);
         command.args(["-s", "/dev/null", "-p", &self.port.to_string(), "-U", who]);
@@ -51,13 +51,13 @@ impl Site {
     }
 }
 
-/// What `cargo xtask test` has made below the build directory.
+/// Returns what `cargo xtask test` has made below the build directory.
 fn made(path: &str) -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(target).join(path)
 }
 
-/// Both outputs, and whether it went well.
+/// Returns both outputs, and whether it went well.
 fn said(output: &Output) -> (String, bool) {
     let told = [&output.stdout[..], &output.stderr].concat();
     (String::from_utf8_lossy(&told).into_owned(), output.status.success())

@@ -2,7 +2,7 @@
 
 use super::{ADMINISTRATOR, PASSWORD, Site, USER, said};
 
-/// What rpcclient says of a command.
+/// Returns what rpcclient says of a command.
 fn rpcclient(site: &Site, who: &str, words: &str) -> String {
     let mut command = site.client("rpcclient", &format!("{who}%{PASSWORD}"));
     said(&command.args(["-c", words, "127.0.0.1"]).output().unwrap()).0

@@ -4,7 +4,8 @@ use std::process::Command;
 
 use super::{PASSWORD, USER, said, serve};
 
-/// Where `cargo xtask interop smb-rs` says that it has built the program. Nothing else does: that takes minutes.
+/// Variable in which `cargo xtask interop smb-rs` names the program that it has built. Nothing else does:
+/// that takes minutes.
 const PROGRAM: &str = "LINERATE_SMB_RS";
 
 /// Left out by name and said to be, not skipped: no machine lacks anything for it.

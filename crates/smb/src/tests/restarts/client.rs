@@ -29,12 +29,12 @@ use super::super::bed::{PASSWORD, credentials};
 use super::site::Site;
 use super::{BLOCK, BLOCKS, VERSIONS};
 
-/// What a client has of its file.
+/// State of a client's file.
 #[derive(Clone, Copy, Debug)]
 struct File {
     id: FileId,
     create_guid: Guid,
-    /// Which open it is: what was locked by another is not locked by this.
+    /// Number of the open: what was locked by another is not locked by this.
     serial: u32,
 }
 
@@ -44,7 +44,7 @@ struct Session {
     trees: Vec<(usize, Tree)>,
 }
 
-/// Why there is no answer.
+/// Reason why there is no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Why {
     Refused(Status),
@@ -63,7 +63,7 @@ pub(super) struct Client {
     /// Channels that did not answer are there still: what waits in them comes late.
     given_up: RefCell<Vec<(usize, Tree)>>,
     file: Cell<Option<File>>,
-    /// How often it has begun anew.
+    /// Number of times that it has begun anew.
     lives: Cell<u32>,
     is_recovering: Cell<bool>,
     locks: Cell<u32>,
@@ -109,7 +109,7 @@ impl Client {
         connecting.await
     }
 
-    /// One more channel of the session that it has.
+    /// Binds one more channel to the session that it has.
     async fn binds(self: &Rc<Self>) {
         let host = self.draw(self.hosts.len());
         let life = self.lives.get();
@@ -221,7 +221,7 @@ impl Client {
         }
     }
 
-    /// Has a session again, and the file. Of several who find that out one does it.
+    /// Has a session again, and the file. Of several that find that out one does it.
     async fn recovers(self: &Rc<Self>, life: u32) {
         while self.is_recovering.replace(true) {
             sleep(Duration::from_millis(5)).await;
@@ -272,7 +272,7 @@ impl Client {
                     self.tally.count("had again");
                     return;
                 }
-                // Sought once more by who finds the session lost.
+                // Sought once more by a task that finds the session lost.
                 Err(Why::Lost) => return,
                 Err(Why::Refused(_)) => self.tally.count("lost"),
             }
@@ -328,7 +328,7 @@ impl Client {
             }
             match self.asks(|header_flags| make(file.id).with(header_flags), take).await {
                 Ok(value) => return Some(Ok(value)),
-                // Somebody else was let in while its client was away.
+                // Another client was let in while its client was away.
                 Err(Why::Refused(Status::FILE_CLOSED)) => self.file.set(None),
                 Err(Why::Refused(status)) => return Some(Err(status)),
                 Err(Why::Lost) => self.recovers(life).await,
@@ -407,7 +407,7 @@ fn created(reply: &Reply) -> Result<FileId, Error> {
     }
 }
 
-/// As [`OpenParams::request`], of what lives as long as it takes.
+/// Makes a request ([`OpenParams::request`]) of what lives as long as it takes.
 fn create(how: &OpenParams, name: &str) -> OutgoingRequest<'static> {
     let (name, contexts) = (name.to_owned(), how.contexts.clone());
     let fixed = CreateRequestFixed {
@@ -500,5 +500,5 @@ pub(super) fn client(
 const ROUNDS: usize = 12;
 /// After which a channel is given up.
 const ANSWERED_IN: Duration = Duration::from_secs(1);
-/// How long it may take to connect.
+/// Time for which it may take to connect.
 const PATIENCE: Duration = Duration::from_secs(4);

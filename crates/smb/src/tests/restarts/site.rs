@@ -40,7 +40,7 @@ struct Process {
     lanes: Vec<Rc<LaneSmb>>,
 }
 
-/// Whatever comes is served where it came.
+/// A router that serves every connection where it came.
 struct Everybody;
 
 impl ConnectionRouter for Everybody {
@@ -118,7 +118,7 @@ impl Site {
         self.process = Some(Process { index, server_state, lanes });
     }
 
-    /// It ends in order, as by SIGTERM.
+    /// Ends the server in order, as by SIGTERM.
     pub(super) fn ends(&mut self) {
         let Process { index, server_state, lanes } = self.process.take().expect("it runs");
         let drain = |(number, lane): (usize, &Rc<LaneSmb>)| {
