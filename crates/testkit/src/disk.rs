@@ -44,7 +44,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// A place of its own, seen by nobody else.
+    /// Begins a mount namespace of its own, which no other process sees.
     fn begin(has_image: bool) -> io::Result<Self> {
         unshare(CloneFlags::CLONE_NEWNS)?;
         let none: Option<&str> = None;
@@ -64,8 +64,8 @@ impl Disk {
         run(Command::new("mount").args(["-o", "loop"]).arg(self.image()).arg(self.path()))
     }
 
-    /// Has the file system of an image write nothing more, not even its log, from this moment on: all that it was given and
-    /// has not written is lost, and whoever uses it fails. ext4 and xfs can do it.
+    /// Has the file system of an image write nothing more, not even its log, from this moment on: all that it
+    /// was given and has not written is lost, and every later use fails. ext4 and xfs can do it.
     ///
     /// # Errors
     /// Those of the file system, and without xfs_io of xfsprogs.
@@ -74,10 +74,11 @@ impl Disk {
         run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(self.path()))
     }
 
-    /// Mounts it again after [`Disk::cut_power`]: its journal is replayed. Waits until nobody has a file of it open.
+    /// Mounts it again after [`Disk::cut_power`]: its journal is replayed. Waits until no process has a file
+    /// of it open.
     ///
     /// # Errors
-    /// When somebody has for long, or it cannot be mounted.
+    /// When a process has for long, or it cannot be mounted.
     pub fn restore_power(&self) -> io::Result<()> {
         let give_up = Instant::now() + BUSY_MAX;
         // A process that was killed lets go of its files a little later.
@@ -90,7 +91,7 @@ impl Disk {
         self.mount_image()
     }
 
-    /// As [`Disk::new`] for a test: where it cannot be made the test is skipped, with `None`.
+    /// Makes a disk ([`Disk::new`]) for a test: where it cannot be made the test is skipped, with `None`.
     #[track_caller]
     pub fn new_or_skip(kind: &str, mib: u64, options: &[&str]) -> Option<Self> {
         match Self::new(kind, mib, options) {
@@ -102,7 +103,7 @@ impl Disk {
         }
     }
 
-    /// Where it is mounted.
+    /// Returns where it is mounted.
     pub fn path(&self) -> PathBuf {
         self.home.join("mounted")
     }
@@ -110,7 +111,7 @@ impl Disk {
 
 impl Drop for Disk {
     fn drop(&mut self) {
-        // The loop device goes with the mount; who still has files open there keeps both.
+        // The loop device goes with the mount; a process that still has files open there keeps both.
         let _ = Command::new("umount").arg("-l").arg(self.path()).output();
         if self.has_image {
             let _ = std::fs::remove_file(self.image());

@@ -1,5 +1,5 @@
-//! What tests and tasks share, and nothing that is shipped: a skip that is told, network namespaces, disks in image
-//! files, a reader of metrics, and stock programs as peers.
+//! Common parts of tests and tasks, none of which is shipped: a skip that is told, network namespaces, disks
+//! in image files, a reader of metrics, and stock programs as peers.
 
 mod disk;
 pub mod metrics;

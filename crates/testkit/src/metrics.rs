@@ -13,12 +13,12 @@ pub struct Scrape {
 struct Sample {
     /// Without a counter's `_total`.
     family: String,
-    /// What stands between the braces.
+    /// Labels between the braces.
     labels: String,
     value: f64,
 }
 
-/// What a text lacks, or does that it must not.
+/// Error in a text of metrics.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsError(String);
 

@@ -14,7 +14,7 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Makes one. The calling thread is in it afterwards.
+    /// Makes a network namespace. The calling thread is in it afterwards.
     ///
     /// # Errors
     /// Without the privilege to make namespaces, which root has.
@@ -25,7 +25,8 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// As [`Namespace::new`] for a test: where it may not make namespaces it is skipped, with `None`.
+    /// Makes a namespace ([`Namespace::new`]) for a test: where it may not make namespaces it is skipped,
+    /// with `None`.
     #[track_caller]
     pub fn new_or_skip() -> Option<Self> {
         match Self::new() {

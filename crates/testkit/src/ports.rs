@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// An address of this machine whose port nobody listens at, at any address of either family.
+/// Returns an address of this machine whose port is free, at any address of either family.
 ///
 /// It lies below the ports that the kernel gives to clients: one that the kernel chose would soon be some connection's
 /// own, and the server that was to have it could not start. Calls in a process get different ones, and processes

@@ -7,15 +7,15 @@ use std::process::{Child, Command, Stdio};
 
 use crate::netns::ip;
 
-/// A running cell with volumes `pub` and `other`, whose roots everybody may write to, and a read-only copy of `other`. It
-/// ends when this is dropped, and with the process.
+/// A running cell with volumes `pub` and `other`, whose roots every user may write to, and a read-only copy
+/// of `other`. It ends when this is dropped, and with the process.
 #[derive(Debug)]
 pub struct StockCell {
     script: Child,
 }
 
 impl StockCell {
-    /// Where its servers are: files 7000, protection 7002, locations 7003, volumes 7005.
+    /// Address of its servers: files 7000, protection 7002, locations 7003, volumes 7005.
     pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 1);
 
     /// The device whose other end has the address, in the namespace that the cell was started in.
@@ -32,7 +32,7 @@ impl StockCell {
         Self::with_flags("-L -p 32 -udpsize 16777216")
     }
 
-    /// The same with these flags for `dafileserver`.
+    /// Starts the cell with these flags for `dafileserver`.
     ///
     /// # Panics
     /// As [`StockCell::start_or_skip`].

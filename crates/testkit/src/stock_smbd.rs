@@ -16,7 +16,7 @@ pub struct StockSmbd {
 }
 
 impl StockSmbd {
-    /// Who may sign in.
+    /// Name of the user that may sign in.
     pub const USER: &str = "root";
     /// With what.
     pub const PASSWORD: &str = "Geheim-17";
@@ -30,8 +30,8 @@ impl StockSmbd {
         Self::start_of(None, tree, work, address, global)
     }
 
-    /// As [`StockSmbd::start`], but of a Samba whose packages are unpacked below `root`: for its programs alone they are laid over
-    /// this machine's files.
+    /// Starts smbd ([`StockSmbd::start`]) of a Samba whose packages are unpacked below `root`: for its
+    /// programs alone they are laid over this machine's files.
     ///
     /// # Errors
     /// As there.
@@ -74,7 +74,8 @@ impl StockSmbd {
         Ok(server)
     }
 
-    /// As [`StockSmbd::start`] at a free address of loopback, for a test: it is skipped, with `None`, where smbd is not installed.
+    /// Starts smbd ([`StockSmbd::start`]) at a free address of loopback, for a test: it is skipped, with
+    /// `None`, where smbd is not installed.
     ///
     /// # Panics
     /// When what is installed does not start.
@@ -90,7 +91,7 @@ impl StockSmbd {
         }
     }
 
-    /// Where it listens.
+    /// Returns where it listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }

@@ -72,7 +72,7 @@ impl StockDirectory {
         self.order("check\n") == 1
     }
 
-    /// What a name leads to.
+    /// Returns what a name leads to.
     pub fn lookup(&mut self, name: &[u8]) -> Option<(u32, u32)> {
         if self.order(&format!("lookup {}\n", hex(name))) != 0 {
             return None;

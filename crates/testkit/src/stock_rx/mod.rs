@@ -48,7 +48,7 @@ pub use stubs::build_stubs;
 
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/stock_rx/peer.c");
 const LIBRARY: &str = "/usr/lib/libafsrpc.a";
-/// What the static Rx library wants of libraries that Debian does not package in a form to link with.
+/// Code that the static Rx library wants of libraries that Debian does not package in a form to link with.
 pub(crate) const SHIM: &str = "#include <sys/random.h>\n#include <sys/socket.h>\n\
      int hc_RAND_bytes(void *to, int count) { return getrandom(to, count, 0) == count; }\n\
      int rk_socket(int domain, int type, int protocol) { return socket(domain, type, protocol); }\n";

@@ -41,7 +41,7 @@ pub fn build_stubs(dir: &Path) -> Option<PathBuf> {
     run(cc.args([LIBRARY, "-lpthread", "-lresolv", "-o"]).arg(work.join("stubs")));
     let place = dir.join("stubs");
     fs::rename(work.join("stubs"), &place).expect("both lie in one directory");
-    // What is left of it is nobody's.
+    // What is left of it is not used.
     let _ = fs::remove_dir_all(work);
     Some(place)
 }
