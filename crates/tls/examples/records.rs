@@ -1,4 +1,4 @@
-//! What TLS costs: sealing and opening by our record layer and by rustls, and memory of an idle session.
+//! Cost of TLS: sealing and opening by our record layer and by rustls, and memory of an idle session.
 //!
 //! `cargo run --release -p tls --example records`
 

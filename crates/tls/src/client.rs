@@ -14,12 +14,12 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, Signatur
 use crate::config::{ConfigError, Versions};
 use crate::handshake::Alpn;
 
-/// Which servers a client believes.
+/// Servers that a client trusts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientTrust {
-    /// Those whose certificate is in this PEM file or issued by one in it.
+    /// Servers whose certificate is in this PEM file or issued by one in it.
     Roots(PathBuf),
-    /// Any server at all. For benchmarks and tests only: nothing tells whom the client talks to.
+    /// Any server at all. For benchmarks and tests only: nothing proves which server the client talks to.
     AnyCertificate,
 }
 
@@ -35,7 +35,7 @@ pub fn client_config(
     client_config_with(aws_lc_rs::default_provider(), trust, versions, alpn)
 }
 
-/// The same with chosen cipher suites and key exchanges.
+/// Makes the client's configuration with chosen cipher suites and key exchanges.
 pub fn client_config_with(
     provider: CryptoProvider,
     trust: &ClientTrust,

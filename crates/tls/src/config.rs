@@ -1,4 +1,4 @@
-//! The server's TLS configuration: certificates from files, which one for whom, versions and ciphers.
+//! The server's TLS configuration: certificates from files, which one for which name, versions and ciphers.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -22,17 +22,17 @@ use crate::validity::{self, Standing, Validity};
 /// A certificate that ends sooner than this brings a warning.
 const WARN_BEFORE: Duration = Duration::from_secs(14 * 86_400);
 
-/// What the configuration file says about TLS.
+/// Configuration of TLS.
 #[derive(Clone, Debug)]
 pub struct TlsConfig {
     /// Certificates; the first serves clients that name no known server. Several of one name are for clients that
     /// verify different signatures, as ECDSA and RSA. With none, a self-signed one is made and kept in `state_dir`.
     pub certificates: Vec<CertificateFiles>,
-    /// Where the self-signed certificate is kept.
+    /// Directory of the self-signed certificate.
     pub state_dir: PathBuf,
     /// Protocol versions to offer.
     pub versions: Versions,
-    /// Who chooses the cipher.
+    /// The side that chooses the cipher.
     pub cipher_order: CipherOrder,
     /// Application protocols to offer, best first.
     pub alpn: Vec<Alpn>,
@@ -74,7 +74,7 @@ pub enum Versions {
     Tls12Only,
 }
 
-/// Who chooses the cipher.
+/// The side that chooses the cipher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CipherOrder {
     /// The server: AES-128-GCM, the fastest, then AES-256-GCM, then ChaCha20-Poly1305.
@@ -88,7 +88,7 @@ pub enum CipherOrder {
 pub struct ServerTls {
     /// For [`TlsSession::server`](crate::TlsSession::server).
     pub config: Arc<ServerConfig>,
-    /// What the administrator should know.
+    /// Warnings for the administrator.
     pub warnings: Vec<Warning>,
     /// The self-signed certificate, when one is used.
     pub self_signed: Option<PathBuf>,
@@ -112,7 +112,8 @@ impl ServerTls {
         self.validities.iter().filter_map(told).collect()
     }
 
-    /// Whether the self-signed certificate is to be replaced at this time: [`TlsConfig::load`] makes another.
+    /// Returns whether the self-signed certificate is to be replaced at this time: [`TlsConfig::load`] makes
+    /// another.
     pub fn is_outdated(&self, now: SystemTime) -> bool {
         self.self_signed.is_some()
             && self.validities.iter().any(|(_, validity)| !self_signed::is_kept(*validity, now))
@@ -145,7 +146,7 @@ pub enum Warning {
     KeyMode {
         /// The key file.
         path: PathBuf,
-        /// Its permission bits.
+        /// Permission bits of the file.
         mode: u32,
     },
     /// A certificate is no longer valid.
@@ -236,7 +237,7 @@ pub enum Warning {
     },
 }
 
-/// Why a configuration cannot be used; each names the file and what to do.
+/// Reason why a configuration cannot be used; each names the file and what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
@@ -268,7 +269,7 @@ pub enum ConfigError {
     Certificate {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the problem.
         reason: String,
     },
     /// A key file is not usable.
@@ -280,7 +281,7 @@ pub enum ConfigError {
     Key {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the problem.
         reason: String,
     },
     /// Key and certificate do not belong together.
@@ -315,7 +316,7 @@ pub enum ConfigError {
     Name {
         /// The certificate file.
         certificate: PathBuf,
-        /// As configured.
+        /// Name of the file as it is configured.
         name: String,
     },
     /// The self-signed certificate cannot be made.
@@ -501,7 +502,7 @@ impl CertificateFiles {
     }
 }
 
-/// Whether a client may ask for a server of this name, or `*.` in front for one of a domain.
+/// Returns whether a client may ask for a server of this name, or `*.` in front for one of a domain.
 pub fn is_server_name(name: &str) -> bool {
     subject_of(name).is_some()
 }

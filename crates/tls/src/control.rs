@@ -22,14 +22,14 @@ const CLIENT_HELLO: u8 = 1;
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
 
-/// Which end of the connection this is.
+/// End of the connection that this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Server,
     Client,
 }
 
-/// What a control message asks for.
+/// Request of a control message.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Control {
     /// The peer sends no more data.

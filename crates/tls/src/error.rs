@@ -1,4 +1,4 @@
-//! Why a TLS connection ended, and which alert tells the peer so.
+//! Errors that end a TLS connection, and the alert that tells the peer.
 
 use rustls::AlertDescription;
 

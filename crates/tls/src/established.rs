@@ -1,4 +1,4 @@
-//! A session once its handshake is done: what each record means, and who seals what we send.
+//! A session once its handshake is done: what each record means, and which side seals what is sent.
 
 use rustls::{AlertDescription, ContentType};
 
@@ -29,9 +29,9 @@ pub(crate) struct Open {
     peer_asks_for_keys: bool,
 }
 
-/// Who seals what we send.
+/// State that seals the records that are sent.
 pub(crate) enum Tx {
-    /// Nobody has sealed yet.
+    /// No record was sealed yet.
     Undecided(TrafficKeys),
     /// The keys are there while they may still go to the kernel; their sequence number is that of their first use.
     User { sealer: RecordSealer, keys: Option<Box<TrafficKeys>> },
@@ -53,7 +53,7 @@ pub struct KernelControl {
     pub then_rekey: Option<CryptoInfo>,
 }
 
-/// What one record led to.
+/// Result of one record.
 pub(crate) struct Step {
     pub(crate) consumed: usize,
     pub(crate) found: Found,
@@ -164,7 +164,7 @@ impl Open {
         wanted.then_some(keys)
     }
 
-    /// Whether the sending key, or one after it, is good for another response.
+    /// Returns whether the sending key, or one after it, is good for another response.
     pub(crate) fn key_lasts(&self) -> bool {
         match &self.tx {
             Tx::Undecided(_) => true,

@@ -30,7 +30,7 @@ const LAST_STEPS_MAX: usize = 32;
 /// The content types that a TLS record may begin with.
 const RECORD_TYPES: std::ops::RangeInclusive<u8> = 20..=23;
 
-/// What the handshake settled.
+/// Parameters that the handshake settled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionInfo {
     /// Protocol version.
@@ -114,7 +114,7 @@ pub(crate) struct Handshake {
     conn: Conn,
     /// Bytes that rustls still refers to, then the part of the next record that has come.
     buf: Vec<u8>,
-    /// How much of `buf` rustls refers to.
+    /// Length of the part of `buf` that rustls refers to.
     retained: usize,
     received: usize,
     received_max: usize,
@@ -128,7 +128,7 @@ enum Conn {
     Client(UnbufferedClientConnection),
 }
 
-/// What rustls wants next.
+/// Step that rustls wants next.
 enum Next {
     Again,
     Input,
@@ -212,7 +212,7 @@ impl Handshake {
         }
     }
 
-    /// Whether anything was sent: before that, an alert goes out unprotected.
+    /// Returns whether anything was sent: before that, an alert goes out unprotected.
     pub(crate) fn has_answered(&self) -> bool {
         self.answered
     }

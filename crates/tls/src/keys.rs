@@ -47,7 +47,7 @@ pub struct TrafficKeys {
     pub(crate) version: TlsVersion,
     /// Sequence number of the next record.
     pub(crate) seq: u64,
-    /// How many records this key may protect (RFC 8446 section 5.5).
+    /// Number of records that this key may protect (RFC 8446 section 5.5).
     pub(crate) record_limit: u64,
     pub(crate) secrets: ConnectionTrafficSecrets,
 }
@@ -89,7 +89,7 @@ impl TrafficKeys {
     }
 }
 
-/// How nonce and record shape follow from version and cipher.
+/// Form of nonces and records, by version and cipher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordForm {
     /// TLS 1.3: nonce is IV xor sequence number; the content type is encrypted behind the plaintext.

@@ -73,7 +73,7 @@ impl CryptoInfo {
     }
 }
 
-/// Where the kernel may start counting TLS 1.2 AES-GCM's explicit nonces.
+/// Returns where the kernel may start counting TLS 1.2 AES-GCM's explicit nonces.
 ///
 /// The `seq` records so far have used `base xor 0..seq`; the kernel adds one for each record. Plain
 /// `base` would repeat the nonce of the Finished message. The first number behind the aligned block
@@ -86,7 +86,7 @@ fn unused_explicit_nonce(base: &[u8], seq: u64) -> [u8; EXPLICIT_NONCE_LEN] {
     (base | (block - 1)).wrapping_add(1).to_be_bytes()
 }
 
-/// What the configuration wants of kernel TLS.
+/// Policy of the configuration for kernel TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KtlsPolicy {
     /// Use it where the kernel has it.
@@ -96,7 +96,7 @@ pub enum KtlsPolicy {
     Off,
 }
 
-/// Why a connection's records are sealed in user space, for logs and `doctor`.
+/// Reason why a connection's records are sealed in user space, for logs and `doctor`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UserSpaceReason {
     /// The configuration says so.
@@ -143,7 +143,7 @@ impl KtlsSupport {
         self.policy = policy;
     }
 
-    /// Whether to try kernel TLS for a connection with these keys; the error says why not.
+    /// Checks whether to try kernel TLS for a connection with these keys; the error says why not.
     pub fn should_try(&self, keys: &TrafficKeys) -> Result<(), UserSpaceReason> {
         if self.policy == KtlsPolicy::Off {
             return Err(UserSpaceReason::Configured);

@@ -1,5 +1,5 @@
-//! Where plaintext lies in a buffer of TLS records: the arithmetic that lets a file be read straight
-//! into the slots in which it will be encrypted.
+//! Layout of plaintext in a buffer of TLS records: the arithmetic that lets a file be read straight into the
+//! slots in which it will be encrypted.
 //!
 //! ```text
 //! |prefix|   plaintext 16384   |suffix|prefix|   plaintext 16384   |suffix|prefix| rest |suffix|
@@ -42,12 +42,12 @@ impl RecordLayout {
         self.prefix() + PLAINTEXT_MAX + self.suffix()
     }
 
-    /// How many records `plain_len` bytes of plaintext take.
+    /// Returns how many records `plain_len` bytes of plaintext take.
     pub const fn records(self, plain_len: usize) -> usize {
         plain_len.div_ceil(PLAINTEXT_MAX)
     }
 
-    /// How many bytes `plain_len` bytes of plaintext take once sealed.
+    /// Returns how many bytes `plain_len` bytes of plaintext take once sealed.
     pub const fn sealed_len(self, plain_len: usize) -> usize {
         plain_len + self.records(plain_len) * (self.prefix() + self.suffix())
     }

@@ -17,10 +17,10 @@ const EMPTY_RUN_MAX: u8 = 32;
 /// nine bytes at least, so only byte-by-byte senders ever pay.
 const TINY_LEN: usize = 8;
 
-/// How many tiny records a peer may send before it has to send a useful one.
+/// Number of tiny records that a peer may send before it has to send a useful one.
 const TINY_BUDGET: u16 = 1024;
 
-/// Where an opened record's plaintext lies.
+/// Place of an opened record's plaintext.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
     /// A range of the input that was passed in.
@@ -29,7 +29,7 @@ pub(crate) enum Place {
     Carry(Range<usize>),
 }
 
-/// What [`RecordOpener::open`] found.
+/// Result of [`RecordOpener::open`].
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Opened {
     /// All input is taken; the next record is not complete yet.

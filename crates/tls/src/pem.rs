@@ -1,4 +1,4 @@
-//! What is wrong with a PEM file, in words.
+//! Errors of PEM files, in words.
 
 use rustls::CertificateError;
 use rustls::pki_types::pem::Error;
@@ -20,7 +20,7 @@ pub(crate) fn told(error: Error) -> String {
     }
 }
 
-/// As [`told`], of a file that should have a private key in it.
+/// Words the error ([`told`]) of a file that should have a private key in it.
 pub(crate) fn told_of_key(error: Error, file: &[u8]) -> String {
     let is_encrypted = |line: &[u8]| line.starts_with(b"-----BEGIN ENCRYPTED");
     match error {
@@ -33,7 +33,7 @@ pub(crate) fn told_of_key(error: Error, file: &[u8]) -> String {
     }
 }
 
-/// Why the library takes a key that PEM has whole for none of the kinds that it knows.
+/// Returns why the library takes a key that PEM has whole for none of the kinds that it knows.
 pub(crate) fn told_of_unusable_key(error: &rustls::Error) -> String {
     match error {
         rustls::Error::General(_) => "it is no whole RSA, ECDSA (P-256, P-384, P-521) or Ed25519 key: make one of them, as by `openssl \
@@ -43,7 +43,7 @@ pub(crate) fn told_of_unusable_key(error: &rustls::Error) -> String {
     }
 }
 
-/// What is wrong with a certificate that PEM has whole.
+/// Returns what is wrong with a certificate that PEM has whole.
 pub(crate) fn told_of_content(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidCertificate(CertificateError::BadEncoding) => NO_CERTIFICATE.to_owned(),

@@ -17,7 +17,7 @@ impl RecordSealer {
         Ok(Self { cipher: RecordCipher::new(keys)? })
     }
 
-    /// Where plaintext must lie for [`Self::seal`].
+    /// Returns where plaintext must lie for [`Self::seal`].
     pub fn layout(&self) -> RecordLayout {
         self.cipher.form().layout()
     }
@@ -27,12 +27,12 @@ impl RecordSealer {
         self.cipher.seq()
     }
 
-    /// Whether less than half of what the key may protect is used.
+    /// Returns whether less than half of what the key may protect is used.
     pub(crate) fn is_fresh(&self) -> bool {
         self.cipher.records_left() > self.cipher.seq()
     }
 
-    /// How many more records the key may protect.
+    /// Returns how many more records the key may protect.
     pub fn records_left(&self) -> u64 {
         self.cipher.records_left()
     }

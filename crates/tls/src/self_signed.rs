@@ -74,7 +74,7 @@ fn is_good(certificate: &Path, now: SystemTime) -> Result<bool, ConfigError> {
     Ok(is_kept(validity, now))
 }
 
-/// Whether a certificate with this validity is not replaced at this time.
+/// Returns whether a certificate with this validity is not replaced at this time.
 pub(crate) fn is_kept(validity: Validity, now: SystemTime) -> bool {
     matches!(validity.at(now), Standing::Valid(left) if left >= RENEW_BEFORE)
 }

@@ -21,7 +21,7 @@ use crate::open::Place;
 /// shares is under 4 KiB.
 pub const HANDSHAKE_LEN_MAX: usize = 64 << 10;
 
-/// What [`Receive::next`] found.
+/// Result of [`Receive::next`].
 #[derive(Debug)]
 pub enum TlsEvent<'a> {
     /// The handshake is done: [`TlsSession::info`] is there and plaintext may be sealed.
@@ -61,7 +61,7 @@ impl TlsSession {
         Ok(Self { state: State::Handshaking(Box::new(handshake)), output })
     }
 
-    /// What the handshake settled, once it is done.
+    /// Returns what the handshake settled, once it is done.
     pub fn info(&self) -> Option<&SessionInfo> {
         self.open().map(|open| &open.info)
     }
@@ -97,7 +97,8 @@ impl TlsSession {
         std::mem::take(&mut self.output)
     }
 
-    /// Where plaintext must lie to be sealed; absent before the handshake is done and with kernel TLS.
+    /// Returns where plaintext must lie to be sealed; absent before the handshake is done and with kernel
+    /// TLS.
     pub fn layout(&self) -> Option<RecordLayout> {
         match &self.open()?.tx {
             Tx::Undecided(keys) => Some(keys.form().layout()),
@@ -193,8 +194,9 @@ impl TlsSession {
         }
     }
 
-    /// Whether another response may be begun: false once a key that cannot be changed has done half of what it may,
-    /// so that any response of less than the other half gets through. Close after the response under way then.
+    /// Returns whether another response may be begun: false once a key that cannot be changed has done half
+    /// of what it may, so that any response of less than the other half gets through. Close after the
+    /// response under way then.
     pub fn key_lasts(&self) -> bool {
         self.open().is_none_or(Open::key_lasts)
     }

@@ -1,4 +1,5 @@
-//! Which certificate a client gets: by server name, with wildcards, and by the signatures that it can verify.
+//! Choice of a client's certificate: by server name, with wildcards, and by the signatures that it can
+//! verify.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -41,7 +42,7 @@ impl SniResolver {
         add(self.by_name.entry(name.to_ascii_lowercase().into_boxed_str()).or_default(), key)
     }
 
-    /// The same for clients that name no server with a certificate.
+    /// Adds a certificate for clients that name no server with a certificate.
     pub fn add_default(&mut self, key: &Arc<CertifiedKey>) -> bool {
         add(&mut self.default, key)
     }

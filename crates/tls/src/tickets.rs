@@ -19,7 +19,7 @@ use crate::config::ConfigError;
 
 const NAME_LEN: usize = 16;
 
-/// How long a key makes tickets. It reads them for as long again, so a stolen key opens at most two
+/// Time for which a key makes tickets. It reads them for as long again, so a stolen key opens at most two
 /// periods of TLS 1.2 sessions (RFC 5077 section 5.5).
 pub const ROTATION_PERIOD: Duration = Duration::from_secs(6 * 3600);
 
@@ -28,7 +28,7 @@ pub struct TicketKeys {
     ring: ArcSwap<KeyRing>,
     started: Instant,
     period: Duration,
-    /// When the current key gives way, in milliseconds after `started`.
+    /// Time when the current key gives way, in milliseconds after `started`.
     rotate_at_ms: AtomicU64,
 }
 

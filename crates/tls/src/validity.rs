@@ -10,14 +10,14 @@ const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 const VERSION_TAG: u8 = 0xa0;
 
-/// When a certificate is valid, in seconds since 1970, both ends included.
+/// Time in which a certificate is valid, in seconds since 1970, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Validity {
     pub(crate) not_before: u64,
     pub(crate) not_after: u64,
 }
 
-/// How a time lies to a certificate's validity.
+/// Relation of a time to a certificate's validity.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Standing {
     /// The validity begins later.

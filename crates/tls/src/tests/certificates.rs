@@ -1,4 +1,4 @@
-//! Certificates from files: who gets which, and what a wrong file is told.
+//! Certificates from files: which client gets which, and what a wrong file is told.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
