@@ -10,7 +10,7 @@ pub fn distinct(name: &[u8], kept: usize) -> Cow<'_, [u8]> {
     Cow::Owned([&name[..kept], format!("~{:016x}", fnv_1a([name])).as_bytes()].concat())
 }
 
-/// As [`distinct`], of text, whose beginning is text too: up to three bytes shorter.
+/// Makes a distinct name of text ([`distinct`]), whose beginning is text too: up to three bytes shorter.
 pub(crate) fn distinct_text(name: &str, kept: usize) -> Cow<'_, str> {
     if name.len() <= kept {
         return Cow::Borrowed(name);

@@ -36,7 +36,7 @@ impl Landing {
     /// # Errors
     /// The file system's.
     pub async fn begin(&self, dir: &Dir, resume: bool, length: u64) -> io::Result<(File, u64)> {
-        // Of an attempt that was killed: nobody knows what of it is whole.
+        // Of an attempt that was killed: it is not known what of it is whole.
         match dir.unlink(&self.under_way).await {
             Err(error) if error.kind() != ErrorKind::NotFound => return Err(error),
             _ => {}
@@ -51,7 +51,7 @@ impl Landing {
         Ok((dir.create(&self.under_way, how).await?, 0))
     }
 
-    /// It broke off: its first `upto` bytes stay, if there are any.
+    /// Keeps a part that broke off: its first `upto` bytes stay, if there are any.
     ///
     /// # Errors
     /// The file system's.
@@ -63,8 +63,8 @@ impl Landing {
         dir.rename(&self.under_way, dir, &self.part, RenameHow::Replace).await
     }
 
-    /// It is whole: it gets its attributes and its name. With `replace` over a file that has that, whose mode and owner stay; what is no
-    /// regular file is not replaced.
+    /// Finishes a whole file: it gets its attributes and its name. With `replace` over a file that has that,
+    /// whose mode and owner stay; what is no regular file is not replaced.
     ///
     /// # Errors
     /// The file system's; `AlreadyExists`.
@@ -100,7 +100,7 @@ impl Landing {
     }
 }
 
-/// Whether something has the name.
+/// Returns whether something has the name.
 ///
 /// # Errors
 /// The file system's.
@@ -120,7 +120,7 @@ pub async fn make_way(dir: &Dir, name: &CString) -> io::Result<()> {
     }
 }
 
-/// What has the name, links not followed.
+/// Returns what has the name, links not followed.
 async fn there(dir: &Dir, name: &CString) -> io::Result<Option<Stat>> {
     match dir.stat_at(name).await {
         Ok(found) => Ok(Some(found)),

@@ -1,4 +1,4 @@
-//! How far a transfer is, and what it moved in the end.
+//! Progress of a transfer, and its result.
 
 use std::ffi::CStr;
 use std::fmt::Display;
@@ -6,9 +6,9 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Why something was not moved.
+/// Reason why something was not moved.
 pub trait EndsAll: Display {
-    /// Whether nothing else can be moved either, as when the server does not answer.
+    /// Returns whether nothing else can be moved either, as when the server does not answer.
     fn ends_all(&self) -> bool;
 }
 
@@ -17,7 +17,7 @@ pub fn below(path: &CStr, name: &[u8]) -> Vec<u8> {
     [path.to_bytes(), b"/", name].concat()
 }
 
-/// How far a transfer is, for who looks on from another thread; and the word to stop.
+/// Progress of a transfer, for display by another thread; and the word to stop.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// Bytes moved.
@@ -28,7 +28,7 @@ pub struct Progress {
     pub files: AtomicU64,
     /// Set from outside: the transfer ends at its next step, and cleans up.
     pub stop: AtomicBool,
-    /// What did not move, and why.
+    /// Files that did not move, and why.
     failures: Mutex<Vec<String>>,
 }
 
@@ -41,12 +41,12 @@ impl Progress {
         })
     }
 
-    /// So many bytes more are to be moved.
+    /// Adds so many bytes that are to be moved.
     pub fn want(&self, bytes: u64) {
         self.bytes_wanted.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// One more file is whole.
+    /// Counts one more whole file.
     pub fn whole(&self) {
         self.files.fetch_add(1, Ordering::Relaxed);
     }
@@ -62,7 +62,8 @@ impl Progress {
         failures.push(format!("{path}: {reason}"));
     }
 
-    /// What came of one file or directory among others: `None` for what failed, whose reason is kept to be told.
+    /// Takes the result of one file or directory among others: `None` for what failed, whose reason is kept
+    /// to be told.
     ///
     /// # Errors
     /// What would make all others fail as well.
@@ -76,18 +77,18 @@ impl Progress {
         }
     }
 
-    /// What did not move and was not asked for yet, each with its reason.
+    /// Returns what did not move and was not asked for yet, each with its reason.
     pub fn take_failures(&self) -> Vec<String> {
         std::mem::take(&mut *self.failures.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether the word to stop was given.
+    /// Returns whether the word to stop was given.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 }
 
-/// What a tree had in it.
+/// Counts of a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
     /// Directories, the first among them.
@@ -96,10 +97,10 @@ pub struct Tree {
     pub files: u64,
     /// Symbolic links.
     pub links: u64,
-    /// What was left alone: mount points and reparse points; of a local tree, devices, sockets and pipes, and links where the
-    /// server has none.
+    /// Number of files that were left alone: mount points and reparse points; of a local tree, devices,
+    /// sockets and pipes, and links where the server has none.
     pub skipped: u64,
-    /// What failed, and is among nothing else here.
+    /// Number of files that failed, which are counted nowhere else here.
     pub failed: u64,
     /// Bytes of files.
     pub bytes: u64,

@@ -9,13 +9,13 @@ pub fn staged_name(name: &str) -> String {
     format!("{kept}.{:016x}{ENDING}", sum(kept.as_bytes()))
 }
 
-/// As [`staged_name`], of a name that is no text.
+/// Makes the staged name of a name that is no text ([`staged_name`]).
 pub fn staged_name_of_bytes(name: &[u8]) -> Vec<u8> {
     let kept = distinct(name, NAME_KEPT);
     [&kept, format!(".{:016x}{ENDING}", sum(&kept)).as_bytes()].concat()
 }
 
-/// Whether a name is one of these: a file of another program that ends alike is none.
+/// Returns whether a name is one of these: a file of another program that ends alike is none.
 pub fn is_staged(name: &[u8]) -> bool {
     let parts = name.strip_suffix(ENDING.as_bytes()).and_then(|name| name.split_last_chunk::<17>());
     parts.is_some_and(|(kept, given)| {
@@ -34,7 +34,7 @@ const ENDING: &str = ".linerate-put";
 const SEED: &[u8] = b"linerate put: a file that is not whole\0";
 /// Bytes of a name that the one beside it has: a long name's sum and what is added fit into 255.
 const NAME_KEPT: usize = 200;
-/// What [`distinct`] adds.
+/// Length of what [`distinct`] adds.
 const SUM: usize = 17;
 
 #[cfg(test)]
