@@ -1,5 +1,6 @@
-//! What a change costs beside the bare system calls: `cargo bench -p vfs --bench changes`, in turns, on tmpfs, in processor time.
-//! The best of several rounds counts, so that the machine's other work shows least. `cargo xtask compare write` asks for `--json`.
+//! Cost of a change beside the bare system calls: `cargo bench -p vfs --bench changes`, in turns, on tmpfs,
+//! in processor time. The best of several rounds counts, so that the machine's other work shows least. `cargo
+//! xtask compare write` asks for `--json`.
 
 use std::path::Path;
 use std::time::Duration;
@@ -15,7 +16,7 @@ use vfs::{
 
 fn main() {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
-    // Each its own: nobody watches what the bare calls change.
+    // Each its own: nothing watches what the bare calls change.
     let [bare_path, path] = ["bare", "volume"].map(|name| dir.path().join(name));
     for path in [&bare_path, &path] {
         std::fs::create_dir(path).unwrap();

@@ -1,5 +1,5 @@
-//! What a look-up costs: `cargo bench -p vfs`. Each figure is the best of several rounds, so that the
-//! machine's other work shows least.
+//! Cost of a look-up: `cargo bench -p vfs`. Each figure is the best of several rounds, so that the machine's
+//! other work shows least.
 
 use std::hint::black_box;
 use std::time::Instant;

@@ -1,6 +1,6 @@
-//! What somebody may do in a directory, as a lane keeps it with its promise of that directory: the list that counts there,
-//! and what came of it for those who asked lately. It goes with the promise, and that goes before a list, the mode or
-//! the place of this directory or one above it changes.
+//! Rights of users in a directory, which a lane caches with its watch of that directory: the list that counts
+//! there, and the results for the users that asked lately. It goes with the promise, and that goes before a
+//! list, the mode or the place of this directory or one above it changes.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ use crate::object::Object;
 pub(crate) struct Access {
     nearest: Nearest,
     directory: identity::Object,
-    /// The directory's own descriptor, and who is called how in it and in those of what is in it.
+    /// The directory's own descriptor, and the SIDs of users in it and in those of what is in it.
     own: Option<Own>,
     known: RefCell<SmallVec<[JudgedRights; 1]>>,
 }
@@ -60,7 +60,7 @@ impl Access {
         }
     }
 
-    /// Whether everybody whom the one directory lets through the other does too, and no one else.
+    /// Returns whether both directories let exactly the same users through.
     pub(crate) fn passes_as(&self, other: &Self, policy: &VolumePolicy) -> bool {
         match (&self.own, &other.own) {
             (None, None) if self.nearest == Nearest::None && other.nearest == Nearest::None => {
@@ -71,7 +71,7 @@ impl Access {
         }
     }
 
-    /// Whether it gives everybody what another look gave.
+    /// Returns whether it gives every user what another look gave.
     pub(crate) fn is_as(&self, other: &Self) -> bool {
         (&self.nearest, self.directory, &self.own) == (&other.nearest, other.directory, &other.own)
     }
@@ -86,7 +86,8 @@ impl Access {
         decide(principal, &judged(of), &self.nearest, policy)
     }
 
-    /// As [`Access::rights_of`], of what has a descriptor of its own. Who may list the directory sees the attributes of what is in it.
+    /// Returns the rights over what has a descriptor of its own ([`Access::rights_of`]). A user that may list
+    /// the directory sees the attributes of what is in it.
     pub(crate) fn rights_of_own(
         &self,
         principal: &Principal,
@@ -103,7 +104,7 @@ impl Access {
         self.known.borrow().iter().find(|known| known.principal == principal).map(|known| known.rights)
     }
 
-    /// Keeps what came of it for the next time; for the last few who asked.
+    /// Caches the result for the last few users that asked.
     pub(crate) fn keep(&self, principal: &Principal, rights: Rights) -> Rights {
         let mut known = self.known.borrow_mut();
         if known.len() == KNOWN_MAX {
@@ -114,7 +115,7 @@ impl Access {
     }
 }
 
-/// Whether rights are enough.
+/// Checks whether rights are enough.
 ///
 /// # Errors
 /// [`Error::Denied`], with what is lacking.
@@ -135,7 +136,8 @@ fn judged(attributes: &Attributes) -> identity::Object {
     identity::Object { kind, mode: attributes.bits, gid: attributes.gid, owner: attributes.owner() }
 }
 
-/// Whether the mode bits of two directories let the same through, and show them the same: whose they are counts where their classes differ.
+/// Returns whether the mode bits of two directories let the same through, and show them the same: whose they
+/// are counts where their classes differ.
 fn passes_by_mode_as(one: &identity::Object, other: &identity::Object) -> bool {
     let classes = |of: &identity::Object| [6, 3, 0].map(|shift| of.mode >> shift & 0o5);
     let is_for_all = |[owner, group, others]: [u32; 3]| owner == group && group == others;

@@ -1,4 +1,4 @@
-//! What a file is at one moment, and what tells two moments apart.
+//! Attributes of a file at one moment, and tokens that tell two moments apart.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -14,7 +14,7 @@ use crate::object::Object;
 pub struct Attributes {
     /// Regular file or directory; nothing else is served.
     pub kind: FileKind,
-    /// Which file, whatever its name.
+    /// Identity of the file, whatever its name.
     pub id: FileId,
     /// Bytes of content. Of no use for directories.
     pub size: u64,
@@ -36,13 +36,14 @@ pub struct Attributes {
     pub uid: u32,
     /// Group.
     pub gid: u32,
-    /// The AFS number of whoever made it, where that is recorded and was looked at.
+    /// The AFS number of the user that made the file, where that is recorded and was looked at.
     pub maker: Option<Id>,
-    /// The permission bits without those that a POSIX access list takes, where that was looked at: these say who may do what.
+    /// The permission bits without those that a POSIX access list takes, where that was looked at: these give
+    /// rights.
     pub bits: u32,
 }
 
-/// What names one version of a file: equal for equal versions, also after a restart.
+/// Name of one version of a file: equal for equal versions, also after a restart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct VersionName {
     /// Bytes of content.
@@ -50,17 +51,17 @@ pub struct VersionName {
     /// Last change of the content. With the size it is the whole name where it says something: then mirrors that keep time stamps
     /// give the same names.
     pub mtime: Timestamp,
-    /// Last change of content or attributes, which nobody can set; where `mtime` says nothing.
+    /// Last change of content or attributes, which cannot be set; where `mtime` says nothing.
     pub ctime: Option<Timestamp>,
     /// [`Volume::distrusts_before`](crate::Volume::distrusts_before), of content that is older: a loss of power may have left other bytes under
     /// the rest of the name. 0: it is younger.
     pub distrusted: u32,
 }
 
-/// How sure a [`VersionName`] is to name one content only (a strong validator of RFC 9110 8.8.1).
+/// Certainty that a [`VersionName`] names one content only (a strong validator of RFC 9110 8.8.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionCertainty {
-    /// Whatever is written from now on has another name.
+    /// Content that is written from now on has another name.
     Settled,
     /// The clock that stamped it moves on within this time, a few milliseconds.
     SettlesIn(Duration),
@@ -83,7 +84,7 @@ pub struct FileId {
 /// clock: two changes of one size within a tick look the same, see [`Attributes::is_settled`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ChangeToken {
-    /// Which file.
+    /// Identity of the file.
     pub id: FileId,
     /// Bytes of content.
     pub size: u64,
@@ -92,24 +93,26 @@ pub struct ChangeToken {
 }
 
 impl Attributes {
-    /// What tells this content from an earlier or later one.
+    /// Returns what tells this content from an earlier or later one.
     pub fn change_token(&self) -> ChangeToken {
         ChangeToken { id: self.id, size: self.size, mtime: self.mtime }
     }
 
-    /// Whether the last change lies so far before `now` that any further one gets another time stamp. Until
-    /// then a token does not prove that nothing changed. A stamp of whole seconds may come from a file system
-    /// that keeps no finer ones (ext4 with small inodes, FAT), or from a client that knows none, and takes as long to
-    /// settle as theirs. Clients stamp by their own clocks, which may be behind: when the stamp was given counts, not what it says.
+    /// Returns whether the last change lies so far before `now` that any further one gets another time stamp.
+    /// Until then a token does not prove that nothing changed. A stamp of whole seconds may come from a file
+    /// system that keeps no finer ones (ext4 with small inodes, FAT), or from a client that knows none, and
+    /// takes as long to settle as theirs. Clients stamp by their own clocks, which may be behind: when the
+    /// stamp was given counts, not what it says.
     pub fn is_settled(&self, now: SystemTime) -> bool {
         let tick = if self.mtime.nanos == 0 { COARSE_TICK_MAX } else { CLOCK_TICK_MAX };
         let changed = self.mtime.max(self.ctime).to_system_time();
         now.duration_since(changed).is_ok_and(|age| age >= tick)
     }
 
-    /// What names this version among all contents that a name has had: the one answer to what its time stamps are good for. It
-    /// goes by the attributes and by what the volume [distrusts](crate::Volume::distrusts_before), so one version has one name however long it
-    /// lasts, or until the power is lost.
+    /// Returns what names this version among all contents that a name has had: the one answer to what its
+    /// time stamps are good for. It goes by the attributes and by what the volume
+    /// [distrusts](crate::Volume::distrusts_before), so one version has one name however long it lasts, or
+    /// until the power is lost.
     pub fn version(&self, distrusts_before: u32) -> VersionName {
         let ctime = (!self.mtime_names_a_version()).then_some(self.ctime);
         let is_older = ctime.unwrap_or(self.mtime).secs <= distrusts_before.into();
@@ -117,7 +120,7 @@ impl Attributes {
         VersionName { size: self.size, mtime: self.mtime, ctime, distrusted }
     }
 
-    /// How sure it is at `now` that no other content has the name that [`Attributes::version`] gives.
+    /// Returns how sure it is at `now` that no other content has the name that [`Attributes::version`] gives.
     pub fn version_certainty(&self, now: SystemTime) -> VersionCertainty {
         let (mtime, ctime) = (self.mtime, self.ctime);
         if self.mtime_names_a_version() && self.is_settled(now) {
@@ -141,15 +144,16 @@ impl Attributes {
         (self.mtime_names_a_version() && self.mtime.to_system_time() <= now).then_some(self.mtime.secs)
     }
 
-    /// Whether the time of change says when the content changed. It does not where packaging gives one stamp to every file
-    /// (OSTree 0, Nix 1 second after 1970), and where somebody set it to before 1970, or to a time that was still to come then.
+    /// Returns whether the time of change says when the content changed. It does not where packaging gives
+    /// one stamp to every file (OSTree 0, Nix 1 second after 1970), and where it was set to before 1970, or
+    /// to a time that was still to come then.
     fn mtime_names_a_version(&self) -> bool {
-        // Who stamps by the time of day is ahead of the kernel's clock by up to a tick.
+        // A program that stamps by the time of day is ahead of the kernel's clock by up to a tick.
         let was_past = || self.mtime.to_system_time() <= self.ctime.to_system_time() + CLOCK_TICK_MAX;
         self.mtime.secs > NORMALISED_STAMP_S_MAX && (self.mtime <= self.ctime || was_past())
     }
 
-    /// Whether anything but the time of the last reading is different.
+    /// Returns whether anything but the time of the last reading is different.
     pub fn is_changed_since(&self, earlier: &Self) -> bool {
         let Self {
             kind,
@@ -171,24 +175,25 @@ impl Attributes {
             || (mode, nlink, uid, gid) != (earlier.mode, earlier.nlink, earlier.uid, earlier.gid)
     }
 
-    /// Those of something with what its object knows of who may do what with it.
+    /// Makes the attributes from a `Stat` and from what the object knows of rights.
     pub(crate) fn of(stat: &Stat, object: Option<&Arc<Object>>) -> Self {
         let Some(object) = object else { return Self::from(*stat) };
         let bits = object.left().map_or(stat.mode, |left| left.narrowed(stat.mode));
         Self { maker: object.maker(stat.uid), bits, ..Self::from(*stat) }
     }
 
-    /// Its owner: the user of its record, or that of its mode bits.
+    /// Returns the file's owner: the user of its record, or that of its mode bits.
     pub(crate) fn owner(&self) -> Owner {
         Owner { uid: Some(self.uid), recorded: self.maker }
     }
 
-    /// Whether both belong to one POSIX user, and to one user of AFS or SMB where a maker is recorded.
+    /// Returns whether both belong to one POSIX user, and to one user of AFS or SMB where a maker is
+    /// recorded.
     pub fn has_owner_of(&self, other: &Self) -> bool {
         self.uid == other.uid && self.maker == other.maker
     }
 
-    /// Whether it is a directory.
+    /// Returns whether it is a directory.
     pub fn is_directory(&self) -> bool {
         self.kind == FileKind::Directory
     }
@@ -223,9 +228,9 @@ impl From<Stat> for Attributes {
 
 /// Longest tick of the clocks that file systems stamp with: jiffies at 100 Hz, doubled for good measure.
 const CLOCK_TICK_MAX: Duration = Duration::from_millis(20);
-/// The same for file systems that stamp with whole seconds, or as FAT with every other one.
+/// The tick of file systems that stamp with whole seconds, or as FAT with every other one.
 const COARSE_TICK_MAX: Duration = Duration::from_millis(2020);
-/// Time stamps up to this one are nobody's time of change.
+/// Time stamps up to this one say no time of change.
 const NORMALISED_STAMP_S_MAX: i64 = 1;
 
 #[cfg(test)]
@@ -318,7 +323,7 @@ mod tests {
         }
     }
 
-    /// Its time of change may be from before the loss of power, and its bytes not, or the reverse.
+    /// A file's time of change may be from before the loss of power, and its bytes not, or the reverse.
     #[test]
     fn a_loss_of_power_gives_another_name_to_what_is_older() {
         let named = |secs, distrusts_before| {

@@ -23,21 +23,22 @@ use crate::volume::{Resolved, Volume};
 
 /// Result of a look-up by number or path, with the caller's rights, at one moment. No callback comes with it.
 pub struct FoundWithRights {
-    /// What it is, with its attributes.
+    /// The file, with its attributes.
     pub resolved: Resolved,
-    /// Where it really is, past all links by which it was found; `None` where there was no link on the way.
+    /// Real path of the file, past all links by which it was found; `None` where there was no link on the
+    /// way.
     pub real: Option<RelPathBuf>,
     volume: Volume,
     directory: Rc<WatchedDir>,
 }
 
 impl FoundWithRights {
-    /// What somebody may do with it, or in it if it is a directory.
+    /// Returns the principal's rights over the file, or in it if it is a directory.
     pub fn rights(&self, principal: &Principal) -> Rights {
         rights_there(&self.volume, &self.directory, &self.resolved, principal)
     }
 
-    /// Whose it is, to somebody: who may say who may do what with it.
+    /// Returns whether the file belongs to the principal, which may then change its access list.
     pub fn ownership(&self, principal: &Principal) -> Ownership {
         let root = self.volume.root();
         let (Some(policy), Some(shared)) = (root.policy(), root.shared()) else { return Ownership::Others };
@@ -53,12 +54,14 @@ impl FoundWithRights {
         if is_servers { Ownership::Servers } else { Ownership::Others }
     }
 
-    /// Whether the caller owns it by its mode bits, and so may remove its name from a sticky directory.
+    /// Returns whether the caller owns it by its mode bits, and so may remove its name from a sticky
+    /// directory.
     pub fn is_own(&self, principal: &Principal) -> bool {
         self.resolved.attributes().owner().is_by_mode(principal)
     }
 
-    /// Where the directory is now that it lies in, or that it is, past all links by which it was found.
+    /// Returns the present path of the directory that it lies in, or that it is, past all links by which it
+    /// was found.
     pub fn directory(&self) -> Option<RelPathBuf> {
         self.volume.path_of(self.directory.object()?)
     }
@@ -70,7 +73,8 @@ impl FoundWithRights {
 }
 
 impl FoundWithRights {
-    /// Everything that somebody is granted of what has a security descriptor of its own, as an access mask of SMB; `None` for what has none.
+    /// Returns everything that the principal is granted over what has a security descriptor of its own, as an
+    /// access mask of SMB; `None` for what has none.
     pub fn granted(&self, principal: &Principal) -> Option<u32> {
         let policy = self.volume.root().policy()?;
         let granted = match &self.resolved {
@@ -81,14 +85,14 @@ impl FoundWithRights {
     }
 }
 
-/// Whose something is, to somebody who asks.
+/// Ownership of a file, seen from one principal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ownership {
-    /// That user's: by its record, or by its uid where mode bits count.
+    /// The principal owns the file: by its record, or by its uid where mode bits count.
     Own,
-    /// The server's own user's, who gives no files away: whoever made it.
+    /// The server's own user owns it and gives no files away: the maker counts.
     Servers,
-    /// Somebody else's, or nobody may change anything.
+    /// Another user owns it, or the volume is read-only.
     Others,
 }
 
@@ -98,7 +102,7 @@ impl std::fmt::Debug for FoundWithRights {
     }
 }
 
-/// What somebody may do with what a look has found, or in it if it is a directory.
+/// Returns a principal's rights over what a look has found, or in it if it is a directory.
 pub(crate) fn rights_there(
     volume: &Volume,
     directory: &WatchedDir,
@@ -121,7 +125,7 @@ pub struct FileWithParent {
     pub file: Resolved,
     /// The directory that it is in. What was [last seen](crate::Object::seen_in) of the file is no more than a hint of that.
     pub directory: Directory,
-    /// Its name there.
+    /// Name of the file in that directory.
     pub name: Box<[u8]>,
 }
 
@@ -139,7 +143,8 @@ impl Volume {
         }
     }
 
-    /// As [`Volume::lookup_as`], on a volume [with objects](crate::VolumeSpec::with_objects), with who may do what there.
+    /// Looks up a path, with the rights that count there, on a volume [with
+    /// objects](crate::VolumeSpec::with_objects) ([`Volume::lookup_as`]).
     ///
     /// # Errors
     /// As there; [`Error::ReadOnly`] on a volume without.
@@ -158,7 +163,7 @@ impl Volume {
         })
     }
 
-    /// As [`Volume::find`], with who may do what there.
+    /// Finds a file by number, with the rights that count there ([`Volume::find`]).
     ///
     /// # Errors
     /// As [`Volume::find`]; [`Error::Busy`] for what moves again and again.
@@ -188,13 +193,14 @@ impl Volume {
         })
     }
 
-    /// As [`Volume::find`] if the answer is at hand: never waits. `None` means "ask `find`", which says too why it is refused.
+    /// Finds a file by number if the answer is at hand ([`Volume::find`]): never waits. `None` means "ask
+    /// `find`", which says too why it is refused.
     pub fn try_find(&self, caller: &Caller, number: Number, need: Rights) -> Option<Resolved> {
         self.where_it_was(number, |path| self.try_guarded(caller, path, need), |found| found)
     }
 
-    /// As [`Volume::find`], of what is no volume's own directory, with the directory that it is in if the caller has the rights `above`
-    /// there.
+    /// Finds what is no volume's own directory by number, with the directory that it is in if the caller has
+    /// the rights `above` there.
     ///
     /// # Errors
     /// As [`Volume::find`]; [`Error::Stale`] for the volume's own directory; [`Error::Busy`] when it moves again and again.
@@ -234,7 +240,7 @@ impl Volume {
         })
     }
 
-    /// As [`Volume::find`], and gives `client` a callback on the object until `until`, as
+    /// Finds a file by number, and gives `client` a callback on the object until `until`, as
     /// [`Volume::lookup_with_callback`] does.
     ///
     /// # Errors
@@ -264,7 +270,8 @@ impl Volume {
         })
     }
 
-    /// As [`Volume::find_with_callback`] where nothing has to be waited for, else `None`.
+    /// Finds a file with a callback where nothing has to be waited for, else `None`
+    /// ([`Volume::find_with_callback`]).
     pub fn try_find_with_callback(
         &self,
         caller: &Caller,
@@ -277,7 +284,7 @@ impl Volume {
         self.where_it_was(number, look, LookupWithCallback::resolved)
     }
 
-    /// What a look finds where this lane saw the file of this number last, if that is it still.
+    /// Returns what a look finds where this lane saw the file of this number last, if that is it still.
     fn where_it_was<T>(
         &self,
         number: Number,
@@ -289,7 +296,7 @@ impl Volume {
         is_it(resolved(&found), number).then_some(found)
     }
 
-    /// As [`Volume::find`], with the path that leads there.
+    /// Finds a file by number, with the path that leads there ([`Volume::find`]).
     fn find_at<'a>(
         &'a self,
         caller: &'a Caller,
@@ -310,7 +317,7 @@ impl Volume {
 
     pub(crate) async fn identity_of(&self, number: Number) -> Result<Identity, Error> {
         let shared = self.shared().ok_or(Error::ReadOnly)?;
-        // Nobody may have looked at it yet, so that the index does not know it.
+        // It may not have been looked at yet, so that the index does not know it.
         if number == Number::ROOT {
             let root = self.root().dir();
             return identity_of(By::Open(root.as_file()), &root.stat()?).await;
@@ -327,7 +334,7 @@ fn is_it(found: &Resolved, number: Number) -> bool {
     found.object().is_some_and(|object| object.number() == number)
 }
 
-/// What of a mask changes nothing.
+/// Bits of a mask that change nothing.
 const UNCHANGING: u32 = FILE_READ | FILE_EXECUTE;
 /// Searches for something that moves again and again.
 const ATTEMPTS_MAX: u32 = 16;

@@ -1,4 +1,4 @@
-//! What a lane counts about files.
+//! Counters of a lane about files.
 
 use crate::error::Error;
 

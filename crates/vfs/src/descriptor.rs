@@ -24,12 +24,12 @@ use crate::rights_storage::{OwnRights, RightsStorage, remove};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Own {
     Known(Arc<Descriptor>),
-    /// Damaged, of a later version, not yet read: nobody may anything, but who may mend it.
+    /// Damaged, of a later version, not yet read: no rights for any user, except to those that may mend it.
     Unreadable,
 }
 
 impl Own {
-    /// Everything that somebody is granted, as an access mask of SMB.
+    /// Returns everything that the principal is granted, as an access mask of SMB.
     pub(crate) fn granted(&self, principal: &Principal, sids: &Sids) -> u32 {
         match self {
             Self::Known(descriptor) => sids.granted(principal, descriptor),
@@ -37,12 +37,13 @@ impl Own {
         }
     }
 
-    /// The same as letters of access lists.
+    /// Returns what the principal is granted as letters of access lists.
     pub(crate) fn rights(&self, principal: &Principal, sids: &Sids, is_directory: bool) -> Rights {
         rights_of(self.granted(principal, sids), is_directory)
     }
 
-    /// What a file that takes the place of the one with it has: what could not be read grants nothing there either.
+    /// Returns what a file that takes the place of the one with it has: what could not be read grants nothing
+    /// there either.
     pub(crate) fn kept(self) -> Option<Arc<Descriptor>> {
         match self {
             Self::Known(descriptor) => Some(descriptor),
@@ -50,7 +51,8 @@ impl Own {
         }
     }
 
-    /// What somebody gets who makes something in the directory that has it; `None` where that cannot be held.
+    /// Returns the descriptor of what is made in the directory that has this one; `None` where that cannot be
+    /// held.
     pub(crate) fn handed_down(&self, is_directory: bool, owner: Sid, group: Sid) -> Option<Descriptor> {
         let above = match self {
             Self::Known(descriptor) => descriptor,
@@ -70,18 +72,19 @@ impl Object {
         }
     }
 
-    /// Whether somebody has looked for one.
+    /// Returns whether a look has asked for a descriptor.
     pub(crate) fn is_own_read(&self) -> bool {
         self.described.load(Ordering::Acquire) != UNREAD
     }
 
-    /// What a POSIX list leaves of its mode, if it has one that counts, or one for what is made in it.
+    /// Returns what a POSIX list leaves of its mode, if it has one that counts, or one for what is made in
+    /// it.
     pub(crate) fn left(&self) -> Option<AclMask> {
         let state = self.described.load(Ordering::Acquire);
         (state & STATE == LISTED).then(|| AclMask::from_bits(state >> 2))
     }
 
-    /// It has this one from here on.
+    /// Sets the object's own descriptor.
     pub(crate) fn set_own(&self, own: Option<Own>) {
         let side = self.lock_state();
         self.own_changes.fetch_add(1, Ordering::AcqRel);
@@ -100,7 +103,7 @@ impl Object {
         drop(before);
     }
 
-    /// Reads what it has, who made it, and of a file whether a client of SMB has marked it as backed up.
+    /// Reads what it has, its maker, and of a file whether a client of SMB has marked it as backed up.
     ///
     /// # Errors
     /// Those of the file system: it may have one.
@@ -147,7 +150,7 @@ impl Object {
     }
 }
 
-/// Whether a file has a descriptor of its own, and if that is none that counts, why.
+/// Returns whether a file has a descriptor of its own, and if that is none that counts, why.
 pub(crate) async fn look_at(file: &File, keeping: RightsStorage) -> Option<Result<(), String>> {
     match keeping.own_of(file).await.map(|apart| apart.own) {
         Ok(None) => None,
@@ -157,7 +160,8 @@ pub(crate) async fn look_at(file: &File, keeping: RightsStorage) -> Option<Resul
     }
 }
 
-/// Whether this is where a server without privileges keeps descriptors, `user.` left out: no attribute of clients.
+/// Returns whether this is where a server without privileges keeps descriptors, `user.` left out: no
+/// attribute of clients.
 pub(crate) fn is_kept_in(name: &[u8]) -> bool {
     name.eq_ignore_ascii_case(b"NTACL")
 }
@@ -174,10 +178,10 @@ fn nothing() -> Descriptor {
     Descriptor { dacl: Some(Vec::new()), ..Descriptor::default() }
 }
 
-/// Nobody has looked yet.
+/// No look has read the descriptor yet.
 pub(crate) const UNREAD: u8 = 0;
 const NONE: u8 = 1;
 const KNOWN: u8 = 2;
-/// There is none, and a POSIX list; what that leaves is in the bits above.
+/// No descriptor exists, and a POSIX list; what that leaves is in the bits above.
 const LISTED: u8 = 3;
 const STATE: u8 = 3;

@@ -1,4 +1,4 @@
-//! Why a name, file or listing could not be had, in terms every protocol can answer with.
+//! Errors of names, files and listings, in terms every protocol can answer with.
 
 use std::io;
 
@@ -57,7 +57,7 @@ pub enum Error {
     /// A directory has more entries than the caller can use.
     #[error("the directory has more than {max} entries")]
     TooLarge {
-        /// What the caller could use.
+        /// Number that the caller could use.
         max: usize,
     },
     /// The content changed while it was being served: what was sent is of no single version.
@@ -72,7 +72,7 @@ pub enum Error {
     /// The file system is full.
     #[error("no space left on the file system")]
     NoSpace,
-    /// What this user, group or volume may use is used up.
+    /// The quota of this user, group or volume is used up.
     #[error("the quota is used up")]
     Quota,
     /// Longer than the file system takes, or than the process may make it.
@@ -93,10 +93,10 @@ pub enum Error {
     /// A directory into its own child.
     #[error("a directory cannot move into itself")]
     IntoItself,
-    /// One of the server's own names.
+    /// The name is one of the server's own.
     #[error("the name is one of the server's own")]
     Reserved,
-    /// What the name leads to is not what the caller made his change depend on.
+    /// The name's target is not what the caller made its change depend on.
     #[error("the name leads to something else than was expected")]
     Unexpected,
     /// The file is gone, or can no longer be reached inside its volume.
@@ -117,7 +117,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// What a refused write means.
+    /// Converts the error of a refused write.
     pub(crate) fn of_write(error: io::Error) -> Self {
         match error.raw_os_error() {
             // The descriptor is there; it is its file that is not for writing.
@@ -126,7 +126,8 @@ impl Error {
         }
     }
 
-    /// What a refused change means: one that has no name to look up does not lead out of the volume.
+    /// Converts the error of a refused change: one that has no name to look up does not lead out of the
+    /// volume.
     pub(crate) fn of_change(error: io::Error) -> Self {
         match error.raw_os_error() {
             Some(libc::EXDEV) => Self::CrossDevice,

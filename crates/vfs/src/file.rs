@@ -15,8 +15,8 @@ use crate::error::Error;
 use crate::io_faults::FaultPlace;
 use crate::object::Object;
 
-/// An open file, shared by everyone on the lane who reads it. It has no position. A rename over its name
-/// leaves it and its content as they are; a write or truncation in place shows at once.
+/// An open file, shared by all its readers on the lane. It has no position. A rename over its name leaves it
+/// and its content as they are; a write or truncation in place shows at once.
 #[derive(Debug)]
 pub struct OpenFile {
     file: File,
@@ -37,7 +37,7 @@ impl OpenFile {
         Self { file, id, place, object, counters }
     }
 
-    /// What lanes share of it; `None` on a volume without objects.
+    /// Returns what lanes share of it; `None` on a volume without objects.
     pub fn object(&self) -> Option<&Arc<Object>> {
         self.object.as_ref()
     }
@@ -47,7 +47,7 @@ impl OpenFile {
         self.object.as_ref()?.own()
     }
 
-    /// Which file it is.
+    /// Returns which file it is.
     pub fn id(&self) -> FileId {
         self.id
     }
@@ -70,8 +70,7 @@ impl OpenFile {
         (read.inspect_err(|error| self.note_failure(offset, error)), buf)
     }
 
-    /// Where it was found, for messages.
-    /// Begins to watch it, whichever name it is changed by.
+    /// Watches the open file, whichever name it is changed by.
     pub(crate) fn watch(&self) -> io::Result<Watch> {
         self.file.watch()
     }
@@ -80,7 +79,7 @@ impl OpenFile {
         &self.place
     }
 
-    /// Counts and logs that the disk did not give these bytes, for who takes them past this type
+    /// Counts and logs that the disk did not give these bytes, for a caller that takes them past this type
     /// ([`OpenFile::lane_file`]).
     pub fn note_failure(&self, offset: u64, error: &io::Error) {
         self.counters.read_errors.increment();
@@ -110,9 +109,9 @@ impl OpenFile {
     /// Says whether the bytes that the version with the token `before` had are still there: it is that version, or was
     /// appended to. `is_grown` says so and keeps it, so that each transfer counts once.
     ///
-    /// A longer file is taken for one that was appended to: the server cannot see whether its earlier bytes were
-    /// written anew as well. Who writes a file anew in place truncates it first, or keeps its length, which are both
-    /// seen by a look at the right time: look often.
+    /// A longer file is taken for one that was appended to: the server cannot see whether its earlier bytes
+    /// were written anew as well. A program that writes a file anew in place truncates it first, or keeps its
+    /// length, which are both seen by a look at the right time: look often.
     ///
     /// # Errors
     /// [`Error::Changed`] as [`OpenFile::check_unchanged`], for a file that is no longer than it was.

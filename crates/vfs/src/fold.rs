@@ -24,8 +24,9 @@ pub(crate) struct FoldedNames {
 type Stored = (Box<[u8]>, Resolved);
 
 impl Directory {
-    /// What `name` names in this directory in whatever case it is stored, with the name as it is stored: as it is given if
-    /// there is one, else the first in the order of the listing. Takes [`Rights::LOOKUP`] here, and `need` there.
+    /// Returns what `name` names in this directory in whatever case it is stored, with the name as it is
+    /// stored: as it is given if there is one, else the first in the order of the listing. Takes
+    /// [`Rights::LOOKUP`] here, and `need` there.
     ///
     /// Costs a look in a table while the lane keeps the directory's names, which it brings up to date with each change, else a listing of
     /// at most `max` entries.
@@ -89,7 +90,7 @@ impl FoldedNames {
     }
 }
 
-/// What all spellings of a name have in common.
+/// Returns what all spellings of a name have in common.
 pub(crate) fn fold(name: &[u8]) -> Vec<u8> {
     if name.is_ascii() {
         return name.to_ascii_lowercase();

@@ -1,5 +1,6 @@
-//! The names of one directory in any case, as a lane keeps them and brings them up to date change by change: who makes a thousand files
-//! asks before each whether its name is there in another case, and the directory is read once for all of them.
+//! The names of one directory in any case, as a lane keeps them and brings them up to date change by change:
+//! a client that makes a thousand files asks before each whether its name is there in another case, and the
+//! directory is read once for all of them.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -31,7 +32,7 @@ pub(crate) struct FoldedImage {
     count_max: usize,
 }
 
-/// As they are stored, in the order of their bytes.
+/// Stored spellings of a name, in the order of their bytes.
 type Spellings = SmallVec<[Box<[u8]>; 1]>;
 
 impl Directory {
@@ -43,7 +44,7 @@ impl Directory {
         let Some(object) = self.object() else { return Ok(None) };
         let image = match self.cached_image(object) {
             Some(image) => Some(image),
-            // Who finds a reading under way waits for it, once.
+            // A caller that finds a reading under way waits for it, once.
             None if self.readers().wait_for_one().await => self.cached_image(object),
             None => None,
         };
@@ -147,7 +148,7 @@ impl FoldedImage {
     }
 
     fn add(&self, name: Box<[u8]>) {
-        // What nobody can ask for is none.
+        // A name that no client can ask for is left out.
         if Name::parse(&name).is_err() {
             return;
         }
@@ -177,16 +178,17 @@ impl FoldedImage {
         lane::time::now().saturating_duration_since(self.read_at)
     }
 
-    /// What it holds at most, for who keeps it.
+    /// Returns what it holds at most, for its cache.
     pub(crate) fn weight(&self) -> u64 {
         self.count_max as u64
     }
 }
 
-/// Readings of a directory that changes meanwhile; then who asks reads it for himself.
+/// Largest number of shared readings of a directory that changes meanwhile; then each caller reads it by
+/// itself.
 const READINGS_MAX: u32 = 2;
-/// That a small directory may grow by before it is read again.
+/// Number of names that a small directory may grow by before it is read again.
 const SLACK: usize = 64;
 const NAMES_PER_TURN: usize = 1024;
-/// How long names are believed at least, which changes are told of.
+/// Time for which names are believed at least, which changes are told of.
 const NAMES_TTL: Duration = Duration::from_secs(10);

@@ -1,5 +1,6 @@
-//! Look-ups on volumes with objects: by whom, and with what right. What is found rests on promises of every directory on its
-//! way, so a symbolic link is followed here, name by name, to the real place of what it leads to: there its rights are.
+//! Look-ups on volumes with objects: by which caller, and with what right. What is found rests on promises of
+//! every directory on its way, so a symbolic link is followed here, name by name, to the real place of what
+//! it leads to: there its rights are.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{HashMap, VecDeque};
@@ -22,8 +23,9 @@ use crate::object::{ChangeLockSet, Object, Place};
 use crate::volume::{Resolved, Volume};
 
 impl Volume {
-    /// What `path` names, if the caller may pass through every directory on the way and has the rights `need` there:
-    /// of a file over the file, of a directory over it, [`Rights::READ`] meaning its names ([`Rights::LOOKUP`]).
+    /// Returns what `path` names, if the caller may pass through every directory on the way and has the
+    /// rights `need` there: of a file over the file, of a directory over it, [`Rights::READ`] meaning its
+    /// names ([`Rights::LOOKUP`]).
     ///
     /// # Errors
     /// [`Error::Denied`]; else as [`Volume::lookup`].
@@ -39,8 +41,8 @@ impl Volume {
         Ok(self.look_as(caller, path, need).await?.resolved)
     }
 
-    /// What was found by this path is about to be read by a client. Where others may cache it, and it looks as another program has left it, they
-    /// are told soon.
+    /// Notes that a client is about to read what was found by this path. Where others may cache it, and it
+    /// looks as another program has left it, they are told soon.
     pub fn note_look(&self, path: RelPath<'_>, found: &Resolved) {
         if let Some(object) = found.object()
             && object.grants().is_in_use()
@@ -50,7 +52,8 @@ impl Volume {
         }
     }
 
-    /// As [`Volume::lookup_as`], on a volume with objects, with the directory that the caller's rights rest on.
+    /// Looks up a path ([`Volume::lookup_as`]) on a volume with objects, with the directory that the caller's
+    /// rights rest on.
     pub(crate) async fn look_as(
         &self,
         caller: &Caller,
@@ -60,7 +63,7 @@ impl Volume {
         self.look_within(caller, path, need, &Steps::of_lookup()).await
     }
 
-    /// As [`Volume::look_as`], in so many steps through symbolic links.
+    /// Looks up a path ([`Volume::look_as`]) in so many steps through symbolic links.
     pub(crate) async fn look_within(
         &self,
         caller: &Caller,
@@ -72,7 +75,7 @@ impl Volume {
             let answer = answer.map(|(resolved, directory)| LookupResult { resolved, directory, real: None });
             return self.counted(answer);
         }
-        // Apart, as those who read volumes that nobody writes to should not carry its memory.
+        // Apart, so that look-ups on read-only volumes do not carry its memory.
         let found = self.lookup_guarded(caller, path, need, steps).await;
         self.report_failure(path, "it cannot be opened", found)
     }
@@ -124,7 +127,8 @@ impl Volume {
         Some(self.try_seen(caller, path, need)?.map(|(resolved, _)| resolved))
     }
 
-    /// As [`Volume::try_guarded`], with the directory that the caller's rights rest on.
+    /// Tries a guarded look-up ([`Volume::try_guarded`]), with the directory that the caller's rights rest
+    /// on.
     pub(crate) fn try_seen(
         &self,
         caller: &Caller,
@@ -192,7 +196,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Whether the caller may go into the directory above; `None` where that rests on no promise.
+    /// Returns whether the caller may go into the directory above; `None` where that rests on no promise.
     fn may_pass(
         &self,
         caller: &Caller,
@@ -210,7 +214,8 @@ impl Volume {
         Some(require(directory.rights(&caller.principal, policy), Rights::TRAVERSE))
     }
 
-    /// Whether the caller has the rights that it takes, over a file in `directory` or over that itself.
+    /// Checks whether the caller has the rights that it takes, over a file in `directory` or over that
+    /// itself.
     fn allowed(
         &self,
         caller: &Caller,
@@ -227,7 +232,7 @@ impl Volume {
         require(directory.rights(&caller.principal, policy), need.without(Rights::READ) | names)
     }
 
-    /// Where `path` really leads, every link on its way put in place.
+    /// Returns the real path of `path`, every link on its way put in place.
     pub(crate) async fn real_path(
         &self,
         caller: Option<&Caller>,
@@ -281,7 +286,7 @@ impl Volume {
         Ok(RealPath { path: real, rests_on })
     }
 
-    /// Where a link points, `None` for what is none, or is not there; and from where that was seen.
+    /// Returns the target of a link, `None` for what is none, or is not there; and from where that was seen.
     pub(crate) async fn read_link(
         &self,
         caller: Option<&Caller>,
@@ -302,15 +307,16 @@ impl Volume {
     }
 }
 
-/// Where a path through symbolic links leads.
+/// Target of a path through symbolic links.
 pub(crate) struct RealPath {
-    /// The same without links.
+    /// The path without links.
     pub(crate) path: RelPathBuf,
     /// From where its links, the names that they go back over, and its last name were seen.
     pub(crate) rests_on: Vec<Validity>,
 }
 
-/// What a look through symbolic links may cost: links that are followed, and names that are looked at on their ways.
+/// Budget of a look through symbolic links: links that are followed, and names that are looked at on their
+/// ways.
 pub(crate) struct Steps<'l> {
     links: Cell<u32>,
     names: Cell<u32>,
@@ -318,10 +324,11 @@ pub(crate) struct Steps<'l> {
     listing: Option<&'l LinkBudget>,
 }
 
-/// What the looks through the symbolic links of one listing may cost together. A name that another of them has come by costs little.
+/// Common budget of looks through the symbolic links of one listing. A name that another of them has come by
+/// costs little.
 pub(crate) struct LinkBudget {
     left: Cell<usize>,
-    /// What is known of names on the ways: where a link points, `None` of what is none.
+    /// Names on the ways that are known: where a link points, `None` of what is none.
     known: RefCell<HashMap<RelPathBuf, Option<Vec<u8>>>>,
     /// From where names of each directory were seen: its watch stays until the listing is done. To watch one takes as long as it has names
     /// in the kernel's cache.
@@ -329,12 +336,12 @@ pub(crate) struct LinkBudget {
 }
 
 impl<'l> Steps<'l> {
-    /// Those of one look-up.
+    /// Makes the budget of one look-up.
     pub(crate) fn of_lookup() -> Self {
         Self { links: Cell::new(LINKS_MAX), names: Cell::new(NAMES_MAX), listing: None }
     }
 
-    /// Those of a look-up for a listing.
+    /// Makes the budget of a look-up for a listing.
     pub(crate) fn of_listing(listing: &'l LinkBudget) -> Self {
         Self { listing: Some(listing), ..Self::of_lookup() }
     }
@@ -382,18 +389,18 @@ impl LinkBudget {
         Self { left: Cell::new(left), known: RefCell::default(), held: RefCell::default() }
     }
 
-    /// So many more links are listed. What is known of names is of before.
+    /// Notes that so many more links are listed. What is known of names is of before.
     pub(crate) fn add_links(&self, links: usize) {
         self.left.set(self.left.get().saturating_add(links.saturating_mul(COST_PER_LINK)));
         self.known.borrow_mut().clear();
     }
 
-    /// What is left to be spent.
+    /// Returns what is left to be spent.
     pub(crate) fn left(&self) -> usize {
         self.left.get()
     }
 
-    /// Whether nothing is looked at any more for this listing.
+    /// Returns whether nothing is looked at any more for this listing.
     pub(crate) fn is_used_up(&self) -> bool {
         self.left.get() < LOOK_COST
     }
@@ -419,16 +426,16 @@ fn own_of(resolved: &Resolved) -> Option<Own> {
     }
 }
 
-/// What a look has found.
+/// Result of a look.
 pub(crate) struct LookupResult {
     pub(crate) resolved: Resolved,
-    /// What the caller's rights rest on.
+    /// Directory that the caller's rights rest on.
     pub(crate) directory: Rc<WatchedDir>,
-    /// Where it really is; `None` where the path holds no link.
+    /// Real path of what was found; `None` where the path holds no link.
     pub(crate) real: Option<RelPathBuf>,
 }
 
-/// What came of one look.
+/// Outcome of one look.
 enum SeenAs {
     Resolved(Resolved, Rc<WatchedDir>),
     /// Something moves or changes: to be waited for, if it is known.
@@ -444,7 +451,7 @@ fn note_place(node: &Node, validity: &Validity, path: RelPath<'_>, ttl: Duration
     }
 }
 
-/// What a link says that is no name.
+/// Returns what a link says that is no name.
 fn of_link(error: NameError) -> Error {
     match error {
         NameError::NameTooLong | NameError::PathTooLong => Error::NameTooLong,
@@ -468,7 +475,8 @@ const NAMES_MAX: u32 = 1024;
 //@ attack: http-link-chains
 /// Of a name on the way of a link that is looked at for a listing.
 const LOOK_COST: usize = 16;
-/// What a listing may spend for each of its links: a link to a file of another directory takes a look beyond its own.
+/// Cost that a listing may spend for each of its links: a link to a file of another directory takes a look
+/// beyond its own.
 const COST_PER_LINK: usize = 24;
-/// And besides.
+/// Cost that a listing may spend besides.
 const COST_MIN: usize = 32_768;

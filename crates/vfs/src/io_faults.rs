@@ -9,7 +9,7 @@ use std::rc::Rc;
 use crate::error::Error;
 use crate::name::{RelPath, RelPathBuf};
 
-/// Where a file was found, for messages.
+/// Place where a file was found, for messages.
 #[derive(Clone, Debug)]
 pub(crate) struct FaultPlace {
     volume: Rc<Path>,

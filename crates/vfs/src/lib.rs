@@ -24,7 +24,7 @@
 //! - **Beneath.** A name resolves beneath the volume's directory or not at all (openat2 `RESOLVE_BENEATH`);
 //!   no `..`, no link that leads out, relative or absolute, no magic link, no device, pipe or socket.
 //! - **Exact attributes.** Every look-up and every [`OpenFile::attributes`] asks the kernel about the open
-//!   file, so size and times are those of this moment, whoever changed them.
+//!   file, so size and times are those of this moment, whatever program changed them.
 //! - **Names are at most [`CacheOptions::ttl`] old.** Change notification makes most changes show at once;
 //!   what it cannot tell (a watch limit, a network file system) the next use after the time to live finds
 //!   out, because it opens the name anew. What is reached through symbolic links shows a link that was

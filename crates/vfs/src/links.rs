@@ -1,9 +1,9 @@
 //! Absolute symbolic links that stay inside the volume.
 //!
-//! openat2's `RESOLVE_BENEATH` refuses every absolute link (`EXDEV`), wherever it leads. One whose target lies under the
-//! volume's own path leads to a name beneath the volume, and the look-up starts again with that name. Each
-//! try is made by the kernel beneath the volume, so whatever a link says, and whoever swaps one meanwhile,
-//! no try leads out; what is done here is to choose the next name to try.
+//! openat2's `RESOLVE_BENEATH` refuses every absolute link (`EXDEV`), wherever it leads. One whose target
+//! lies under the volume's own path leads to a name beneath the volume, and the look-up starts again with
+//! that name. Each try is made by the kernel beneath the volume, so whatever a link says, and whatever
+//! program swaps one meanwhile, no try leads out; what is done here is to choose the next name to try.
 
 use std::ffi::CString;
 use std::io;
@@ -18,7 +18,7 @@ pub(crate) struct VolumePaths {
     paths: Vec<Box<[u8]>>,
 }
 
-/// What is left to spend on one look-up.
+/// Rest of one look-up's budget.
 #[derive(Debug)]
 pub(crate) struct Budget {
     links: u32,

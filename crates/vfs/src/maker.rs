@@ -1,5 +1,6 @@
-//! Who made a file or directory, where that is nobody to whom a server of root could give it: anonymous, or a user without a uid. It belongs to
-//! the server's user then, and mode bits alone would keep whoever made it out. The record lies in an attribute that takes a privilege to write.
+//! Maker of a file or directory, where a server of root could not give the file to it: anonymous, or a user
+//! without a uid. It belongs to the server's user then, and mode bits alone would keep the maker out. The
+//! record lies in an attribute that takes a privilege to write.
 //!
 //! ```text
 //!  byte  0     1           2               6              10
@@ -8,7 +9,8 @@
 //!       +-----+-----------+---------------+--------------+
 //! ```
 //!
-//! It counts for as long as the file has the uid that it had then: whoever gives the file to another user takes it away.
+//! It counts for as long as the file has the uid that it had then: giving the file to another user takes the
+//! record away.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -20,13 +22,13 @@ use lane::fs::{File, XattrHow};
 use crate::object::Object;
 use crate::rights_storage::remove;
 
-/// Where the record lies.
+/// Attribute that holds the record.
 pub(crate) const ATTRIBUTE: &CStr = c"trusted.linerate.maker";
 
-/// Who made something.
+/// The recorded maker of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Maker {
-    /// Whose it was by then.
+    /// The file's owner at that time.
     uid: u32,
     id: Id,
 }
@@ -55,14 +57,14 @@ impl Maker {
     /// Records it with an open file or directory.
     ///
     /// # Errors
-    /// Those of the file system: it counts as nobody's then.
+    /// Those of the file system: it counts as having no maker then.
     pub(crate) async fn record(self, file: &File) -> io::Result<()> {
         file.set_xattr(&CString::from(ATTRIBUTE), self.encode(), XattrHow::Any).await
     }
 }
 
 impl Object {
-    /// The AFS number of whoever made it, if that is recorded, and it is still the server's that has this `uid`.
+    /// Returns the maker's AFS number, if that is recorded, and it is still the server's that has this `uid`.
     pub(crate) fn maker(&self, uid: u32) -> Option<Id> {
         let id = self.maker.load(Ordering::Acquire);
         (id != 0 && uid == self.servers_uid()).then_some(Id(id))
@@ -72,14 +74,14 @@ impl Object {
         self.volume().objects().options().user
     }
 
-    /// It was made by this one, or that is not recorded.
+    /// Sets the maker; `None` where it is not recorded.
     pub(crate) fn set_maker(&self, maker: Option<Maker>) {
         let _side = self.lock_state();
         self.own_changes.fetch_add(1, Ordering::AcqRel);
         self.put_maker(maker);
     }
 
-    /// Removes the record of who made it.
+    /// Removes the record of the maker.
     ///
     /// # Errors
     /// Those of the file system: it counts still then.
@@ -91,7 +93,7 @@ impl Object {
         Ok(())
     }
 
-    /// The same, of what was read while nothing of it changed.
+    /// Sets the maker that was read while nothing of the file changed.
     pub(crate) fn put_maker(&self, maker: Option<Maker>) {
         let counts = maker.filter(|maker| maker.uid == self.servers_uid());
         self.maker.store(counts.map_or(0, |maker| maker.id.0), Ordering::Release);

@@ -23,7 +23,7 @@ pub struct RelPathBuf {
     bytes: Vec<u8>,
 }
 
-/// Why bytes are no name or path.
+/// Reason why bytes are no name or path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
 pub enum NameError {
     /// A zero byte.
@@ -64,12 +64,12 @@ impl<'a> Name<'a> {
         self.bytes
     }
 
-    /// Whether it begins with a dot.
+    /// Returns whether it begins with a dot.
     pub fn is_hidden(self) -> bool {
         self.bytes[0] == b'.'
     }
 
-    /// Whether it is one of the server's own names, which clients neither see nor change.
+    /// Returns whether it is one of the server's own names, which clients neither see nor change.
     pub fn is_reserved(self) -> bool {
         self.bytes.starts_with(RESERVED)
     }
@@ -99,18 +99,18 @@ impl<'a> RelPath<'a> {
         self.bytes
     }
 
-    /// Whether it names the volume's directory itself.
+    /// Returns whether it names the volume's directory itself.
     pub fn is_root(self) -> bool {
         self.bytes.is_empty()
     }
 
-    /// Whether a component begins with a dot. A leading `.well-known` does not count: it is public by
+    /// Returns whether a component begins with a dot. A leading `.well-known` does not count: it is public by
     /// definition (RFC 8615 3).
     pub fn is_hidden(self) -> bool {
         self.hidden
     }
 
-    /// Whether a component is one of the server's own.
+    /// Returns whether a component is one of the server's own.
     pub fn is_reserved(self) -> bool {
         self.hidden && self.components().any(Name::is_reserved)
     }
@@ -213,7 +213,7 @@ impl From<RelPath<'_>> for RelPathBuf {
     }
 }
 
-/// How the server's own names begin.
+/// Prefix of the server's own names.
 pub(crate) const RESERVED: &[u8] = b".linerate-";
 
 macro_rules! shows_as_text {

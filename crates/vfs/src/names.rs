@@ -1,4 +1,5 @@
-//! What a directory holds, by number, and what comes and goes in it: for who makes an image of it, as AFS's clients are given.
+//! Names of a directory, by number, and their changes: for a client that makes an image of it, as AFS's
+//! clients are given.
 
 use std::sync::Arc;
 
@@ -26,12 +27,13 @@ pub struct Names {
 pub struct NumberedName {
     /// The name.
     pub name: Box<[u8]>,
-    /// What has it: a symbolic link itself.
+    /// Number of the file with the name: a symbolic link itself.
     pub number: Number,
 }
 
-/// Whether a directory has such a version as long as none of its names has changed since it was read by [`Directory::reread_names`], or since a
-/// generation of versions began: no change of a name brings one, over any stop of the server. An image of the names alone is then what it was.
+/// Returns whether a directory has such a version as long as none of its names has changed since it was read
+/// by [`Directory::reread_names`], or since a generation of versions began: no change of a name brings one,
+/// over any stop of the server. An image of the names alone is then what it was.
 pub fn is_unchanged_since_read(version: Version) -> bool {
     version.count.is_multiple_of(VERSIONS_OF_A_READING)
 }
@@ -39,7 +41,8 @@ pub fn is_unchanged_since_read(version: Version) -> bool {
 /// Changes of names until a version is left out.
 pub(crate) const VERSIONS_OF_A_READING: u32 = 4096;
 
-/// How many changes lead from one version of a directory to a later one; where it was read anew in between, since that.
+/// Returns how many changes lead from one version of a directory to a later one; where it was read anew in
+/// between, since that.
 pub(crate) fn changes_between(from: Version, to: Version) -> u64 {
     let reading = |version: Version| (version.generation, version.count / VERSIONS_OF_A_READING);
     match reading(from) == reading(to) {
@@ -48,7 +51,7 @@ pub(crate) fn changes_between(from: Version, to: Version) -> u64 {
     }
 }
 
-/// What an image of a directory is of, and what has changed since.
+/// Version of a directory's image, and the changes since.
 pub struct History {
     object: Arc<Object>,
     log: Arc<Log>,
@@ -56,20 +59,22 @@ pub struct History {
 }
 
 impl History {
-    /// Which version of the directory the image is of, once what [`History::catch_up`] gave has been applied.
+    /// Returns which version of the directory the image is of, once what [`History::catch_up`] gave has been
+    /// applied.
     pub fn version(&self) -> Version {
         self.version
     }
 
-    /// What leads from the image to how the directory is now, but for a change that is under way; in the order of the changes, so that who
-    /// makes them one after another has the same image. `None` where that is not known, as after changes behind the server's back: the
-    /// names are to be read anew. Never waits.
+    /// Returns what leads from the image to how the directory is now, but for a change that is under way; in
+    /// the order of the changes, so that a client that makes them one after another has the same image.
+    /// `None` where that is not known, as after changes behind the server's back: the names are to be read
+    /// anew. Never waits.
     pub fn catch_up(&mut self) -> Option<Vec<Edit>> {
         self.log.catch_up(&self.object, &mut self.version)
     }
 
-    /// Whether an earlier image, on whatever lane, may have come to this version by edits: then it need not look like one that is made of
-    /// the names now.
+    /// Returns whether an earlier image, on whatever lane, may have come to this version by edits: then it
+    /// need not look like one that is made of the names now.
     pub fn may_be_another(&self) -> bool {
         self.log.has_led_to(self.version)
     }
@@ -80,8 +85,9 @@ impl History {
 }
 
 impl Directory {
-    /// Its names with their numbers, at most `max` of them: read and looked up by helpers, all at once. Who asks for them has looked the
-    /// directory up, with [`Rights::LOOKUP`](identity::Rights::LOOKUP).
+    /// Returns the directory's names with their numbers, at most `max` of them: read and looked up by
+    /// helpers, all at once. The caller has looked the directory up, with
+    /// [`Rights::LOOKUP`](identity::Rights::LOOKUP).
     ///
     /// # Errors
     /// [`Error::TooLarge`] when there are more; [`Error::Busy`] when it changes again and again; [`Error::ReadOnly`] on a volume
@@ -100,7 +106,7 @@ impl Directory {
             // A change that is under way may have begun before there was a log.
             self.volume().wait_until_unchanging(object).await?;
             let (mark, before) = (object.look_mark(), self.attributes()?);
-            // Who was told of this version has other names.
+            // A client that was told of this version has other names.
             if self.volume().looked_at(object, mark, &before, || self.attributes()).await? {
                 continue;
             }
@@ -126,7 +132,7 @@ impl Directory {
         Err(Error::Busy)
     }
 
-    /// The names as they are, of a directory whose names nobody may change meanwhile.
+    /// The names as they are, of a directory whose names cannot change meanwhile.
     pub(crate) async fn names_now(&self, max: usize) -> Result<Vec<NumberedName>, Error> {
         let listed = self.listed(max).await?;
         self.numbered(listed).await
@@ -223,7 +229,7 @@ impl SharedVolume {
     /// A file that is in use, as the directory lists it.
     fn in_use_in(&self, directory: &Arc<Object>, name: &[u8], identity: &Identity) -> Option<ListedAs> {
         let object = self.objects().in_use_in(self, identity)?;
-        // Somebody else's first use of it is just under way; where that asks the disk, so do we.
+        // Another first use of it is just under way; where that asks the disk, so do we.
         for _ in 0..YIELDS_MAX {
             if object.is_loaded() {
                 break;

@@ -19,7 +19,7 @@ use crate::volume::{Resolved, Volume, WeakVolume};
 #[derive(Debug)]
 pub(crate) struct PartialUploads {
     known: Mutex<KnownUploads>,
-    /// When the volume was opened: what was changed before is no client's any more.
+    /// Time when the volume was opened: what was changed before is no client's any more.
     opened: SystemTime,
 }
 
@@ -30,12 +30,12 @@ struct KnownUploads {
     is_looked_after: bool,
 }
 
-/// What is to be done with a partial upload.
+/// Fate of a partial upload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum UploadFate {
-    /// Somebody may go on with it.
+    /// The upload stays, and may be resumed.
     Stays,
-    /// It is gone, or none any more.
+    /// The upload is gone, or is none any more.
     Gone,
 }
 
@@ -49,7 +49,7 @@ impl PartialUploads {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether somebody has to begin to look after them.
+    /// Returns whether a task to look after them has to be spawned.
     fn note(&self, path: RelPathBuf) -> bool {
         let mut known = self.lock();
         // What is beyond is found by the sweep of the next start.
@@ -83,7 +83,7 @@ impl Volume {
         }
     }
 
-    /// Takes away a file that goes up, where nobody goes on with it.
+    /// Takes away a file that goes up, where no client resumes it.
     pub(crate) async fn end_unfinished(&self, path: &RelPathBuf, stat: &Stat) -> UploadFate {
         if !self.is_given_up(stat) {
             return UploadFate::Stays;
@@ -116,7 +116,7 @@ impl Volume {
         directory.remove_which(&caller, number, name, false).await
     }
 
-    /// Whether it was not changed for long, or by no client of this server.
+    /// Returns whether it was not changed for long, or by no client of this server.
     fn is_given_up(&self, stat: &Stat) -> bool {
         let changed = stat.ctime.to_system_time();
         let age = lane::time::wall_clock().duration_since(changed).unwrap_or_default();
@@ -158,7 +158,7 @@ async fn look_after(volume: WeakVolume, shared: Weak<SharedVolume>) {
     }
 }
 
-/// A file that goes up and was not changed for so long goes, unless somebody has it open.
+/// A file that goes up and was not changed for so long goes, unless it is open.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(600);
 /// Between two looks.
 const LOOK_PERIOD: Duration = Duration::from_secs(60);

@@ -16,7 +16,7 @@ pub struct DirectoryParts {
     dir: Dir,
     caller: Caller,
     position: u64,
-    /// What looks through links may still cost.
+    /// Rest of the budget of looks through links.
     link_budget: usize,
 }
 
@@ -75,7 +75,7 @@ impl DirectoryParts {
         })
     }
 
-    /// Where the next part begins: the file system's own number, for the same directory.
+    /// Returns the position of the next part: the file system's own number, for the same directory.
     pub fn position(&self) -> u64 {
         self.position
     }

@@ -1,14 +1,16 @@
-//! POSIX access lists (acl(5)), as local programs set them and the kernel keeps them. Where one lies on a file, the group's bits of its mode are
-//! the most that any entry but the owner's and the others' gives, so that mode bits alone would let in whom the list keeps out.
+//! POSIX access lists (acl(5)), as local programs set them and the kernel keeps them. Where one lies on a
+//! file, the group's bits of its mode are the most that any entry but the owner's and the others' gives, so
+//! that mode bits alone would let in users that the list keeps out.
 //!
-//! Here an entry lets nobody in: it is read for what it denies. Members of the file's group have what its own entry gives, and both they and
-//! the others no more than what each entry for a user or another group gives.
+//! Here an entry lets no user in: it is read for what it denies. Members of the file's group have what its
+//! own entry gives, and both they and the others no more than what each entry for a user or another group
+//! gives.
 
 use std::ffi::CStr;
 
-/// Where the list of something lies.
+/// Attribute that holds a file's list.
 pub(crate) const ATTRIBUTE: &CStr = c"system.posix_acl_access";
-/// Where that lies which a directory hands down to what is made in it.
+/// Attribute that holds the list that a directory hands down to what is made in it.
 pub(crate) const HANDED_DOWN: &CStr = c"system.posix_acl_default";
 /// A longer one is taken for one that denies: the file systems keep less.
 pub(crate) const BYTES_MAX: usize = 64 << 10;
@@ -108,7 +110,7 @@ mod tests {
                 0o774,
                 0o754,
             ),
-            // One whom all others may and he may not.
+            // A user that may not what all others may.
             (
                 vec![owner, (USER, 0, 501), (GROUP_OF_FILE, 5, NO_ID), (MASK, 5, NO_ID), (OTHERS, 5, NO_ID)],
                 0o755,

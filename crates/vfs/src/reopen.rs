@@ -40,7 +40,7 @@ impl Volume {
         Box::pin(async move { Ok(self.reopen_at(caller, file, need).await?.1) })
     }
 
-    /// As [`Volume::reopen`], with the path that leads there.
+    /// Opens a file anew ([`Volume::reopen`]), with the path that leads there.
     pub(crate) fn reopen_at<'a>(
         &'a self,
         caller: &'a Caller,
@@ -54,7 +54,7 @@ impl Volume {
         })
     }
 
-    /// As [`Volume::reopen`], to write. Takes [`Rights::WRITE`].
+    /// Opens a file anew to write ([`Volume::reopen`]). Takes [`Rights::WRITE`].
     ///
     /// # Errors
     /// As [`Volume::reopen`]; [`Error::IsADirectory`].
@@ -85,12 +85,12 @@ impl Volume {
     }
 }
 
-/// How what is above a file is come by.
+/// Source by which the directory above a file is found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum ParentSource {
-    /// As it was recorded last, or as it is found by handles and listings.
+    /// The place that was recorded last, then handles and listings.
     All,
-    /// As it was recorded last.
+    /// The place that was recorded last.
     Recorded,
 }
 
@@ -122,7 +122,7 @@ impl Reopening<'_> {
                 self.volume.counters().reopened_found.increment();
                 return Ok((path, found));
             }
-            // It is not where it was recorded, and nobody moves it.
+            // It is not where it was recorded, and no change moves it.
             if before.as_ref() == Some(&path) {
                 return Err(Error::Stale);
             }
@@ -131,7 +131,7 @@ impl Reopening<'_> {
         Err(Error::Busy)
     }
 
-    /// What the path leads to, if that is the file.
+    /// Returns what the path leads to, if that is the file.
     async fn at(
         &self,
         caller: &Caller,
@@ -156,7 +156,7 @@ impl Reopening<'_> {
         }
     }
 
-    /// Whether the path leads to this file by now, whoever asks.
+    /// Returns whether the path leads to this file by now, for whatever caller.
     async fn leads_to(&self, path: &RelPathBuf, file: &Identity) -> Result<bool, Error> {
         let found = match self.volume.root().open_real(path.as_path()).await {
             Ok(found) => found,
@@ -233,8 +233,9 @@ impl Reopening<'_> {
         Err(Error::Stale)
     }
 
-    /// As [`Reopening::above`], of what cannot be opened by its handle: by a name that was recorded, or another of the same directory,
-    /// as when one of two names was taken away. A directory has but one.
+    /// Returns the directory above ([`Reopening::above`]) of what cannot be opened by its handle: by a name
+    /// that was recorded, or another of the same directory, as when one of two names was taken away. A
+    /// directory has but one.
     async fn above_unopened(&self, file: &Identity, hints: Vec<Recorded>) -> Result<Recorded, Error> {
         let root = self.volume.root();
         for hint in &hints {
@@ -288,8 +289,8 @@ impl Reopening<'_> {
         Ok(None)
     }
 
-    /// Where the file was last seen: as what uses it knows, as the index does, which may know better where a look was overtaken, and as a
-    /// listing has shown it.
+    /// Returns the places where the file was last seen: as what uses it knows, as the index does, which may
+    /// know better where a look was overtaken, and as a listing has shown it.
     async fn recorded(&self, file: &Identity) -> Result<Vec<Recorded>, Error> {
         let shared = self.volume.shared().ok_or(Error::ReadOnly)?;
         let in_use = shared.objects().in_use_in(shared, file).and_then(|object| object.place());

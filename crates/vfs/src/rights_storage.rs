@@ -1,6 +1,7 @@
-//! Where a volume keeps its access lists and security descriptors: in attributes that take a privilege, or in those that any user may
-//! write who owns the file. The volume's mark says which. What lies in the other kind counts as a list, or descriptor, that grants
-//! nobody anything: it was made for rights to be kept, and whom it meant is not to be guessed.
+//! Storage of a volume's access lists and security descriptors: in attributes that take a privilege, or in
+//! those that the file's owner may write. The volume's mark says which. What lies in the other kind counts as
+//! a list, or descriptor, that grants no rights to any user: it was made for rights to be kept, and the users
+//! that it meant are not to be guessed.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -16,10 +17,10 @@ use crate::descriptor::Own;
 use crate::maker::{self, Maker};
 use crate::posix_acl::{self, AclMask};
 
-/// Where a volume stores access lists and descriptors, and whether this process can read them.
+/// Storage of a volume's access lists and descriptors, and whether this process can read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct RightsStorage {
-    /// As the volume's mark says. Without a mark either kind counts.
+    /// The kind that the volume's mark names. Without a mark either kind counts.
     kind: Option<RightsIn>,
     /// The process may read and write `trusted.` attributes.
     sees_trusted: bool,
@@ -32,9 +33,9 @@ pub(crate) struct RightsStorage {
 pub(crate) struct OwnRights {
     /// The descriptor that it has of its own.
     pub(crate) own: Option<Own>,
-    /// Who made it.
+    /// The file's maker.
     pub(crate) maker: Option<Maker>,
-    /// What its POSIX list leaves of its mode, if it has one, or one for what is made in it.
+    /// Mask that its POSIX list leaves of its mode, if it has one, or one for what is made in it.
     pub(crate) left: Option<AclMask>,
     /// Clients of SMB keep DOS attributes with it.
     pub(crate) has_dos: bool,
@@ -45,22 +46,22 @@ impl RightsStorage {
         Self { kind, sees_trusted, is_sealed: false }
     }
 
-    /// The same, of which nothing can be relied on.
+    /// Returns the rights storage with nothing to be relied on.
     pub(crate) fn sealed(self) -> Self {
         Self { is_sealed: true, ..self }
     }
 
-    /// Whether the process may read and write `trusted.` attributes.
+    /// Returns whether the process may read and write `trusted.` attributes.
     pub(crate) fn sees_trusted(self) -> bool {
         self.sees_trusted
     }
 
-    /// Whether nothing of it can be relied on.
+    /// Returns whether nothing of it can be relied on.
     pub(crate) fn is_sealed(self) -> bool {
         self.is_sealed
     }
 
-    /// Where what is set is kept.
+    /// Returns where what is set is kept.
     pub(crate) fn written(self) -> RightsIn {
         match self.kind {
             Some(kind) => kind,
@@ -69,7 +70,8 @@ impl RightsStorage {
         }
     }
 
-    /// A directory's own access list as it is stored, if it has one; nothing in it where it grants nobody anything.
+    /// A directory's own access list as it is stored, if it has one; nothing in it where it grants nothing to
+    /// any user.
     ///
     /// # Errors
     /// Those of the file system: there may be one.
@@ -136,12 +138,13 @@ impl RightsStorage {
         }
     }
 
-    /// Whether it is recorded who made something: only where no user of the machine can write such a record.
+    /// Returns whether the maker of something is recorded: only where no user of the machine can write such a
+    /// record.
     pub(crate) fn keeps_makers(self) -> bool {
         self.sees_trusted && self.written() == RightsIn::Trusted && !self.is_sealed
     }
 
-    /// What counts for something alone.
+    /// Returns what counts for something alone.
     ///
     /// # Errors
     /// Those of the file system: there may be some.
@@ -187,7 +190,7 @@ impl RightsStorage {
         Ok(found)
     }
 
-    /// Why a descriptor grants nothing.
+    /// Returns why a descriptor grants nothing.
     pub(crate) async fn why_unreadable(self, file: &File) -> String {
         match value_of(file, self.descriptors(), ntacl::BYTES_MAX).await {
             Ok(Some(value)) => match ntacl::parse(&value) {
@@ -199,7 +202,7 @@ impl RightsStorage {
         }
     }
 
-    /// Why a directory's list grants nothing that is none.
+    /// Returns why a directory's list grants nothing that is none.
     pub(crate) async fn why_list(self, dir: &File) -> String {
         let (kept, other) = match self.written() {
             RightsIn::Trusted => (ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED),
@@ -284,14 +287,14 @@ pub(crate) async fn remove(file: &File, name: &CStr) -> io::Result<()> {
     }
 }
 
-/// Whether there is no such attribute, or there can be none.
+/// Returns whether there is no such attribute, or there can be none.
 fn is_without(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::ENODATA | libc::EOPNOTSUPP))
 }
 
-/// Where descriptors lie as Samba keeps them, which takes CAP_SYS_ADMIN to write.
+/// Attribute of descriptors as Samba keeps them, which takes CAP_SYS_ADMIN to write.
 const DESCRIPTOR_TRUSTED: &CStr = c"security.NTACL";
-/// The same, for a server that has it not.
+/// Attribute of a descriptor, for a server without the privilege.
 const DESCRIPTOR_USER: &CStr = c"user.NTACL";
 /// Most descriptors are shorter.
 const BYTES_USUAL: usize = 1024;

@@ -22,33 +22,33 @@ use crate::usage::{Allowance, LaneAccount};
 #[derive(Debug)]
 pub(crate) struct Root {
     dir: Rc<Dir>,
-    /// Where absolute links may lead; `None` where no links are followed.
+    /// Directories that absolute links may lead to; `None` where no links are followed.
     places: Option<VolumePaths>,
     /// Files can be opened by handle, as far as is known.
     by_handle: Cell<bool>,
-    /// Whether files can be made without a name and be given one later; `None` as long as nobody has tried.
+    /// Whether files can be made without a name and be given one later; `None` as long as it was not tried.
     unnamed: Cell<Option<bool>>,
     searches: Searches,
     /// Other programs see what clients lock.
     locks_locally: bool,
-    /// What lanes share of a volume with objects.
+    /// State of a volume with objects that lanes share.
     shared: Option<SharedRoot>,
 }
 
 #[derive(Debug)]
 struct SharedRoot {
     volume: Arc<SharedVolume>,
-    /// Who may do what.
+    /// Policy of rights in the volume.
     policy: VolumePolicy,
-    /// The same once nobody can rely on what lies there: then it is the administrators'.
+    /// The policy once what lies there cannot be relied on: then it is the administrators'.
     sealed: VolumePolicy,
-    /// The directory's own, once somebody relied on it.
+    /// Object of the directory, once a client relied on it.
     object: OnceCell<Arc<Object>>,
-    /// What it holds, by the account that was kept when this lane last looked: of which epoch.
+    /// Usage of the volume, by the account that was kept when this lane last looked: of which epoch.
     account: RefCell<(u32, Option<Rc<LaneAccount>>)>,
     /// A task of the lane has it counted.
     is_kept: Cell<bool>,
-    /// What the lane may write of what is free to common users.
+    /// Allowance of the lane to write of what is free to common users.
     allowance: Allowance,
 }
 
@@ -81,17 +81,17 @@ impl Root {
         &self.dir
     }
 
-    /// Whether files can be opened by handle, as far as is known.
+    /// Returns whether files can be opened by handle, as far as is known.
     pub(crate) fn opens_by_handle(&self) -> bool {
         self.by_handle.get()
     }
 
-    /// Whether files can be made without a name and be given one later, as far as is known.
+    /// Returns whether files can be made without a name and be given one later, as far as is known.
     pub(crate) fn makes_unnamed(&self) -> Option<bool> {
         self.unnamed.get()
     }
 
-    /// Somebody has tried.
+    /// Notes the result of the trial.
     pub(crate) fn set_makes_unnamed(&self, they_can: bool) {
         self.unnamed.set(Some(they_can));
     }
@@ -101,12 +101,12 @@ impl Root {
         &self.searches
     }
 
-    /// They cannot: the process may not, or the file system has none.
+    /// Notes that handles cannot be opened: the process may not, or the file system has none.
     pub(crate) fn opens_no_handles(&self) {
         self.by_handle.set(false);
     }
 
-    /// What lanes share of it; `None` for a volume without objects.
+    /// Returns what lanes share of it; `None` for a volume without objects.
     pub(crate) fn shared(&self) -> Option<&Arc<SharedVolume>> {
         self.shared.as_ref().map(|shared| &shared.volume)
     }
@@ -126,32 +126,32 @@ impl Root {
         known.1.clone()
     }
 
-    /// What the lane may write of what is free to common users, and how many lanes there are; `None` where the file system keeps what it keeps
-    /// from the server too.
+    /// Returns what the lane may write of what is free to common users, and how many lanes there are; `None`
+    /// where the file system keeps what it keeps from the server too.
     pub(crate) fn allowance(&self) -> Option<(&Allowance, usize)> {
         let shared = self.shared.as_ref()?;
         let options = shared.volume.objects().options();
         options.has_reserve.then_some((&shared.allowance, options.lanes_max))
     }
 
-    /// Whether no task of the lane has it counted yet.
+    /// Returns whether no task of the lane has it counted yet.
     pub(crate) fn begin_keeping(&self) -> bool {
         self.shared.as_ref().is_some_and(|shared| !shared.is_kept.replace(true))
     }
 
-    /// None does any more.
+    /// Notes that no task of the lane has it counted any more.
     pub(crate) fn end_keeping(&self) {
         self.shared.iter().for_each(|shared| shared.is_kept.set(false));
     }
 
-    /// Who may do what; `None` where everybody may read what the server can, and that is all.
+    /// Returns the policy of rights; `None` where every user may read what the server can, and that is all.
     pub(crate) fn policy(&self) -> Option<&VolumePolicy> {
         self.shared
             .as_ref()
             .map(|shared| if shared.volume.is_sealed() { &shared.sealed } else { &shared.policy })
     }
 
-    /// Where lists and descriptors lie.
+    /// Returns where lists and descriptors lie.
     pub(crate) fn rights_storage(&self) -> RightsStorage {
         self.shared.as_ref().map_or(RightsStorage::new(None, false), |shared| shared.volume.rights_storage())
     }
@@ -184,7 +184,7 @@ impl Root {
         Ok(is_lost.then(Vec::new))
     }
 
-    /// Where the symbolic link `path` points.
+    /// Returns where the symbolic link `path` points.
     pub(crate) async fn read_link(&self, path: &CString) -> io::Result<Vec<u8>> {
         self.dir.read_link_at(path).await
     }
@@ -197,12 +197,12 @@ impl Root {
         }
     }
 
-    /// Whether clients may change what lies beneath.
+    /// Returns whether clients may change what lies beneath.
     pub(crate) fn is_writable(&self) -> bool {
         self.policy().is_some_and(|policy| policy.writable != Writable::Nobody)
     }
 
-    /// Whether other programs on this machine see what clients lock.
+    /// Returns whether other programs on this machine see what clients lock.
     pub(crate) fn locks_locally(&self) -> bool {
         self.locks_locally
     }
@@ -229,7 +229,8 @@ impl Root {
         Ok(self.open_through_links(c_path(path), OpenKind::Directory).await?.into_dir()?)
     }
 
-    /// As [`Root::open_directory`], but never through a symbolic link: what a watch may vouch for.
+    /// Opens a directory ([`Root::open_directory`]), but never through a symbolic link: what a watch may
+    /// vouch for.
     pub(crate) async fn open_real_directory(&self, path: RelPath<'_>) -> Result<Dir, Error> {
         let how = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
         Ok(self.attempt(&c_path(path), how).await?.into_dir()?)

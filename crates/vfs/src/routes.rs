@@ -45,7 +45,7 @@ impl Volume {
         route.is_some_and(|(above, (real, _))| real.as_path().as_bytes() != above.as_bytes())
     }
 
-    /// What an answer about `path` rests on, which leads through links, or is one.
+    /// Returns what an answer about `path` rests on, which leads through links, or is one.
     async fn validity_through(&self, path: RelPath<'_>) -> Result<Validity, Error> {
         let (Some(above), Some(name)) = (path.parent(), path.file_name()) else {
             return Ok(Validity::unwatched());
@@ -61,7 +61,7 @@ impl Volume {
         Ok(Validity::of_all(&all))
     }
 
-    /// Where a directory really is, and what that rests on.
+    /// Returns the real place of a directory, and what that rests on.
     async fn route_to(&self, directory: RelPath<'_>) -> Result<Route, Error> {
         let key = self.key(directory);
         if let Some(known) = self.cache().find_route(key) {

@@ -43,7 +43,7 @@ pub async fn order_in_turns<T>(items: &[T], compare: impl Fn(&T, &T) -> Ordering
     order
 }
 
-/// What is sorted in one go.
+/// Number of names that are sorted in one go.
 const RUN: usize = 256;
 /// Between two turns of others: some 100 µs.
 const RUNS_PER_TURN: usize = 4;

@@ -1,4 +1,4 @@
-//! What the configuration says of a volume. Plain data that every lane opens for itself.
+//! Specification of a volume by the configuration. Plain data that every lane opens for itself.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,24 +10,26 @@ use index::Quota;
 /// An exported directory: its name for clients, where it lies, and what of it is served.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSpec {
-    /// How clients and the operator name it.
+    /// Name of the volume.
     pub name: VolumeName,
     /// The directory.
     pub path: PathBuf,
-    /// What of it is served.
+    /// Options of what is served.
     pub options: VolumeOptions,
-    /// Who may change it. But for [`Writable::Nobody`] it takes a cache that [shares](crate::Cache::sharing).
+    /// Users that may change the volume. But for [`Writable::Nobody`] it takes a cache that
+    /// [shares](crate::Cache::sharing).
     pub writable: Writable,
-    /// Lanes share its files even where nobody may change them: see [`VolumeSpec::with_objects`].
+    /// Lanes share its files even where no client may change them: see [`VolumeSpec::with_objects`].
     pub with_objects: bool,
-    /// Access lists, modes and descriptors count, though nobody may change it and nobody relies on its files' numbers: see
-    /// [`VolumeSpec::guarded`].
+    /// Access lists, modes and descriptors count, though no client may change it or relies on its files'
+    /// numbers: see [`VolumeSpec::guarded`].
     pub guarded: bool,
-    /// What it may hold, where it is writable.
+    /// Quota of the volume, where it is writable.
     pub quota: Quota,
-    /// What it holds is counted, though nothing limits it.
+    /// Set if usage is counted, though nothing limits it.
     pub counted: bool,
-    /// What clients lock other programs on this machine find locked (fcntl(2)), and the other way round.
+    /// Set if other programs on this machine find locked what clients lock (fcntl(2)), and the other way
+    /// round.
     pub local_locks: bool,
 }
 
@@ -36,7 +38,7 @@ pub struct VolumeSpec {
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumeName(String);
 
-/// What of a directory is served.
+/// Options of what is served of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeOptions {
     /// Follow symbolic links that stay beneath the directory. Those that lead out are refused in any case.
@@ -45,7 +47,7 @@ pub struct VolumeOptions {
     pub serve_hidden: bool,
 }
 
-/// Why a text is no volume name.
+/// Reason why a text is no volume name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is no volume name: 1 to 80 of A-Z a-z 0-9 . _ - $, not beginning with a dot")]
 pub struct VolumeNameError {
@@ -53,7 +55,7 @@ pub struct VolumeNameError {
 }
 
 impl VolumeSpec {
-    /// A volume of this name at `path`, which nobody may change.
+    /// Makes the specification of a read-only volume of this name at `path`.
     pub fn new(name: VolumeName, path: impl AsRef<Path>, options: VolumeOptions) -> Self {
         Self {
             name,
@@ -68,59 +70,62 @@ impl VolumeSpec {
         }
     }
 
-    /// The same, changed by whom `writable` names.
+    /// Lets the users that `writable` names change the volume.
     #[must_use]
     pub fn writable_by(self, writable: Writable) -> Self {
         Self { writable, ..self }
     }
 
-    /// The same, its files having numbers and versions, and promises for clients that cache, even where nobody may change them: for
-    /// who serves it to such clients. Access lists count then too. It takes a cache that [shares](crate::Cache::sharing).
+    /// Gives the files numbers and versions, and callbacks for clients that cache, even where no client may
+    /// change them: for a service of such clients. Access lists count then too. It takes a cache that
+    /// [shares](crate::Cache::sharing).
     #[must_use]
     pub fn with_objects(self) -> Self {
         Self { with_objects: true, ..self }
     }
 
-    /// The same, where rights count as they do in a writable one. Its files have no lasting numbers and nothing is written, no mark
-    /// either. It takes a cache that [shares](crate::Cache::sharing).
+    /// Has rights count as they do in a writable volume. Its files have no lasting numbers and nothing is
+    /// written, no mark either. It takes a cache that [shares](crate::Cache::sharing).
     #[must_use]
     pub fn guarded(self) -> Self {
         Self { guarded: true, ..self }
     }
 
-    /// The same, which may hold so much.
+    /// Limits the volume to this quota.
     #[must_use]
     pub fn limited_to(self, quota: Quota) -> Self {
         Self { quota, ..self }
     }
 
-    /// The same, counted.
+    /// Has the usage of the volume counted.
     #[must_use]
     pub fn counted(self) -> Self {
         Self { counted: true, ..self }
     }
 
-    /// Whether what it holds is counted.
+    /// Returns whether what it holds is counted.
     pub fn is_counted(&self) -> bool {
         self.is_writable() && (self.counted || self.quota != Quota::default())
     }
 
-    /// Whether an opening by one is an opening by the other: what it may hold can change while it is open.
+    /// Returns whether an opening by one is an opening by the other: what it may hold can change while it is
+    /// open.
     pub fn is_opened_as(&self, other: &Self) -> bool {
         *self == Self { quota: self.quota, counted: self.counted, ..other.clone() }
     }
 
-    /// Whether anybody may change it.
+    /// Returns whether any client may change it.
     pub fn is_writable(&self) -> bool {
         self.writable != Writable::Nobody
     }
 
-    /// Whether its files have lasting numbers and versions: anybody may change them, or clients that cache are served.
+    /// Returns whether its files have lasting numbers and versions: any client may change them, or clients
+    /// that cache are served.
     pub fn is_numbered(&self) -> bool {
         self.with_objects || self.is_writable()
     }
 
-    /// Whether lanes share its files and rights count in it.
+    /// Returns whether lanes share its files and rights count in it.
     pub fn has_objects(&self) -> bool {
         self.guarded || self.is_numbered()
     }
@@ -135,10 +140,10 @@ impl VolumeName {
         &self.0
     }
 
-    /// What the volume of a directory is called that nobody gave a name: as the directory is, so far as that is a name in every
-    /// protocol. Each other character becomes a `-`, leading dots and what is more than
-    /// [`BYTES_OF_DIRECTORY`](Self::BYTES_OF_DIRECTORY) go; `files-` is put before a number, which AFS would take for a volume's.
-    /// `files` where nothing is left, as of `/`.
+    /// Makes a name for the volume of a directory that was given none: as the directory is, so far as that is
+    /// a name in every protocol. Each other character becomes a `-`, leading dots and what is more than
+    /// [`BYTES_OF_DIRECTORY`](Self::BYTES_OF_DIRECTORY) go; `files-` is put before a number, which AFS would
+    /// take for a volume's. `files` where nothing is left, as of `/`.
     pub fn of_directory(path: &Path) -> Self {
         // What `a/..` is called only the file system knows.
         let real = || path.canonicalize().ok();

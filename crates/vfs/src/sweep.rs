@@ -58,7 +58,7 @@ impl Volume {
                         young = SweepRest::Young;
                         continue;
                     }
-                    // Closed, nothing is changed in it, by nobody.
+                    // With the gate closed, no client changes anything in it.
                     let Ok(_pass) = shared.pass(peer.member()) else { return Some((next, SweepRest::Young)) };
                     let name = std::ffi::CString::new(&*entry.name)
                         .expect("the file system's names hold no zero byte");
@@ -82,7 +82,7 @@ impl Volume {
     }
 }
 
-/// What is left for another time.
+/// Rest of a sweep that is left for another time.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SweepRest {
     Nothing,
@@ -139,14 +139,15 @@ async fn sweep_directory(
     }
 }
 
-/// Whether it was not touched for long.
+/// Returns whether it was not touched for long.
 fn is_old(entry: &DirEntry) -> bool {
     let now = lane::time::wall_clock();
     let age = |time: Timestamp| now.duration_since(time.to_system_time()).unwrap_or_default();
     entry.stat.is_some_and(|stat| age(stat.mtime).min(age(stat.ctime)) > AGE_MIN)
 }
 
-/// How long a file of another process is left alone after it was last touched: longer than any upload pauses.
+/// Time for which a file of another process is left alone after it was last touched: longer than any upload
+/// pauses.
 const AGE_MIN: Duration = Duration::from_secs(3600);
 /// Rests in terms of the time that it took to look through a part of a directory.
 const PAUSES: u32 = 4;

@@ -33,7 +33,7 @@ pub struct Volume {
 /// A volume for as long as its lane has it open.
 pub(crate) struct WeakVolume(Weak<Inner>);
 
-/// What a path names, with its attributes at the moment of the look-up.
+/// Target of a path, with its attributes at the moment of the look-up.
 #[derive(Clone, Debug)]
 pub enum Resolved {
     /// A regular file.
@@ -42,7 +42,7 @@ pub enum Resolved {
     Directory(Directory, Attributes),
 }
 
-/// How a path is opened.
+/// Ways of opening a path.
 #[derive(Clone, Copy)]
 pub(crate) enum OpenBy {
     /// If no symbolic link is on the way.
@@ -57,7 +57,7 @@ struct Inner {
     id: OpeningId,
     path: Rc<Path>,
     root: Root,
-    /// Who asks where nobody is named, for a volume with objects.
+    /// The caller of unauthenticated requests, for a volume with objects.
     anonymous: Option<Caller>,
     cache: Cache,
 }
@@ -87,7 +87,7 @@ impl Volume {
         Ok(volume)
     }
 
-    /// Whether both are one opening of a directory: clones of each other.
+    /// Returns whether both are one opening of a directory: clones of each other.
     pub fn is_same(&self, other: &Self) -> bool {
         Rc::ptr_eq(&self.inner, &other.inner)
     }
@@ -96,12 +96,12 @@ impl Volume {
         WeakVolume(Rc::downgrade(&self.inner))
     }
 
-    /// How clients name it.
+    /// Returns how clients name it.
     pub fn name(&self) -> &VolumeName {
         &self.inner.name
     }
 
-    /// What of it is served.
+    /// Returns what of it is served.
     pub fn options(&self) -> VolumeOptions {
         self.inner.options
     }
@@ -111,7 +111,8 @@ impl Volume {
         self.inner.cache.counters()
     }
 
-    /// What `path` names, as who has not said who he is may see it: from the cache at the cost of one `fstat`, else by opening it.
+    /// Returns what `path` names, as an unauthenticated caller may see it: from the cache at the cost of one
+    /// `fstat`, else by opening it.
     ///
     /// # Errors
     /// Any but [`Error::Changed`] and [`Error::TooLarge`]; each is counted.
@@ -122,7 +123,8 @@ impl Volume {
         self.lookup_plain(path).await
     }
 
-    /// As [`Volume::lookup`], in so many steps through symbolic links where those are followed here.
+    /// Looks up a path ([`Volume::lookup`]) in so many steps through symbolic links where those are followed
+    /// here.
     pub(crate) async fn lookup_within(
         &self,
         path: RelPath<'_>,
@@ -134,7 +136,7 @@ impl Volume {
         Ok(self.look_within(anonymous, path, Rights::READ, steps).await?.resolved)
     }
 
-    /// On a volume where everybody may read what the server can.
+    /// Looks up a path on a volume where every client may read what the server can.
     pub(crate) async fn lookup_plain(&self, path: RelPath<'_>) -> Result<Resolved, Error> {
         if let Some(answer) = self.try_lookup(path) {
             return answer;
@@ -144,7 +146,8 @@ impl Volume {
         self.report_failure(path, "it cannot be opened", opened)
     }
 
-    /// As [`Volume::lookup`] if the answer is at hand: never waits. `None` means "ask `lookup`".
+    /// Looks up a path if the answer is at hand ([`Volume::lookup`]): never waits. `None` means "ask
+    /// `lookup`".
     pub fn try_lookup(&self, path: RelPath<'_>) -> Option<Result<Resolved, Error>> {
         if let Some(anonymous) = &self.inner.anonymous {
             return self.try_guarded(anonymous, path, Rights::READ).map(|answer| self.counted(answer));
@@ -166,48 +169,49 @@ impl Volume {
         }
     }
 
-    /// Whether nobody is served this.
+    /// Returns whether this is withheld from all clients.
     pub(crate) fn withholds(&self, thing: FileId) -> bool {
         self.inner.cache.withheld().is_some_and(|withheld| withheld.has(thing))
     }
 
-    /// Whether a name is not served, or is one of the server's own.
+    /// Returns whether a name is not served, or is one of the server's own.
     pub(crate) fn hides(&self, path: RelPath<'_>) -> bool {
         path.is_hidden() && (!self.inner.options.serve_hidden || path.is_reserved())
     }
 
-    /// Whether clients may change it, as far as their rights go.
+    /// Returns whether clients may change it, as far as their rights go.
     pub fn is_writable(&self) -> bool {
         self.inner.root.is_writable()
     }
 
-    /// Whether lanes share its files: it is writable, or was opened [so](VolumeSpec::with_objects).
+    /// Returns whether lanes share its files: it is writable, or was opened [so](VolumeSpec::with_objects).
     pub fn has_objects(&self) -> bool {
         self.inner.root.shared().is_some()
     }
 
-    /// What it shares with other lanes; `None` for a volume without objects.
+    /// Returns what it shares with other lanes; `None` for a volume without objects.
     pub fn shared(&self) -> Option<&Arc<SharedVolume>> {
         self.inner.root.shared()
     }
 
-    /// As [`SharedVolume::distrusts_before`]; 0 for a volume without objects.
+    /// Returns [`SharedVolume::distrusts_before`]; 0 for a volume without objects.
     pub fn distrusts_before(&self) -> u32 {
         self.shared().map_or(0, |shared| shared.distrusts_before())
     }
 
-    /// Who is called how in security descriptors.
+    /// Returns the SIDs of users in security descriptors.
     pub(crate) fn sids(&self) -> Option<Arc<Sids>> {
         Some(self.shared()?.objects().sids())
     }
 
-    /// Who asks where nobody is named; `None` where everybody may read what the server can.
+    /// Returns the caller of unauthenticated requests; `None` where every client may read what the server
+    /// can.
     pub(crate) fn anonymous(&self) -> Option<&Caller> {
         self.inner.anonymous.as_ref()
     }
 
-    /// Where a directory of this volume is now, as far as this server has moved it; `None` for one of another, and once it cannot be
-    /// reached.
+    /// Returns the present path of a directory of this volume, as far as this server has moved it; `None` for
+    /// one of another, and once it cannot be reached.
     pub fn path_of(&self, directory: &Arc<Object>) -> Option<RelPathBuf> {
         Arc::ptr_eq(directory.volume(), self.shared()?).then(|| path_in_volume(directory))?
     }
@@ -221,7 +225,7 @@ impl Volume {
         &self.inner.root
     }
 
-    /// How full the file system of its directory is.
+    /// Returns how full the file system of its directory is.
     ///
     /// # Errors
     /// [`Error::Io`]; [`Error::Overloaded`] when the silo's helpers are.
@@ -229,8 +233,8 @@ impl Volume {
         Box::pin(async move { Ok(self.inner.root.dir().as_file().stat_system().await?) })
     }
 
-    /// Whether its directory's file system lets files share their room (xfs, btrfs): tried with two files that have no names, where it
-    /// has such.
+    /// Returns whether its directory's file system lets files share their room (xfs, btrfs): tried with two
+    /// files that have no names, where it has such.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Overloaded`] and their like, which say nothing of it.
@@ -274,7 +278,7 @@ impl Volume {
         self.counted(result.inspect_err(|error| io_faults::log(&self.inner.path, path, what, error)))
     }
 
-    /// As [`report_failure`](Self::report_failure), for a directory that was read.
+    /// Reports the failure of reading a directory ([`report_failure`](Self::report_failure)).
     pub(crate) fn report_listing_failure<T>(
         &self,
         path: RelPath<'_>,
@@ -317,8 +321,8 @@ impl Volume {
         })
     }
 
-    /// Opens what `path` names if no symbolic link is on the way, as seen from `validity`, for who keeps it if that still holds; what is
-    /// not there is kept as such.
+    /// Opens what `path` names if no symbolic link is on the way, as seen from `validity`, for a caller that
+    /// keeps it if that still holds; what is not there is kept as such.
     pub(crate) async fn open_seen(
         &self,
         path: RelPath<'_>,
@@ -328,7 +332,7 @@ impl Volume {
         self.seen(path, opened, validity).await
     }
 
-    /// What was opened for `path`, as [`Volume::open_seen`].
+    /// Returns what was opened for `path`, as [`Volume::open_seen`].
     async fn seen(
         &self,
         path: RelPath<'_>,
@@ -389,7 +393,7 @@ impl Volume {
         if let Some(kept) = self.inner.cache.peek(key) {
             self.counters().rechecks.increment();
             if kept.id() == id {
-                // Somebody beside the server may have given it another descriptor.
+                // A program beside the server may have given it another descriptor.
                 if let (Node::File(_), Some(object)) = (&kept, kept.object()) {
                     object.read_own(&file).await?;
                 }
@@ -440,7 +444,7 @@ impl Resolved {
         }
     }
 
-    /// What lanes share of it; `None` on a volume without objects.
+    /// Returns what lanes share of it; `None` on a volume without objects.
     pub fn object(&self) -> Option<&Arc<Object>> {
         match self {
             Self::File(file, _) => file.object(),

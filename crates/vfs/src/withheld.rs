@@ -1,4 +1,5 @@
-//! What is served to nobody, by no protocol, whatever lists and modes say: the files that the server itself keeps and reads.
+//! Files that are withheld from all clients of all protocols, whatever lists and modes say: the files that
+//! the server itself keeps and reads.
 
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
@@ -14,13 +15,13 @@ use crate::attributes::FileId;
 #[derive(Debug, Default)]
 pub struct Withheld {
     sets: RwLock<Sets>,
-    /// How often something was added or removed.
+    /// Number of times that something was added or removed.
     generation: AtomicU64,
 }
 
 #[derive(Debug, Default)]
 struct Sets {
-    /// With what keeps it open: the number of a file that is removed is given to another, unless somebody has it open.
+    /// With what keeps it open: the number of a file that is removed is given to another, unless it is open.
     things: HashMap<FileId, Option<File>>,
     names: HashMap<FileId, WithheldNames>,
     /// Of each directory, names on the way to what is withheld.
@@ -49,7 +50,7 @@ pub enum NameFamily {
     },
 }
 
-/// What of a directory is withheld, as of one generation.
+/// Names of a directory that are withheld, as of one generation.
 #[derive(Debug)]
 pub(crate) struct WithheldHere {
     generation: u64,
@@ -87,7 +88,8 @@ impl Withheld {
         Ok(())
     }
 
-    /// Closes what was added open and has no name any more: nobody can reach it, and its room on the disk is free again.
+    /// Closes what was added open and has no name any more: no client can reach it, and its room on the disk
+    /// is free again.
     pub fn forget_removed(&self) {
         let is_there = |file: &File| file.metadata().map_or(true, |now| now.nlink() > 0);
         self.change(|sets| {
@@ -114,8 +116,9 @@ impl Withheld {
         });
     }
 
-    /// Keeps a name of a directory from being removed, moved or replaced by any client: it lies on the way to what is withheld, and
-    /// whoever put another directory in its place would choose what the server finds there.
+    /// Keeps a name of a directory from being removed, moved or replaced by any client: it lies on the way to
+    /// what is withheld, and a client that put another directory in its place would choose what the server
+    /// finds there.
     pub fn fix_name(&self, directory: FileId, name: &[u8]) {
         self.change(|sets| sets.fixed.entry(directory).or_default().insert(name.into()));
     }
@@ -127,25 +130,25 @@ impl Withheld {
         }
     }
 
-    /// Whether nobody is served this.
+    /// Returns whether this is withheld from all clients.
     pub(crate) fn has(&self, thing: FileId) -> bool {
         // Most servers export none of it, and most looks are into those.
         self.generation() > 0 && self.read(|sets| sets.things.contains_key(&thing))
     }
 
-    /// Whether nobody is served what has this name in a directory.
+    /// Returns whether what has this name in a directory is withheld from all clients.
     pub(crate) fn has_name(&self, directory: FileId, name: &[u8]) -> bool {
         self.generation() > 0
             && self.read(|sets| sets.names.get(&directory).is_some_and(|names| names.has(name)))
     }
 
-    /// Whether no client may remove, move or replace what has this name in a directory.
+    /// Returns whether no client may remove, move or replace what has this name in a directory.
     pub(crate) fn is_fixed(&self, directory: FileId, name: &[u8]) -> bool {
         self.generation() > 0
             && self.read(|sets| sets.fixed.get(&directory).is_some_and(|names| names.contains(name)))
     }
 
-    /// What of a directory is withheld; `above`: of the one that it lies in, by that name.
+    /// Returns what of a directory is withheld; `above`: of the one that it lies in, by that name.
     pub(crate) fn of_directory(
         &self,
         directory: FileId,
@@ -169,17 +172,17 @@ impl Withheld {
 }
 
 impl WithheldHere {
-    /// Whether all that is in the directory is withheld, and the directory itself.
+    /// Returns whether all that is in the directory is withheld, and the directory itself.
     pub(crate) fn is_all(&self) -> bool {
         self.all
     }
 
-    /// Whether what has this name in the directory is.
+    /// Returns whether what has this name in the directory is.
     pub(crate) fn has(&self, name: &[u8]) -> bool {
         self.all || self.names.as_ref().is_some_and(|names| names.has(name))
     }
 
-    /// Whether more may be withheld by now.
+    /// Returns whether more may be withheld by now.
     pub(crate) fn is_of_before(&self, now: &Withheld) -> bool {
         self.generation != now.generation()
     }
@@ -224,7 +227,7 @@ impl NameFamily {
     }
 }
 
-/// What ends the names of copies in place of what they are of.
+/// Endings of names of copies, in place of the original's ending.
 const COPIES: [&[u8]; 6] = [b".bak", b".old", b".orig", b".save", b".swp", b".tmp"];
 
 #[cfg(test)]

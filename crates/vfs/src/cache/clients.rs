@@ -89,8 +89,8 @@ impl CoherencePeer {
         self.objects.queues().serve_clients(self.member());
     }
 
-    /// As [`CallbackTable::give`](crate::callback::CallbackTable::give); clients whose callbacks are evicted for it
-    /// are notified.
+    /// Gives a client a callback ([`CallbackTable::give`](crate::callback::CallbackTable::give)); clients
+    /// whose callbacks are evicted for it are notified.
     pub(crate) fn give(
         self: &Rc<Self>,
         client: &Arc<Client>,
@@ -340,7 +340,7 @@ async fn sweep(peer: Weak<CoherencePeer>) {
     }
 }
 
-/// How often promises that are over are looked for: they cost memory and a question until then.
+/// Interval at which promises that are over are looked for: they cost memory and a question until then.
 const SWEEP_EVERY: std::time::Duration = std::time::Duration::from_secs(8);
 /// Promises looked at in one turn of the lane: some ten microseconds.
 const SWEPT_AT_ONCE: u32 = 1024;

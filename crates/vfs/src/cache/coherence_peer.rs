@@ -42,9 +42,9 @@ pub trait InvalidationListener {
     /// returned future has ended, so that has a bound of its own. `None` where no client caches it.
     fn invalidate(&self, invalidation: &Invalidation) -> Option<ClientNotification>;
 
-    /// Whether the listener ever notifies clients ([`InvalidationListener::invalidate`]); it is asked once, as it is
-    /// added. A lane that has such a listener receives every invalidation of what it shares, whatever its snoop
-    /// filter says.
+    /// Returns whether the listener ever notifies clients ([`InvalidationListener::invalidate`]); it is asked
+    /// once, as it is added. A lane that has such a listener receives every invalidation of what it shares,
+    /// whatever its snoop filter says.
     fn has_clients(&self) -> bool {
         true
     }
@@ -78,12 +78,12 @@ impl CoherencePeer {
         }
     }
 
-    /// Which lane this is.
+    /// Returns which lane this is.
     pub(crate) fn member(&self) -> Member {
         self.me
     }
 
-    /// A number for somebody who writes; no other of the process has it.
+    /// Returns a new number for a writer; no other of the process has it.
     pub(super) fn number_writer(&self) -> u64 {
         let number = self.writers_made.get();
         self.writers_made.set(number + 1);
@@ -98,7 +98,7 @@ impl CoherencePeer {
         CString::new(name).expect("it holds no zero byte")
     }
 
-    /// Whether a name is the staged name of a file of another process.
+    /// Returns whether a name is the staged name of a file of another process.
     pub(crate) fn is_foreign_staged_name(&self, name: &[u8]) -> bool {
         staging_process(name).is_some_and(|mark| mark != self.objects.mark())
     }
@@ -122,13 +122,13 @@ impl CoherencePeer {
         self.snoop_filter().count_in(self.objects.queues().slot(directory, name))
     }
 
-    /// One of this lane's own clients has something to give back.
+    /// Breaks a lease of one of this lane's own clients.
     fn break_lease(&self, asked: &LeaseBreak) {
         let listeners: Vec<_> = self.listeners.borrow().iter().filter_map(Weak::upgrade).collect();
         listeners.iter().for_each(|listener| listener.break_lease(asked));
     }
 
-    /// Where holders on this lane are told.
+    /// Returns where holders on this lane are told.
     pub(super) fn home(&self) -> grants::Home {
         home_of(self.me)
     }
@@ -271,5 +271,6 @@ pub(super) async fn serve_requests(inner: Weak<Inner>, objects: Objects, me: Mem
     }
 }
 
-/// How often a change that has waited long looks whether it is a lane that has ended which does not answer.
+/// Interval at which a change that has waited long looks whether it is a lane that has ended which does not
+/// answer.
 const ANOTHER_LOOK: std::time::Duration = std::time::Duration::from_millis(50);

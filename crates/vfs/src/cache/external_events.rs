@@ -1,6 +1,6 @@
-//! What other programs do in directories that clients watch is told to them as what this server does is. The kernel's watches tell of both:
-//! an event that this server has told of itself is its own. Each lane keeps watched what its own clients watch, and where several lanes hear
-//! of one thing the first tells it.
+//! Reports changes by other programs to clients that watch directories, as the server's own changes. The
+//! kernel's watches tell of both: an event that this server has told of itself is its own. Each lane keeps
+//! watched what its own clients watch, and where several lanes hear of one thing the first tells it.
 
 use std::ffi::CString;
 use std::rc::{Rc, Weak};
@@ -33,7 +33,7 @@ struct WatchedForClient {
     watch: WatchAlive,
     volume: WeakVolume,
     held: Vec<Rc<WatchedDir>>,
-    /// How often directories had come or gone beneath it when they were looked for.
+    /// Number of times that directories had come or gone beneath it when they were looked for.
     grown: u32,
 }
 
@@ -138,7 +138,7 @@ impl Inner {
         }
     }
 
-    /// When what has the name was changed last.
+    /// Returns when what has the name was changed last.
     async fn looks(&self, directory: &Arc<Object>, name: &[u8]) -> FileLook {
         let changed = async {
             let volume = self.volume_of_object(directory)?;
@@ -175,7 +175,7 @@ async fn keep(inner: Weak<Inner>) {
 }
 
 impl WatchedForClient {
-    /// Whether the kernel's watch of the directory reports what other programs do in it.
+    /// Returns whether the kernel's watch of the directory reports what other programs do in it.
     fn is_kernel_watched(&self) -> bool {
         let hears = |held: &Rc<WatchedDir>| {
             held.is_current() && held.watch().is_some() && !held.change_rate().is_suspended()

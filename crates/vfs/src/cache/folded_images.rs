@@ -9,7 +9,7 @@ use quick_cache::Weighter;
 use super::{Cache, Key, KeyRef};
 use crate::fold_image::FoldedImage;
 
-/// Those of a lane.
+/// The folded images of one lane.
 pub(super) struct Images(RefCell<quick_cache::unsync::Cache<Key, Rc<FoldedImage>, ByNames>>);
 
 impl Images {

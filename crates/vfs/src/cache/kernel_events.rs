@@ -100,7 +100,7 @@ impl Inner {
         }
     }
 
-    /// What is there is something else, or has other rights, which count beneath.
+    /// Forgets what is there, as it is something else, or has other rights, which count beneath.
     pub(super) fn forget_at(&self, changed: KeyRef<'_>) {
         if self.forget(changed) {
             self.counters.invalidated_changed.increment();
@@ -130,5 +130,6 @@ async fn read_events(inner: Weak<Inner>) -> Ended {
     }
 }
 
-/// How long an event queue that cannot be read is left alone. Answers live for their time to live meanwhile.
+/// Time for which an event queue that cannot be read is left alone. Answers live for their time to live
+/// meanwhile.
 const NOTIFY_ERROR_PAUSE: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! What cached answers are found by: a volume of this lane and a path in it.
+//! Keys of cached answers: a volume of this lane and a path in it.
 
 use std::hash::{Hash, Hasher};
 
@@ -29,7 +29,7 @@ impl Key {
         KeyRef { volume: self.volume, path: self.path.as_path() }
     }
 
-    /// Whether it is `top` or lies in it.
+    /// Returns whether it is `top` or lies in it.
     pub(super) fn is_within(&self, top: KeyRef<'_>) -> bool {
         let (path, top_path) = (self.path.as_path().as_bytes(), top.path.as_bytes());
         self.volume == top.volume

@@ -1,6 +1,7 @@
-//! Directories that clients rely on. A lane forgets what nobody has used for a while, and with the last thing that it remembers of a directory the
-//! watch goes too. A client that was promised to hear of changes asks no more, and has to hear of those that other programs make: so where something
-//! was promised, the directory is watched for as long as the promise lasts.
+//! Directories that clients rely on. A lane forgets what was not used for a while, and with the last thing
+//! that it remembers of a directory the watch goes too. A client that was promised to hear of changes asks no
+//! more, and has to hear of those that other programs make: so where something was promised, the directory is
+//! watched for as long as the promise lasts.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -41,7 +42,7 @@ impl PinnedWatches {
         gone.inspect(|(_, gone)| gone.pin_until(None)).is_some()
     }
 
-    /// What clients rely on in a directory they rely on by another from now on, which is the same.
+    /// Passes what clients rely on in a watched directory on to another watch of the same directory.
     pub(super) fn pass_on(&self, from: &Rc<WatchedDir>, to: &Rc<WatchedDir>) {
         let Some(until) = from.pinned_until() else { return };
         if to.pinned_until().is_none_or(|known| known < until) {
@@ -65,8 +66,8 @@ impl PinnedWatches {
         kept.insert((until, at), Rc::clone(watched));
     }
 
-    /// Forgets those that nobody relies on any more; one in which clients have something open is kept. Gives those of these that are no longer
-    /// where they were.
+    /// Forgets directories that no client relies on any more; one in which clients have something open is
+    /// kept. Gives those of these that are no longer where they were.
     pub(super) fn sweep(&self) -> Vec<Rc<WatchedDir>> {
         let mut kept = self.kept.borrow_mut();
         let left = kept.split_off(&(time::now(), std::ptr::null()));
@@ -103,5 +104,5 @@ impl PinnedWatches {
     }
 }
 
-/// How much longer than the promise a directory is kept.
+/// Time that a directory is kept beyond the callback's end.
 const AHEAD: Duration = Duration::from_secs(60);

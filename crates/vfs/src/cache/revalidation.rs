@@ -26,13 +26,13 @@ pub(super) struct PendingRevalidation {
     looking: Option<Task<()>>,
     open: OpensToRevalidate,
     looking_at_open: Option<Task<()>>,
-    /// Looks after which somebody may rely on a file that is no longer there.
+    /// Looks after which a client may rely on a file that is no longer there.
     looked: Vec<LookedUpIn>,
     seeking: Option<Task<()>>,
     volumes: Vec<WeakVolume>,
 }
 
-/// What clients have open that is to be revalidated.
+/// Opens of clients that are to be revalidated.
 #[derive(Default)]
 struct OpensToRevalidate {
     names: HashSet<Key>,
@@ -58,7 +58,7 @@ impl Inner {
 
     /// Revalidates an entry of a directory that this server or another program has changed.
     pub(super) fn revalidate(self: &Rc<Self>, watched: &WatchedDir, name: &[u8], what: EntryChange) {
-        // Nobody relies on a name of the server's own, and what is found by one would be recorded by it.
+        // No client relies on a name of the server's own, and what is found by one would be recorded by it.
         let is_reserved = Name::parse(name).is_ok_and(Name::is_reserved);
         if !is_reserved && self.is_cached_in(watched) {
             let in_it = (what != EntryChange::Modified).then(|| Box::from(name));
@@ -92,7 +92,7 @@ impl Inner {
         self.start_looking_at_open(&mut pending_revalidation);
     }
 
-    /// As [`Inner::revalidate_open`], for all that is open by names in these directories.
+    /// Revalidates all that is open by names in these directories.
     pub(super) fn revalidate_all_open_in<'w>(
         self: &Rc<Self>,
         watched: impl IntoIterator<Item = &'w WatchedDir>,
@@ -122,7 +122,7 @@ impl Inner {
         }
     }
 
-    /// Whether clients cache anything, or the names of this directory.
+    /// Returns whether clients cache anything, or the names of this directory.
     fn is_cached_in(&self, watched: &WatchedDir) -> bool {
         self.has_client_callbacks() || watched.object().is_some_and(|object| object.log().is_some())
     }
@@ -237,8 +237,9 @@ async fn look_at_open(inner: Weak<Inner>) {
     }
 }
 
-/// Looks for files that clients rely on and that somebody else has replaced or taken away: nothing but their recorded places leads from
-/// the name to them, so all that this lane has promised is looked through, not more often than every so often.
+/// Looks for files that clients rely on and that another program has replaced or taken away: nothing but
+/// their recorded places leads from the name to them, so all that this lane has promised is looked through,
+/// not more often than every so often.
 async fn seek(inner: Weak<Inner>) {
     loop {
         let Some((peer, looked)) = inner.upgrade().and_then(|inner| inner.next_looked()) else { return };

@@ -1,8 +1,9 @@
-//! Watches that rest. A directory that this server itself changes many times a second raises a notice of each change on every
-//! lane that watches it, which costs the change a fifth of its time and tells nothing that was not told before. Such a
-//! directory is left unwatched until the changes are fewer again, and then looked at anew, as after lost events. What others
-//! change in it meanwhile is found as where there is no watch: when the time to live is over, and by the look at the end of the rest where
-//! clients rely on something in it, who ask nothing more.
+//! Watches that rest. A directory that this server itself changes many times a second raises a notice of each
+//! change on every lane that watches it, which costs the change a fifth of its time and tells nothing that
+//! was not told before. Such a directory is left unwatched until the changes are fewer again, and then looked
+//! at anew, as after lost events. What others change in it meanwhile is found as where there is no watch:
+//! when the time to live is over, and by the look at the end of the rest where clients rely on something in
+//! it, which ask nothing more.
 
 use std::cell::Cell;
 use std::rc::{Rc, Weak};
@@ -21,10 +22,10 @@ use crate::name::RelPath;
 use crate::names::changes_between;
 use crate::volume::Volume;
 
-/// How often this server has changed a directory lately, on whatever lane, by its version.
+/// Rate at which this server has changed a directory lately, on whatever lane, by its version.
 pub(super) struct ChangeRate {
     since: Cell<Instant>,
-    /// What the version was then.
+    /// Version at that time.
     from: Cell<Version>,
     is_suspended: Cell<bool>,
 }
@@ -43,12 +44,12 @@ impl ChangeRate {
         !self.is_suspended.get() && self.is_much(version)
     }
 
-    /// Whether the watch is suspended.
+    /// Returns whether the watch is suspended.
     pub(super) fn is_suspended(&self) -> bool {
         self.is_suspended.get()
     }
 
-    /// Whether a rest is over: there were few changes in the last period.
+    /// Returns whether a rest is over: there were few changes in the last period.
     fn is_over(&self, now: Instant, version: Version) -> bool {
         if !self.is_suspended.get() || now.saturating_duration_since(self.since.get()) < PERIOD {
             return false;
@@ -96,7 +97,7 @@ impl Watches {
 }
 
 impl WatchedDir {
-    /// Whether the suspension of the watch is over.
+    /// Returns whether the suspension of the watch is over.
     fn is_resumable(&self, now: Instant) -> bool {
         self.version().is_some_and(|version| self.change_rate().is_over(now, version))
     }
@@ -125,7 +126,8 @@ impl Inner {
         }
     }
 
-    /// Rests that are over, and those that are not; `None` when nobody rests any more.
+    /// Resumes directories whose suspension is over. Returns these and the others; `None` when none was
+    /// suspended.
     fn rested(&self) -> Option<Suspensions> {
         let now = time::now();
         let mut suspended = self.suspended.borrow_mut();
@@ -135,7 +137,7 @@ impl Inner {
         let (mut over, mut going_on) = (Vec::new(), Vec::new());
         suspended.directories.retain(|watched| {
             let Some(watched) = watched.upgrade() else { return false };
-            // Somebody may have looked at it anew meanwhile.
+            // It may have been looked at anew meanwhile.
             let is_over = !watched.is_current() || watched.is_resumable(now);
             let to = if is_over { &mut over } else { &mut going_on };
             to.push(watched);
@@ -170,7 +172,7 @@ async fn resume_suspended(inner: Weak<Inner>) {
             drop(inner);
             match (until, volume, watched.object()) {
                 (Some(until), Some(volume), _) => volume.resume_watch(watched.key().path, until).await,
-                // It is found out at the next look of somebody otherwise.
+                // It is found out at the next look otherwise.
                 (None, Some(volume), Some(directory)) if directory.log().is_some() => {
                     let _ = volume.changed_unseen(directory, None).await;
                 }
@@ -181,7 +183,7 @@ async fn resume_suspended(inner: Weak<Inner>) {
 }
 
 impl Cache {
-    /// As [`Cache::pin_watch`], for a directory that is looked at again.
+    /// Pins the watch of a directory that is looked at again ([`Cache::pin_watch`]).
     async fn pin_watch_again(&self, volume: &Volume, path: RelPath<'_>, until: Instant) -> Option<Validity> {
         for _ in 0..ATTEMPTS_MAX {
             let validity = self.validity(volume.root(), volume.key(path)).await;
@@ -214,7 +216,7 @@ impl Volume {
             from = rest;
         }
         if peer.callbacks.has_clients_of(directory) || directory.log().is_some() {
-            // It is found out at the next look of somebody otherwise.
+            // It is found out at the next look otherwise.
             let _ = self.changed_unseen(directory, validity.watched().map(|watched| &**watched)).await;
         }
     }

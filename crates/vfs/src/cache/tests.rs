@@ -1,4 +1,4 @@
-//! What the cache believes, with look and event in the orders that a busy lane may bring about.
+//! Beliefs of the cache, with look and event in the orders that a busy lane may bring about.
 
 use std::path::Path;
 

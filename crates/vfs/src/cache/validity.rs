@@ -10,22 +10,23 @@ use super::watches::WatchedDir;
 use crate::callback::PresenceToken;
 use crate::object::Object;
 
-/// When and under which watch something was learnt from the file system. It is taken before the look, so that a
-/// change during the look counts as one after it.
+/// Time when and under which watch something was learnt from the file system. It is taken before the look, so
+/// that a change during the look counts as one after it.
 #[derive(Clone)]
 pub(crate) struct Validity {
     at: Instant,
     watched: Option<Rc<WatchedDir>>,
     changes: u64,
-    /// As `changes`, of names that came or went alone.
+    /// Changes of names that came or went alone; part of `changes`.
     renames: u64,
     /// From where else something was seen that it rests on: symbolic links on the way, and the place of what they lead to.
     depends_on: Option<Rc<[Validity]>>,
     /// A change was being made: what is seen is not to be kept.
     is_doubtful: bool,
-    /// What is changing so that there can be no promise before it is over.
+    /// Object whose change keeps a watch from vouching before it is over.
     blocking_change: Option<Arc<Object>>,
-    /// Who changes the name that is looked at, where its directory is promised, asks this lane; without it nothing is kept.
+    /// A change of the name that is looked at, where its directory is watched, asks this lane; without it
+    /// nothing is kept.
     presence: Option<PresenceToken>,
 }
 
@@ -43,7 +44,7 @@ impl Validity {
         Self::blocked_by(None)
     }
 
-    /// As [`Validity::unwatched`], because no watch can vouch before `blocking_change` is over.
+    /// A validity without a watch, because no watch can vouch before `blocking_change` is over.
     pub(super) fn blocked_by(blocking_change: Option<Arc<Object>>) -> Self {
         Self {
             at: time::now(),
@@ -57,7 +58,8 @@ impl Validity {
         }
     }
 
-    /// The same, as far as it also rests on what was seen from these; without a watch where one of them has none.
+    /// Makes the validity depend also, as far as the answer rests on what was seen from these; without a
+    /// watch where one of them has none.
     pub(crate) fn depending_on(self, all: &[Validity]) -> Self {
         if !self.is_watched() {
             return self;
@@ -79,13 +81,13 @@ impl Validity {
         Self { at, depends_on, ..here }
     }
 
-    /// Whether an answer about one name is still good: events drop such answers by name, so only its age
-    /// and upper directories that moved speak against it.
+    /// Returns whether an answer about one name is still good: events drop such answers by name, so only its
+    /// age and upper directories that moved speak against it.
     pub(crate) fn holds_for_name(&self, ttl: Duration) -> bool {
         self.is_current() && self.age() < ttl && self.links_hold()
     }
 
-    /// Whether no name came or went where the symbolic links on the way and their targets were seen.
+    /// Returns whether no name came or went where the symbolic links on the way and their targets were seen.
     fn links_hold(&self) -> bool {
         self.depends_on.as_ref().is_none_or(|all| all.iter().all(Self::names_hold))
     }
@@ -98,7 +100,7 @@ impl Validity {
             && self.links_hold()
     }
 
-    /// Whether what was seen of the name that it looks at may be kept.
+    /// Returns whether what was seen of the name that it looks at may be kept.
     pub(crate) fn keeps(&self, ttl: Duration) -> bool {
         (self.presence.is_some() || !self.is_coherent()) && self.holds_for_all(ttl)
     }
@@ -108,8 +110,9 @@ impl Validity {
         Self { presence, ..self }
     }
 
-    /// For keeping what this lane has put there itself, which was counted in before. Who has had the permit since asks this lane, so that a
-    /// change which is under way by then makes nothing doubtful: where many change a directory there is one at any time.
+    /// For keeping what this lane has put there itself, which was counted in before. Any later holder of the
+    /// change lock asks this lane, so that a change which is under way by then makes nothing doubtful: where
+    /// many change a directory there is one at any time.
     pub(crate) fn of_own_change(self, presence: Option<PresenceToken>) -> Self {
         Self { is_doubtful: false, ..self.with_presence(presence) }
     }
@@ -119,7 +122,7 @@ impl Validity {
         self.watched.as_ref()?.count_in(name)
     }
 
-    /// Whether nothing at all has changed in the directory since, as far as this lane was told.
+    /// Returns whether nothing at all has changed in the directory since, as far as this lane was told.
     pub(crate) fn holds_for_all(&self, ttl: Duration) -> bool {
         !self.is_doubtful
             && self.holds_for_name(ttl)
@@ -131,7 +134,7 @@ impl Validity {
         time::now().saturating_duration_since(self.at)
     }
 
-    /// Whether all changes are told, as against found out when the time to live is over.
+    /// Returns whether all changes are told, as against found out when the time to live is over.
     pub(crate) fn is_watched(&self) -> bool {
         match (&self.watched, &self.depends_on) {
             (Some(watched), _) => watched.watch().is_some(),
@@ -140,7 +143,8 @@ impl Validity {
         }
     }
 
-    /// Whether the lane is a sharer of the directory: what is seen shows the changes that this server makes.
+    /// Returns whether the lane is a sharer of the directory: what is seen shows the changes that this server
+    /// makes.
     pub(crate) fn is_coherent(&self) -> bool {
         self.object().is_some()
     }
@@ -160,7 +164,7 @@ impl Validity {
         self.watched.as_ref()
     }
 
-    /// Whether that is still where it was.
+    /// Returns whether that is still where it was.
     pub(crate) fn is_current(&self) -> bool {
         self.watched.as_ref().is_none_or(|watched| watched.is_current())
     }

@@ -14,7 +14,7 @@ use super::key::Key;
 use crate::object::Object;
 use crate::volume::{Resolved, Volume};
 
-/// Those of one lane. They count among its watches.
+/// The watched files of one lane. They count among its watches.
 #[derive(Default)]
 pub(super) struct WatchedFiles {
     by_watch: RefCell<HashMap<Watch, Arc<Object>>>,
@@ -47,7 +47,7 @@ impl WatchedFiles {
         Some(object)
     }
 
-    /// Forgets the files that nobody relies on any more.
+    /// Forgets the files that no client relies on any more.
     fn keep_those(&self, is_relied_on: impl Fn(&Arc<Object>) -> bool) {
         let over = |(watch, object): (&Watch, &Arc<Object>)| (!is_relied_on(object)).then_some(*watch);
         let over: Vec<_> = self.by_watch.borrow().iter().filter_map(over).collect();
@@ -56,8 +56,9 @@ impl WatchedFiles {
 }
 
 impl Volume {
-    /// Has a file of several names watched itself for as long as clients rely on it: what is done by a name in a directory that nobody
-    /// watches is told then too. Says whether the watch begins now: what was looked at before may have changed untold.
+    /// Has a file of several names watched itself for as long as clients rely on it: what is done by a name
+    /// in an unwatched directory is told then too. Says whether the watch begins now: what was looked at
+    /// before may have changed untold.
     pub(crate) fn watch_by_all_names(&self, resolved: &Resolved) -> bool {
         match resolved {
             Resolved::File(file, attributes) if attributes.nlink > 1 => {
@@ -85,7 +86,7 @@ impl Inner {
         self.revalidate_name(key);
     }
 
-    /// Where a file was last found.
+    /// Returns where a file was last found.
     fn key_of_file(&self, object: &Arc<Object>) -> Option<Key> {
         let place = object.place()?;
         let volume = self.volume_of_object(object)?;
@@ -93,7 +94,7 @@ impl Inner {
         Some(volume.key(path.as_path()).to_key())
     }
 
-    /// Lets go of the watches of files that nobody relies on any more.
+    /// Lets go of the watches of files that no client relies on any more.
     pub(super) fn sweep_files(&self) {
         let callbacks = self.peer.get().map(|peer| &peer.callbacks);
         let is_relied_on = |object: &Arc<Object>| {

@@ -1,4 +1,4 @@
-//! Watched directories: who hears of a change in one, and whether what was learnt in it still holds.
+//! Watched directories: which clients hear of a change in one, and whether what was learnt in it still holds.
 //!
 //! On a writable volume a watched directory also rests on a promise: changes made by this server are told before they are
 //! made, whatever the kernel's watches tell, and where there are none.
@@ -39,7 +39,7 @@ use crate::withheld::{Withheld, WithheldHere};
 /// The watches of one lane.
 pub(crate) struct Watches {
     limit: usize,
-    /// How long the rights of a directory are believed that nothing watches.
+    /// Time for which the rights of a directory are believed that nothing watches.
     ttl: Duration,
     by_key: RefCell<HashMap<Key, Weak<WatchedDir>>>,
     /// The kernel knows one watch per directory; overlapping volumes know a directory by several paths.
@@ -51,7 +51,7 @@ pub(crate) struct Watches {
     files: WatchedFiles,
     /// Set before the first writable volume is opened.
     peer: OnceCell<Rc<CoherencePeer>>,
-    /// What is served to nobody, where anything is.
+    /// Names and files that are withheld from all clients, where any are.
     withheld: OnceCell<Arc<Withheld>>,
     /// After the kernel refused a watch, no other is tried before this moment.
     refused_until: Cell<Option<Instant>>,
@@ -63,11 +63,12 @@ pub(crate) struct WatchedDir {
     watches: Weak<Watches>,
     watch: Cell<Option<Watch>>,
     change_rate: ChangeRate,
-    /// How long its rights are believed, where no watch tells of them or of those of a directory above.
+    /// Time for which its rights are believed, where no watch tells of them or of those of a directory above.
     believed_until: Cell<Option<Instant>>,
-    /// How often rights were [doubted](crate::Objects::revalidate_rights) when they were looked at.
+    /// Number of times that rights were [doubted](crate::Objects::revalidate_rights) when they were looked
+    /// at.
     doubted: u64,
-    /// When it was last kept for what was changed in it.
+    /// Time when it was last kept for what was changed in it.
     kept: Cell<Option<Instant>>,
     /// Until when it is kept for clients that rely on something in it.
     pinned_until: Cell<Option<Instant>>,
@@ -75,12 +76,13 @@ pub(crate) struct WatchedDir {
     log: RefCell<Option<Arc<Log>>>,
     /// As long as it vouches for its names to other lanes.
     own_revalidation: RefCell<Option<RevalidationOwner>>,
-    /// It was as this server left it when it was looked at for that: what others have changed since its watch tells.
+    /// Set once a look has shown the directory as this server left it: what others have changed since its
+    /// watch tells.
     is_validated: Cell<bool>,
     promise: OnceCell<SharerGuard>,
     /// Rights, where there is a promise.
     access: OnceCell<Access>,
-    /// What of it is served to nobody, where there is a promise.
+    /// Part of the directory that is withheld from all clients, where it is watched.
     withheld: OnceCell<WithheldHere>,
     key: Key,
     current: Cell<bool>,
@@ -88,11 +90,12 @@ pub(crate) struct WatchedDir {
     renames: Cell<u64>,
     /// Keeps the way to the root watched.
     upper: Option<Rc<WatchedDir>>,
-    /// Who changes its name, where its upper one is promised, asks this lane.
+    /// Makes a change of the directory's name ask this lane, where the directory above is watched.
     _mark: Option<PresenceToken>,
 }
 
-/// Why the lane cannot be a sharer of a directory: the object that is changing, or nothing that could be waited for.
+/// Reason why the lane cannot be a sharer of a directory: the object that is changing, or nothing that could
+/// be waited for.
 type BlockingChange = Option<Arc<Object>>;
 
 impl Watches {
@@ -118,12 +121,12 @@ impl Watches {
         let _ = self.peer.set(Rc::clone(peer));
     }
 
-    /// Serves these to nobody from now on.
+    /// Withholds these from all clients from now on.
     pub(super) fn withhold(&self, withheld: &Arc<Withheld>) {
         let _ = self.withheld.set(Arc::clone(withheld));
     }
 
-    /// What is served to nobody.
+    /// Returns what is withheld from all clients.
     pub(super) fn withheld(&self) -> Option<&Arc<Withheld>> {
         self.withheld.get()
     }
@@ -137,7 +140,7 @@ impl Watches {
         }
     }
 
-    /// As [`Watches::validity`], for looking at one name, the last of `key`, whose answer may be kept.
+    /// Returns the validity for a look at one name, the last of `key`, whose answer may be kept.
     pub(super) async fn validity_above(self: &Rc<Self>, root: &Root, key: KeyRef<'_>) -> Validity {
         let (Some(parent), Some(name)) = (key.path.parent(), key.path.file_name()) else {
             return Validity::unwatched();
@@ -171,7 +174,7 @@ impl Watches {
         known
     }
 
-    /// Those that are no longer what they were too.
+    /// Returns all watches of an object, also those that are retired.
     fn all_of_object(&self, object: &Arc<Object>) -> Vec<Rc<WatchedDir>> {
         let by_object = self.by_object.borrow();
         by_object.get(&Arc::as_ptr(object)).into_iter().flatten().filter_map(Weak::upgrade).collect()
@@ -211,17 +214,17 @@ impl Watches {
         watched.pinned_until().or_else(|| self.known(&watched.key)?.pinned_until())
     }
 
-    /// Whether `key` is a watched directory itself.
+    /// Returns whether `key` is a watched directory itself.
     pub(super) fn contains(&self, key: &Key) -> bool {
         self.by_key.borrow().contains_key(key) || !self.arriving.borrow().is_empty()
     }
 
-    /// What lies at and beneath `top` is no longer where it was, or can no longer be reached.
+    /// Forgets what lies at and beneath `top`, as it is no longer there, or can no longer be reached.
     pub(super) fn forget_subtree(&self, top: KeyRef<'_>) {
         self.forget_all_but(top, |_| false);
     }
 
-    /// What lies beneath `top` may be something else now.
+    /// Forgets what lies beneath `top`, as it may be something else now.
     pub(super) fn forget_beneath(&self, top: KeyRef<'_>) {
         self.forget_all_but(top, |key| key.as_ref().path.as_bytes() == top.path.as_bytes());
     }
@@ -317,15 +320,16 @@ impl Watches {
         Some(watched)
     }
 
-    /// As [`Watches::begin`], of a directory whose changes this server makes. What is learnt of it rests on promises: of
-    /// the directory above that this name leads to it, of itself that it stays there and what rights there are.
+    /// Begins the watch of a directory whose changes this server makes ([`Watches::begin`]). What is learnt
+    /// of it rests on promises: of the directory above that this name leads to it, of itself that it stays
+    /// there and what rights there are.
     async fn begin_coherent(
         self: &Rc<Self>,
         root: &Root,
         key: Key,
         upper: Option<Rc<WatchedDir>>,
     ) -> Result<Rc<WatchedDir>, BlockingChange> {
-        // From here on whoever changes the name, or one above, finds it.
+        // From here on a change of the name, or of one above, finds it.
         let watched = self.unknown(&key, upper);
         self.arriving.borrow_mut().push(Rc::downgrade(&watched));
         let promised = self.promise(root, &watched).await;
@@ -417,7 +421,8 @@ impl Watches {
         })
     }
 
-    /// Puts a directory on the books. Where it was known by this path before, who relied on it does so by this from now on.
+    /// Puts a directory on the books. Where it was known by this path before, a client that relied on it does
+    /// so by this from now on.
     fn enter(&self, watched: &Rc<WatchedDir>) {
         for before in watched.object().map(|object| self.all_of_object(object)).into_iter().flatten() {
             if before.key == watched.key && !before.current.get() {
@@ -448,7 +453,7 @@ impl Watches {
         self.refused_until.set(Some(time::now() + REFUSED_PAUSE));
     }
 
-    /// How many watches there are.
+    /// Returns how many watches there are.
     fn len(&self) -> usize {
         self.by_watch.borrow().len() + self.files.len()
     }
@@ -491,7 +496,7 @@ impl Watches {
         self.gauge();
     }
 
-    /// Whether nothing else is known by its watch, but for what was known by the same path before.
+    /// Returns whether nothing else is known by its watch, but for what was known by the same path before.
     pub(super) fn is_alone_in(&self, watch: Watch, watched: &WatchedDir) -> bool {
         let by_watch = self.by_watch.borrow();
         by_watch.get(&watch).is_some_and(|sharers| {
@@ -500,7 +505,7 @@ impl Watches {
         })
     }
 
-    /// Takes a watch off the books, and from who has it.
+    /// Removes a watch from the table, and from the directory that has it.
     pub(super) fn forget_watch_of(&self, watch: Watch) {
         let sharers = self.by_watch.borrow_mut().remove(&watch).into_iter().flatten();
         for sharer in sharers.filter_map(|sharer| sharer.upgrade()) {
@@ -530,12 +535,12 @@ impl WatchedDir {
         self.renames.set(self.renames.get() + 1);
     }
 
-    /// How often a name came, went or came to lead to something else.
+    /// Returns how often a name came, went or came to lead to something else.
     pub(super) fn renames(&self) -> u64 {
         self.renames.get()
     }
 
-    /// How often an entry changed.
+    /// Returns how often an entry changed.
     pub(super) fn changes(&self) -> u64 {
         self.changes.get()
     }
@@ -549,7 +554,7 @@ impl WatchedDir {
         self.watch.get()
     }
 
-    /// Whether it was kept within this time; if not it is now.
+    /// Returns whether it was kept within this time; if not it is now.
     pub(super) fn keep_for(&self, a_while: Duration) -> bool {
         let now = time::now();
         let is_kept = self.kept.get().is_some_and(|kept| now.saturating_duration_since(kept) < a_while);
@@ -581,27 +586,28 @@ impl WatchedDir {
         }
     }
 
-    /// Whether what this server changes of its names is put down.
+    /// Returns whether what this server changes of its names is put down.
     pub(super) fn keeps_log(&self) -> bool {
         self.log.borrow().is_some()
     }
 
-    /// Whether it was known to be as this server left it once it was watched. Of one that rests that is found at the end of the rest.
+    /// Returns whether it was known to be as this server left it once it was watched. Of one that rests that
+    /// is found at the end of the rest.
     pub(crate) fn is_validated(&self) -> bool {
         self.is_validated.get() || self.change_rate.is_suspended()
     }
 
-    /// It was looked at and is as this server left it.
+    /// Notes that a look has shown the directory as this server left it.
     pub(crate) fn validate(&self) {
         self.is_validated.set(true);
     }
 
-    /// How often it was changed by this server, where lanes share that.
+    /// Returns how often it was changed by this server, where lanes share that.
     pub(super) fn version(&self) -> Option<Version> {
         Some(self.object()?.version())
     }
 
-    /// How often it was changed lately.
+    /// Returns how often it was changed lately.
     pub(super) fn change_rate(&self) -> &ChangeRate {
         &self.change_rate
     }
@@ -629,17 +635,17 @@ impl WatchedDir {
         self.upper.as_ref()?.object()
     }
 
-    /// Whether neither it nor anything above has moved.
+    /// Returns whether neither it nor anything above has moved.
     fn is_unmoved(&self) -> bool {
         self.current.get() && self.upper.as_ref().is_none_or(|upper| upper.current.get())
     }
 
-    /// Whether the lane is a sharer of the directory.
+    /// Returns whether the lane is a sharer of the directory.
     pub(crate) fn is_coherent(&self) -> bool {
         self.promise.get().is_some()
     }
 
-    /// Whether it, or what has this name in it, is served to nobody.
+    /// Returns whether the directory, or what has this name in it, is withheld from all clients.
     pub(crate) fn withholds(&self, name: Option<&[u8]>) -> bool {
         self.withheld.get().is_some_and(|withheld| match name {
             Some(name) => withheld.has(name),
@@ -647,24 +653,25 @@ impl WatchedDir {
         })
     }
 
-    /// Whether more of it may be withheld by now.
+    /// Returns whether more of it may be withheld by now.
     pub(super) fn withholds_more_than(&self, now: Option<&Arc<Withheld>>) -> bool {
         now.zip(self.withheld.get()).is_some_and(|(now, here)| here.is_of_before(now))
     }
 
-    /// Whether its rights were looked at too long ago for one that nothing tells of. What is done while a watch rests is looked for then.
+    /// Returns whether its rights were looked at too long ago for one that nothing tells of. What is done
+    /// while a watch rests is looked for then.
     pub(super) fn is_stale(&self) -> bool {
         let is_doubted = |object: &Arc<Object>| object.volume().objects().rights_generation() != self.doubted;
         self.believed_until.get().is_some_and(|until| time::now() >= until)
             || self.object().is_some_and(is_doubted)
     }
 
-    /// Whether it is still where it was, and what it was.
+    /// Returns whether it is still where it was, and what it was.
     pub(crate) fn is_current(&self) -> bool {
         self.current.get() && !self.is_stale()
     }
 
-    /// It is no longer where it was, or no longer what it was.
+    /// Retires the watch: the directory is no longer where it was, or no longer what it was.
     pub(super) fn retire(&self) {
         self.current.set(false);
         self.own_revalidation.take();
@@ -701,10 +708,10 @@ impl Drop for WatchedDir {
 //@ section: Writable volumes
 //@ unit: file
 //@ all: lane: a quarter of 8,192, within them
-//@ empty: what other programs do by a name in a directory that nobody watches is told at the next look
+//@ empty: what other programs do by a name in an unwatched directory is told at the next look
 //@ counter: vfs_watches
 //@ attack: afs-pools
-/// What part of a lane's watches may be of files.
+/// Part of a lane's watches that may be of files.
 const FILES_PART: usize = 4;
-/// How long the kernel is left alone after it refused a watch (its limits are the system's).
+/// Time for which the kernel is left alone after it refused a watch (its limits are the system's).
 const REFUSED_PAUSE: Duration = Duration::from_secs(10);

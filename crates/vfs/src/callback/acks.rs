@@ -20,7 +20,7 @@ pub(crate) struct Ack {
 #[derive(Clone)]
 enum To {
     Waiter(Arc<Mutex<Outstanding>>),
-    /// A lane that has ended: nobody waits for this one answer, many may for all of them.
+    /// A lane that has ended: no change waits for this one answer, many may for all of them.
     EndedLane {
         _orphaned: Arc<OrphanedCallbacks>,
     },

@@ -1,4 +1,4 @@
-//! What a look under a callback depends on, for files and for symbolic links.
+//! Dependencies of a look under a callback, for files and for symbolic links.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ pub(super) struct CallbackBasis {
     pub(super) volume: Volume,
     pub(super) mark: LookMark,
     pub(super) callback_ref: CallbackRef,
-    /// What the caller's rights rest on.
+    /// Directory that the caller's rights rest on.
     pub(super) directory: Rc<WatchedDir>,
     pub(super) until: Instant,
 }
 
 impl CallbackBasis {
-    /// Whether the look at this object is still what it was.
+    /// Returns whether the look at this object is still what it was.
     pub(super) fn holds(&self, object: &Object, peer: &CoherencePeer) -> bool {
         peer.callbacks.is_valid(self.callback_ref, lane::time::now())
             && !object.is_busy()
@@ -29,7 +29,8 @@ impl CallbackBasis {
             && self.directory.is_current()
     }
 
-    /// As [`LookupWithCallback::confirm`](crate::LookupWithCallback::confirm), of this object that has these attributes.
+    /// Confirms the callback on this object
+    /// ([`LookupWithCallback::confirm`](crate::LookupWithCallback::confirm)), which has these attributes.
     pub(super) fn confirm<'a>(
         &self,
         object: &Arc<Object>,
@@ -46,7 +47,8 @@ impl CallbackBasis {
         Some(Confirmed { version: self.mark.version, attributes, until: self.until })
     }
 
-    /// As [`LookupWithCallback::in_flight_reply`](crate::LookupWithCallback::in_flight_reply).
+    /// Returns the callback's guard for an in-flight reply
+    /// ([`LookupWithCallback::in_flight_reply`](crate::LookupWithCallback::in_flight_reply)).
     pub(super) fn in_flight_reply(&self) -> Option<InFlightReply> {
         let peer = self.volume.coherence_peer().ok()?;
         Some(peer.callbacks.in_flight_reply(self.callback_ref))

@@ -17,24 +17,24 @@ pub struct Client {
     holder: Holder,
     /// Promises of an earlier epoch are void.
     epoch: AtomicU32,
-    /// It was promised something since it last said that it relies on nothing.
+    /// Set by a callback; cleared when the client says that it relies on nothing.
     promised: AtomicBool,
-    /// There is something to be told before it is served again.
+    /// Set if the client has to be told something before it is served again.
     has_pending_breaks: AtomicBool,
-    /// It is promised nothing any more.
+    /// The client gets no callbacks any more.
     is_retired: AtomicBool,
     kept_max: usize,
     state: Mutex<ClientState>,
 }
 
-/// What a callback break covers.
+/// Scope of a callback break.
 #[derive(Clone, Debug)]
 pub enum Notice {
-    /// What it knows of an object.
+    /// All that the client has cached of an object.
     Object(Arc<Object>),
-    /// What it knows of a whole volume.
+    /// All that the client has cached of a whole volume.
     Volume(Arc<SharedVolume>),
-    /// Whatever it knows.
+    /// Everything that the client has cached.
     All,
 }
 
@@ -44,23 +44,23 @@ struct ClientState {
     is_down: bool,
     /// Tellings in a row that came to nothing.
     late: u32,
-    /// Somebody on the home lane is telling it.
+    /// A task on the home lane is notifying the client.
     is_being_notified: bool,
     queue: VecDeque<Queued>,
-    /// Who keeps back that all is void, until replies on their way have come.
+    /// Number of holders that delay the notice that all is void, until in-flight replies have arrived.
     holds: u32,
-    /// What it is being told.
+    /// Notices that the client is being told.
     in_progress: Vec<Queued>,
 }
 
-/// One notice, who waits until it is heard, and until when it matters.
+/// One notice, the changes that wait for its acknowledgement, and when it expires.
 struct Queued {
     notice: Notice,
     until: Instant,
     waiting: SmallVec<[Ack; 1]>,
 }
 
-/// What is to be done next about a client.
+/// Next step in notifying a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextStep {
     /// Nothing.
@@ -70,8 +70,8 @@ pub(crate) enum NextStep {
 }
 
 impl Client {
-    /// One that has been promised nothing, to be told on the lane `home`. Of what it is not told at once at most `kept_max`
-    /// notices are kept one by one.
+    /// Makes a client without callbacks, to be told on the lane `home`. Of what it is not told at once at
+    /// most `kept_max` notices are kept one by one.
     pub(crate) fn new(holder: Holder, home: Member, kept_max: usize) -> Arc<Self> {
         let state = ClientState {
             home,
@@ -96,17 +96,18 @@ impl Client {
         })
     }
 
-    /// Who it is.
+    /// Returns the client as a holder.
     pub fn holder(&self) -> Holder {
         self.holder
     }
 
-    /// Whether callback breaks are pending that the client must receive before its next request is served.
+    /// Returns whether callback breaks are pending that the client must receive before its next request is
+    /// served.
     pub fn has_pending_breaks(&self) -> bool {
         self.has_pending_breaks.load(Ordering::SeqCst)
     }
 
-    /// Whether it was found not to answer, and is told nothing until it comes by itself.
+    /// Returns whether it was found not to answer, and is told nothing until it comes by itself.
     pub fn is_down(&self) -> bool {
         self.lock().is_down
     }
@@ -123,8 +124,8 @@ impl Client {
         drop((queue, in_progress));
     }
 
-    /// Whether the client may hold callbacks, or has breaks pending, since it last gave up all of them
-    /// ([`Client::give_up_all_callbacks`]).
+    /// Returns whether the client may hold callbacks, or has breaks pending, since it last gave up all of
+    /// them ([`Client::give_up_all_callbacks`]).
     pub fn has_callbacks(&self) -> bool {
         let state = self.lock();
         self.promised.load(Ordering::SeqCst)
@@ -133,8 +134,9 @@ impl Client {
             || !state.in_progress.is_empty()
     }
 
-    /// Its service forgets it: what it was promised on whatever lane is void, and it is promised nothing from here on. It is told nothing
-    /// of that ([`Cache::void_all`](crate::Cache::void_all)).
+    /// Retires the client, which its service forgets: what it was promised on whatever lane is void, and it
+    /// is promised nothing from here on. It is told nothing of that
+    /// ([`Cache::void_all`](crate::Cache::void_all)).
     pub fn retire(&self) {
         // First, so that a promise of the next epoch finds it.
         self.is_retired.store(true, Ordering::SeqCst);
@@ -209,12 +211,12 @@ impl Client {
         state.next()
     }
 
-    /// Whether the break that voids all callbacks is still pending.
+    /// Returns whether the break that voids all callbacks is still pending.
     pub(crate) fn has_void_pending(&self) -> bool {
         self.lock().undelivered().any(|queued| matches!(queued.notice, Notice::All))
     }
 
-    /// Has `ack` wait with those who wait for it to hear that all is void, if it has yet to hear that.
+    /// Has `ack` wait with those that wait for it to hear that all is void, if it has yet to hear that.
     pub(crate) fn join_all(&self, ack: Ack) {
         let mut state = self.lock();
         let is_down = state.is_down;
@@ -259,7 +261,7 @@ impl Client {
         self.lock().home = home;
     }
 
-    /// What is to be told next, at most `max` objects at once; `None` if there is nothing.
+    /// Returns what is to be told next, at most `max` objects at once; `None` if there is nothing.
     pub(crate) fn next_batch(&self, max: usize) -> Option<Vec<Notice>> {
         let mut state = self.lock();
         let count = match state.queue.front().map(|queued| &queued.notice) {
@@ -314,7 +316,7 @@ impl Client {
         state.next()
     }
 
-    /// There is nobody left to tell it.
+    /// Gives up the notices, as no service is left to send them.
     pub(crate) fn give_up(&self) {
         self.note_no_reply(0);
     }
@@ -349,7 +351,7 @@ impl ClientState {
         self.queue.iter_mut().chain(&mut self.in_progress)
     }
 
-    /// Whoever gets `Tell` does it.
+    /// The task that gets `Tell` sends it.
     fn next(&mut self) -> NextStep {
         let is_held = || self.holds > 0 && matches!(self.queue[0].notice, Notice::All);
         if self.is_down || self.is_being_notified || self.queue.is_empty() || is_held() {
@@ -361,7 +363,7 @@ impl ClientState {
 }
 
 impl Notice {
-    /// Whether who hears this needs not hear `other`.
+    /// Returns whether a client that hears this needs not hear `other`.
     fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::All, _) => true,

@@ -1,7 +1,7 @@
 //! Callbacks that one lane has given to clients: which client caches which object, and until when.
 //!
-//! A promise that is to be broken stays on the books until its client has heard, or will before it is served again: a second change
-//! of the object waits for him like the first.
+//! A promise that is to be broken stays on the books until its client has heard, or will before it is served
+//! again: a second change of the object waits for the client like the first.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -30,10 +30,10 @@ pub(super) struct ClientCallbacks {
 
 /// One callback that a client holds on an object.
 pub(super) struct Callback {
-    /// Another for each promise: numbers are given out again.
+    /// A number that differs for each callback: numbers are given out again.
     pub(super) serial: NonZeroU32,
     pub(super) client: u32,
-    /// Which object, by its number among those that the lane holds.
+    /// The object, by its number among those that the lane holds.
     pub(super) tracked: u32,
     /// In seconds of the lane's own.
     pub(super) until: u32,
@@ -48,10 +48,10 @@ pub(super) struct Callback {
 /// Whether the client knows of a callback, or is being told that it is broken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallbackPhase {
-    /// Its client does not know of it yet.
+    /// The callback's client does not know of it yet.
     Fresh,
     Delivered,
-    /// Its client is being told that it is over.
+    /// The callback's client is being told that it is over.
     PendingBreak,
 }
 
@@ -65,7 +65,7 @@ struct Links {
 pub(super) struct LaneClient {
     pub(super) client: Arc<Client>,
     pub(super) count: u32,
-    /// Its oldest promise, and its latest.
+    /// The client's oldest callback, and its latest.
     first: u32,
     last: u32,
 }
@@ -292,7 +292,7 @@ impl ClientCallbacks {
         all.map(|(_, replies)| Rc::clone(replies)).collect()
     }
 
-    /// They are over.
+    /// Forgets in-flight replies that have ended.
     pub(super) fn forget_in_flight(&mut self, number: u32, replies: &Rc<InFlightReplies>) {
         // The number may be another promise's by now.
         if self.replies.get(&number).is_some_and(|known| Rc::ptr_eq(known, replies)) {

@@ -7,7 +7,7 @@ use std::task::{Poll, Waker};
 
 use super::CallbackTable;
 
-/// Counts the replies in flight that carry one callback, and wakes those who wait for their delivery.
+/// Counts the replies in flight that carry one callback, and wakes those that wait for their delivery.
 #[derive(Default)]
 pub(crate) struct InFlightReplies {
     count: Cell<usize>,

@@ -1,4 +1,4 @@
-//! What lanes and clients that cache an object are told before it changes.
+//! Invalidations: what lanes and clients that cache an object are told before it changes.
 
 use std::sync::Arc;
 
@@ -10,13 +10,14 @@ use crate::object::Object;
 pub struct Invalidation {
     /// The object.
     pub object: Arc<Object>,
-    /// What of it.
+    /// Part of the object that changes.
     pub what: ChangeKind,
-    /// Whose change it is: his promises are kept, he knows what he does. But for what [is of a subtree](ChangeKind::is_of_subtree).
+    /// The holder that makes the change: its callbacks are kept, as it knows what it changes. But for what
+    /// [is of a subtree](ChangeKind::is_of_subtree).
     pub spared: Option<Holder>,
 }
 
-/// What of an object is about to change.
+/// Part of an object that is about to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ChangeKind {
     /// Names in a directory: what they lead to, if anything. All that was looked up beneath them goes too.
@@ -27,14 +28,14 @@ pub enum ChangeKind {
     Attributes,
     /// A file, or something else that holds no names, moves.
     Place,
-    /// A directory moves: with it the rights of all beneath. What clients were promised of its volume is broken as one, and nobody is
-    /// spared.
+    /// The object is a directory that moves: with it the rights of all beneath. What clients were promised of
+    /// its volume is broken as one, and no client is spared.
     Subtree,
-    /// It loses a name, perhaps its last.
+    /// The object loses a name, perhaps its last.
     Gone,
-    /// What counts as access list there becomes another: as [`ChangeKind::Subtree`].
+    /// The access list that counts there becomes another: as [`ChangeKind::Subtree`].
     Rights,
-    /// Somebody else has changed it behind the server's back, nobody knows how.
+    /// Another program has changed the object, it is not known how.
     Unknown,
 }
 
@@ -44,12 +45,12 @@ pub enum ChangeKind {
 pub struct Holder(pub u64);
 
 impl ChangeKind {
-    /// Whether all that was found by way of it is found no more, or by others.
+    /// Returns whether all that was found by way of it is found no more, or by others.
     pub fn is_of_place(&self) -> bool {
         matches!(self, Self::Place | Self::Subtree | Self::Gone | Self::Rights)
     }
 
-    /// Whether the rights of all beneath change with it.
+    /// Returns whether the rights of all beneath change with it.
     pub fn is_of_subtree(&self) -> bool {
         matches!(self, Self::Subtree | Self::Rights)
     }

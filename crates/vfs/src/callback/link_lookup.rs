@@ -1,5 +1,5 @@
-//! What a client that caches is told of a symbolic link: as of a file, but that it is named by its number alone, since a path that
-//! leads to a link is followed.
+//! Look-ups of symbolic links with a callback: as of a file, but that it is named by its number alone, since
+//! a path that leads to a link is followed.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -91,7 +91,7 @@ impl Volume {
         self.counted(Err(Error::Busy))
     }
 
-    /// Where the link of this number lies.
+    /// Returns where the link of this number lies.
     async fn place_of_link(
         &self,
         shared: &Arc<SharedVolume>,
@@ -132,11 +132,11 @@ impl Volume {
     }
 }
 
-/// Where a link lies, as it was known before a look.
+/// Place of a link, as it was known before a look.
 struct Lies {
     directory: Identity,
     name: Box<[u8]>,
-    /// `None` where nobody uses the directory, or changed it just then.
+    /// Names of the directory; `None` where it is not in use, or just being changed.
     names: Option<DirectoryNames>,
 }
 
@@ -154,7 +154,7 @@ impl DirectoryNames {
 }
 
 impl Lies {
-    /// Whether what was looked for since then was where it lay, if it was anywhere.
+    /// Returns whether what was looked for since then was where it lay, if it was anywhere.
     fn are_names_unchanged(&self) -> bool {
         self.names.as_ref().is_some_and(|names| names.directory.version() == names.version)
     }
@@ -166,7 +166,7 @@ impl LinkWithCallback {
         &self.link
     }
 
-    /// What somebody may do with it.
+    /// Returns the principal's rights over the link.
     pub fn rights(&self, principal: &Principal) -> Rights {
         let CallbackBasis { volume, directory, .. } = &self.basis;
         let policy = volume.root().policy();
@@ -180,12 +180,13 @@ impl LinkWithCallback {
         self.basis.directory.number_above(&self.link.object)
     }
 
-    /// As [`LookupWithCallback::confirm`](crate::LookupWithCallback::confirm).
+    /// Confirms the callback ([`LookupWithCallback::confirm`](crate::LookupWithCallback::confirm)).
     pub fn confirm(&self) -> Option<Confirmed<'_>> {
         self.basis.confirm(&self.link.object, &self.link.attributes)
     }
 
-    /// As [`LookupWithCallback::in_flight_reply`](crate::LookupWithCallback::in_flight_reply).
+    /// Returns the callback's guard for an in-flight reply
+    /// ([`LookupWithCallback::in_flight_reply`](crate::LookupWithCallback::in_flight_reply)).
     pub fn in_flight_reply(&self) -> Option<InFlightReply> {
         self.basis.in_flight_reply()
     }

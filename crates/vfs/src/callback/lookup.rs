@@ -23,7 +23,7 @@ use crate::volume::{Resolved, Volume};
 /// A file or directory looked up under a callback of a client. What is read now may be sent to the client if
 /// [`LookupWithCallback::confirm`] says so when the reply is encoded; else the look-up is to be repeated.
 pub struct LookupWithCallback {
-    /// It has an object.
+    /// Result of the look-up; it has an object.
     resolved: Resolved,
     basis: CallbackBasis,
 }
@@ -31,9 +31,9 @@ pub struct LookupWithCallback {
 /// A look that the client may cache: its callback was valid when the reply was encoded.
 #[derive(Debug)]
 pub struct Confirmed<'a> {
-    /// What the content, or the names, have come to.
+    /// Version of the content, or of the names.
     pub version: Version,
-    /// As they were at the look, and are.
+    /// The attributes as they were at the look, and still are.
     pub attributes: &'a Attributes,
     /// The client is told of every change before this moment. It is the server's to keep: tell the client less.
     pub until: Instant,
@@ -92,8 +92,9 @@ impl Volume {
         })
     }
 
-    /// As [`Volume::lookup_with_callback`] where nothing has to be waited for, else `None`. It is for objects that a
-    /// client did not ask for but gets with another reply.
+    /// Looks up a path with a callback where nothing has to be waited for, else `None`
+    /// ([`Volume::lookup_with_callback`]). It is for objects that a client did not ask for but gets with
+    /// another reply.
     pub fn try_lookup_with_callback(
         &self,
         caller: &Caller,
@@ -152,7 +153,7 @@ struct CallbackBeforeLook<'a> {
 }
 
 impl CallbackBeforeLook<'_> {
-    /// Whether that is what the look has found.
+    /// Returns whether that is what the look has found.
     fn is_of(&self, resolved: &Resolved) -> bool {
         resolved.object().is_some_and(|now| Arc::ptr_eq(now, self.object))
     }
@@ -165,12 +166,13 @@ impl CallbackBeforeLook<'_> {
 }
 
 impl LookupWithCallback {
-    /// What is looked at, to read what else the reply needs.
+    /// Returns what is looked at, to read what else the reply needs.
     pub fn resolved(&self) -> &Resolved {
         &self.resolved
     }
 
-    /// What somebody may do with it, or in it if it is a directory: as it was at the look, and is if that is confirmed.
+    /// Returns the principal's rights over the file, or in it if it is a directory: as it was at the look,
+    /// and is if that is confirmed.
     pub fn rights(&self, principal: &Principal) -> Rights {
         let CallbackBasis { volume, directory, .. } = &self.basis;
         rights_there(volume, directory, &self.resolved, principal)

@@ -1,4 +1,4 @@
-//! What objects and promises cost in memory, as an allocator of glibc's kind takes it: counted, not reckoned.
+//! Memory of objects and callbacks, as an allocator of glibc's kind takes it: counted, not reckoned.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -63,7 +63,7 @@ fn a_million_objects_with_promises_fit_in_512_mib_and_a_promise_takes_at_most_10
     assert_eq!(objects.in_use(), 0);
 }
 
-/// As ext4 and XFS have them: an inode number and a generation.
+/// Makes an identity like those of ext4 and XFS: an inode number and a generation.
 fn identity(n: usize) -> Identity {
     let mut handle = [0; 12];
     handle[..8].copy_from_slice(&(n as u64).to_le_bytes());

@@ -1,9 +1,10 @@
 //! Coherence of what lanes and clients cache: which lanes share an object, which clients hold callbacks, and how both
 //! are invalidated before a change.
 //!
-//! *Between lanes.* A lane sets its bit in the object, then looks. Who changes the object has its permit first, then reads the bits, and
-//! leaves each such lane a [`InvalidateRequest`] in its desk. The bell of the mesh only says that there is something: what is to be
-//! answered is in shared memory, and is answered when it is dropped, by whoever has it then.
+//! *Between lanes.* A lane sets its bit in the object, then looks. A change of the object takes its change
+//! lock first, then reads the bits, and leaves each such lane a [`InvalidateRequest`] in its desk. The bell
+//! of the mesh only says that there is something: what is to be answered is in shared memory, and is answered
+//! when it is dropped, by its holder.
 //!
 //! *To clients.* What a client is told of an object it may keep until it is told otherwise. The lane that told it has that on its
 //! books ([`CallbackTable`]), and is asked by its bit. What the client has to be told then waits in the client's own record

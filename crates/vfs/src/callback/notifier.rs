@@ -13,7 +13,7 @@ use crate::object::Objects;
 /// Sends callback breaks to the clients of a service. Each lane of a service that lets clients cache has one
 /// ([`Cache::add_callback_notifier`](crate::Cache::add_callback_notifier)).
 pub trait CallbackNotifier {
-    /// Whether this client is the service's own.
+    /// Returns whether this client is the service's own.
     fn knows(&self, holder: Holder) -> bool;
 
     /// Sends breaks to the client: at most [`CallbackNotifier::batch_max`] objects, or one volume, or that all
@@ -21,7 +21,8 @@ pub trait CallbackNotifier {
     /// [`CallbackOptions::patience`](crate::CallbackOptions::patience).
     fn notify(&self, client: &Arc<Client>, notices: Vec<Notice>) -> NotifyFuture;
 
-    /// Whether the client is known not to be there, as [`NotifyOutcome::Gone`]: asked where a reply to it takes long to arrive.
+    /// Returns whether the client is known not to be there, as [`NotifyOutcome::Gone`]: asked where a reply
+    /// to it takes long to arrive.
     fn is_gone(&self, _: &Arc<Client>) -> GoneFuture {
         Box::pin(async { false })
     }
@@ -41,12 +42,12 @@ pub type GoneFuture = Pin<Box<dyn Future<Output = bool>>>;
 /// Outcome of one batch of breaks to a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NotifyOutcome {
-    /// It has heard.
+    /// The client has acknowledged the notice.
     Acknowledged,
-    /// It did not answer, or refused: it may be there all the same, and is told again.
+    /// The client did not answer, or refused: it may be there all the same, and is told again.
     NoReply,
-    /// It is known not to be there: nobody waits for it, and it is told nothing more before it comes by itself. Only for what cannot
-    /// be said of a client that is there and can be reached.
+    /// The client is known not to be there: no change waits for it, and it is told nothing more before it
+    /// comes by itself. Only for what cannot be said of a client that is there and can be reached.
     Gone,
 }
 
@@ -69,7 +70,7 @@ pub(crate) async fn notify_client(
     let options = objects.options().callbacks;
     let mut batch = InFlightBatch { objects: &objects, ringer: &ringer, client: &client, has_ended: true };
     loop {
-        // Without a service on this lane nobody is told here.
+        // Without a service on this lane no client is told here.
         let Some(notifier) = notifier.upgrade() else { return client.give_up() };
         let Some(notices) = client.next_batch(notifier.batch_max()) else { return };
         batch.has_ended = false;

@@ -11,11 +11,12 @@ pub struct CallbackOptions {
     pub callbacks_max: usize,
     /// Notices kept one by one for a client that does not answer; beyond it, it hears that all is void.
     pub kept_max: usize,
-    /// How long a change waits for a client.
+    /// Time for which a change waits for a client.
     pub patience: Duration,
     /// Tellings in a row that a client does not answer until it is told nothing more before it comes by itself.
     pub late_max: u32,
-    /// How long what a client has to hear is kept back while a reply that says the contrary is on its way.
+    /// Time for which what a client has to hear is kept back while a reply that says the contrary is on its
+    /// way.
     pub overtake_max: Duration,
 }
 
@@ -33,7 +34,7 @@ impl Default for CallbackOptions {
             //@ limit: promises to clients that cache
             //@ section: Writable volumes
             //@ unit: promise of about 100 bytes
-            //@ address: what is free; when places are short the fifty oldest of who has most are broken
+            //@ address: what is free; when places are short the fifty oldest of the client that has most are broken
             //@ all: lane: {}, and an eighth more while they leave
             //@ empty: a new one is refused as busy; a client that has most asks again
             //@ counter: vfs_promises_given, vfs_promises_evicted

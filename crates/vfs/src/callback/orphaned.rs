@@ -10,9 +10,9 @@ use crate::object::{Object, Objects, SharedVolume};
 
 /// The clients, objects and volumes of the callbacks of a lane that has ended.
 pub(crate) struct EndedLane {
-    /// Who relied on them.
+    /// Clients that relied on the callbacks.
     pub(crate) clients: Vec<Arc<Client>>,
-    /// What they were of.
+    /// Objects that the callbacks were on.
     pub(super) objects: Vec<Arc<Object>>,
     pub(super) volumes: Vec<Arc<SharedVolume>>,
 }
@@ -42,7 +42,8 @@ impl EndedLane {
 
 impl Drop for OrphanedCallbacks {
     fn drop(&mut self) {
-        // A lane of the same number that has begun since relies on some of them, nobody knows which: a bit too many costs a question.
+        // A lane of the same number that has begun since relies on some of them, it is not known which: a bit
+        // too many costs a question.
         if self.table.queues().end_orphaned(self.lane) {
             self.ended.clear_presence(self.lane);
         }

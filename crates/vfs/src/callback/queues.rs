@@ -15,38 +15,40 @@ use crate::object::Object;
 /// The invalidation queues of all lanes.
 pub(crate) struct InvalidationQueues {
     queues: Box<[Mutex<InvalidationQueue>]>,
-    /// What lanes remember of names, from the first time that one of that number has sat down.
+    /// Snoop filters of lanes, from the first time that one of that number has sat down.
     snoop_filters: Box<[OnceLock<Arc<SnoopFilter>>]>,
     hasher: RandomState,
-    /// It carries no messages, only rings.
+    /// Exchange that carries no messages, only rings.
     bells: Exchange<()>,
 }
 
 #[derive(Default)]
 struct InvalidationQueue {
-    /// Somebody sits there. Until then, and afterwards, whoever is asked has answered.
+    /// A lane serves the queue. Before and after that, every invalidation counts as acknowledged.
     is_open: bool,
-    /// Who sat there has ended and left promises: whoever is asked answers when their clients have heard that they are void.
+    /// The lane has ended and left callbacks: invalidations are acknowledged when their clients have heard
+    /// that they are void.
     is_orphaned: bool,
     /// A service there tells clients.
     serves_clients: bool,
     /// At most as many as there are permits in use.
     breaks: VecDeque<InvalidateRequest>,
-    /// Holders on this lane who have something to give back: one for each lease at most, and who was told before.
+    /// Holders on this lane that have something to give back: one for each lease at most, and those that were
+    /// told before.
     lease_breaks: VecDeque<UnsentBreak>,
     /// Clients to be told, each once.
     clients: VecDeque<Arc<Client>>,
     /// Clients that are to hear that all is void, after the replies on their way to them from here.
     voided: VecDeque<(Arc<Client>, Ack)>,
-    /// Answers that who sat there did not come to.
+    /// Acknowledgements that the ended lane did not come to.
     left: Vec<(Instant, Ack)>,
 }
 
-/// How many lanes were sent an invalidation, and how many the snoop filter spared.
+/// Number of lanes that were sent an invalidation, and how many the snoop filter spared.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct InvalidationCounts {
     pub(crate) sent: u64,
-    /// Not asked, as they remember nothing of it.
+    /// Lanes that were not asked, as they remember nothing of it.
     pub(crate) filtered: u64,
 }
 
@@ -87,12 +89,12 @@ impl InvalidationQueues {
         self.snoop_filters[lane.index()].get_or_init(SnoopFilter::new)
     }
 
-    /// Where a name is counted.
+    /// Returns where a name is counted.
     pub(crate) fn slot(&self, directory: &Arc<Object>, name: &[u8]) -> FilterSlot {
         FilterSlot::of(&self.hasher, directory, name)
     }
 
-    /// The lane's bell. Whoever has it looks at the desk before he first waits.
+    /// The lane's bell. The owner looks at the queue before it first waits.
     pub(crate) fn bell(&self, lane: Member) -> Result<Port<()>, AlreadyOpen> {
         self.bells.open(lane)
     }
@@ -112,8 +114,8 @@ impl InvalidationQueues {
         gone.clients
     }
 
-    /// As [`InvalidationQueues::close`], for a lane that leaves callbacks: requests are acknowledged when these are
-    /// no longer orphaned.
+    /// Closes the queue of a lane that leaves callbacks ([`InvalidationQueues::close`]): requests are
+    /// acknowledged when these are no longer orphaned.
     pub(crate) fn close_orphaned(&self, lane: Member) -> VecDeque<Arc<Client>> {
         let mut queue = self.lock(lane);
         (queue.is_open, queue.is_orphaned, queue.serves_clients) = (false, true, false);
@@ -266,7 +268,7 @@ impl InvalidationQueues {
         asked
     }
 
-    /// Where the names that change are counted.
+    /// Returns where the names that change are counted.
     fn slots(&self, invalidation: &Invalidation) -> SmallVec<[FilterSlot; 2]> {
         match &invalidation.what {
             ChangeKind::Names(names) => {
@@ -276,8 +278,8 @@ impl InvalidationQueues {
         }
     }
 
-    /// Whether a lane that shares the object and has given no callback on it may cache something that the change
-    /// makes untrue.
+    /// Returns whether a lane that shares the object and has given no callback on it may cache something that
+    /// the change makes untrue.
     fn may_remember(&self, lane: Member, invalidation: &Invalidation, slots: &[FilterSlot]) -> bool {
         let snoop_filters = self.snoop_filter(lane);
         match &invalidation.what {

@@ -40,14 +40,15 @@ impl ReplacedNames {
         Self { by_directory, directories, now, looked }
     }
 
-    /// Which of the names this was, and by which path it was looked at; `None` for what has a name elsewhere.
+    /// Returns which of the names this was, and by which path it was looked at; `None` for what has a name
+    /// elsewhere.
     pub(crate) fn name_of(&self, displaced: &ReplacedFile) -> Option<(usize, RelPath<'_>)> {
         let known = self.looked.iter().position(|looked| looked.at == displaced.at)?;
         Some((known, self.looked[known].path.as_path()))
     }
 
-    /// Whether this was at one of the names and was not there any more, unless it has come since; or is to be found elsewhere still, where it
-    /// `is_linked` and one of the names may have been another of it.
+    /// Returns whether this was at one of the names and was not there any more, unless it has come since; or
+    /// is to be found elsewhere still, where it `is_linked` and one of the names may have been another of it.
     pub(super) fn displaced(&self, object: &Arc<Object>, is_linked: bool) -> Option<ReplacedFile> {
         let is_found = self.now.contains(&Arc::as_ptr(object));
         if let Some(at) = object.placed_among(&self.by_directory).filter(|_| !is_found) {

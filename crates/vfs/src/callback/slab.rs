@@ -12,7 +12,7 @@ pub(super) struct Slab<T> {
 }
 
 enum SlabSlot<T> {
-    /// And the next that is free.
+    /// A free entry, and the next free one.
     Free(u32),
     Used(T),
 }
@@ -60,7 +60,7 @@ impl<T> Slab<T> {
         }
     }
 
-    /// How many there are.
+    /// Returns how many there are.
     pub(super) fn len(&self) -> usize {
         self.used
     }

@@ -56,13 +56,13 @@ impl SnoopFilter {
         self.matches_all.store(true, Ordering::SeqCst);
     }
 
-    /// Whether the filter matches every name.
+    /// Returns whether the filter matches every name.
     pub(crate) fn matches_all(&self) -> bool {
         self.matches_all.load(Ordering::SeqCst)
     }
 
-    /// Whether the lane may cache something of one of these names. The caller holds the change lock of their
-    /// directory.
+    /// Returns whether the lane may cache something of one of these names. The caller holds the change lock
+    /// of their directory.
     pub(crate) fn has_any(&self, slots: &[FilterSlot]) -> bool {
         self.matches_all()
             || slots.iter().any(|slot| self.counts[usize::from(slot.0)].load(Ordering::SeqCst) > 0)

@@ -20,7 +20,7 @@ use crate::object::{Judgement, LookMark, Object, SharedVolume};
 /// The shared objects of a lane and the callbacks that it has given on them.
 pub(crate) struct CallbackTable {
     lane: Member,
-    /// Its clock, in seconds.
+    /// Start of the table's clock, which counts seconds.
     epoch: Instant,
     table: RefCell<Table>,
 }
@@ -39,14 +39,14 @@ struct TrackedObject {
     uses: u32,
     /// The first promise to a client.
     first: u32,
-    /// Counts what was broken of it, whoever was spared.
+    /// Counts what was broken of it, whichever client was spared.
     breaks: u32,
-    /// What it was like at the last look, and the version it had then.
+    /// State of the object at the last look, and the version it had then.
     seen: u32,
     seen_count: u32,
     volume: u16,
     is_seen: bool,
-    /// It had several names at the last look.
+    /// The object had several names at the last look.
     is_linked: bool,
 }
 
@@ -75,18 +75,18 @@ pub(crate) struct PendingBreak {
     pub(crate) in_flight: Vec<Rc<InFlightReplies>>,
 }
 
-/// What a callback break covers.
+/// Scope of a callback break.
 pub(crate) enum BreakScope {
     /// One promise, and the object that it was of.
     Object { number: u32, serial: NonZeroU32, object: Arc<Object> },
     /// A volume.
     Volume(Arc<SharedVolume>),
-    /// That all is void, of which he is being told already.
+    /// All callbacks are void, of which the client is being told already.
     All,
 }
 
 impl BreakScope {
-    /// What is said of it; `None` where it is said already.
+    /// Returns what is said of it; `None` where it is said already.
     pub(crate) fn notice(&self) -> Option<Notice> {
         match self {
             Self::Object { object, .. } => Some(Notice::Object(Arc::clone(object))),
@@ -117,7 +117,7 @@ impl CallbackTable {
         SharerGuard { owner: Rc::downgrade(self), tracked, object: Arc::clone(object) }
     }
 
-    /// How many objects the lane relies on.
+    /// Returns how many objects the lane relies on.
     pub(crate) fn len(&self) -> usize {
         self.table.borrow().tracked.len()
     }
@@ -127,9 +127,9 @@ impl CallbackTable {
         self.table.borrow().callbacks.len()
     }
 
-    /// Promises a client to tell it before the object changes, if that is before `until`; the look comes after this. Of a promise that it
-    /// has already nothing is written that another lane reads. With `max` promises on the books the oldest ones of who has most
-    /// leave: they are in `pending_breaks`.
+    /// Promises a client to tell it before the object changes, if that is before `until`; the look comes
+    /// after this. Of a promise that it has already nothing is written that another lane reads. With `max`
+    /// promises on the books the oldest ones of the client that has most leave: they are in `pending_breaks`.
     pub(crate) fn give(
         &self,
         client: &Arc<Client>,
@@ -168,7 +168,8 @@ impl CallbackTable {
         Ok(CallbackRef { number, serial, tracked, breaks: table.tracked[tracked].breaks })
     }
 
-    /// Whether the callback is valid and nothing of its object was invalidated since, whichever client was spared.
+    /// Returns whether the callback is valid and nothing of its object was invalidated since, whichever
+    /// client was spared.
     pub(crate) fn is_valid(&self, callback_ref: CallbackRef, now: Instant) -> bool {
         let mut table = self.table.borrow_mut();
         let (breaks, volume) = match table.tracked.get(callback_ref.tracked) {
@@ -211,8 +212,9 @@ impl CallbackTable {
         self.table.borrow().callbacks.in_flight_to(client)
     }
 
-    /// What follows from a look at an object that was begun with this mark: from one that shows what the last on this lane has shown nothing,
-    /// which takes no lock; else as the [object](Object::judge) has it.
+    /// Returns what follows from a look at an object that was begun with this mark: from one that shows what
+    /// the last on this lane has shown nothing, which takes no lock; else as the [object](Object::judge) has
+    /// it.
     pub(crate) fn judge(&self, object: &Arc<Object>, mark: LookMark, now: &Attributes) -> Judgement {
         let mut table = self.table.borrow_mut();
         let Some(tracked) = table.find(object) else { return object.judge(mark, now) };
@@ -242,7 +244,7 @@ impl CallbackTable {
         self.table.borrow().callbacks.clients().map(|(_, known)| Arc::clone(&known.client)).collect()
     }
 
-    /// Whether clients hold callbacks on the object.
+    /// Returns whether clients hold callbacks on the object.
     pub(crate) fn has_clients_of(&self, object: &Arc<Object>) -> bool {
         let table = self.table.borrow();
         table.find(object).is_some_and(|tracked| table.tracked[tracked].first != NONE)
@@ -341,8 +343,8 @@ impl CallbackTable {
         ((end < table.callbacks.end()).then_some(end), over)
     }
 
-    /// The lane ends: its clients, who can no longer be told what it promised them, and the objects, whose bits are the caller's to
-    /// take back.
+    /// The lane ends: its clients, which can no longer be told what it promised them, and the objects, whose
+    /// bits are the caller's to take back.
     pub(crate) fn end(&self) -> EndedLane {
         let table = self.table.take();
         let clients = table.callbacks.clients().map(|(_, known)| Arc::clone(&known.client)).collect();
@@ -427,7 +429,7 @@ impl Table {
         Some(self.callbacks.insert(client, tracked, volume, first, until))
     }
 
-    /// The oldest promises of who has most leave.
+    /// Breaks the oldest callbacks of the client that has most.
     fn make_room(&mut self, owner: &CallbackTable, pending_breaks: &mut Vec<PendingBreak>) {
         let most = self.callbacks.clients().max_by_key(|(_, known)| known.count).map(|(number, _)| number);
         let Some(most) = most else { return };
@@ -509,7 +511,7 @@ impl Table {
         pending_breaks: &mut Vec<PendingBreak>,
     ) {
         let Some(number) = self.callbacks.known_volume(volume) else { return };
-        // Of what was void before everybody has heard then.
+        // Of what was void before every client has heard then.
         let is_kernel_watched = self.callbacks.volume(number).pending_breaks == 0;
         let is_of_it = |&callback: &u32| {
             let callback = self.callbacks.get(callback);
@@ -580,7 +582,7 @@ fn hash(object: &Arc<Object>) -> u64 {
     super::spread(Arc::as_ptr(object) as u64)
 }
 
-/// What tells two looks at a file apart, in few bits.
+/// Returns what tells two looks at a file apart, in few bits.
 fn fingerprint(of: &Attributes) -> u32 {
     let time = of.ctime.secs.cast_unsigned() << 30 ^ u64::from(of.ctime.nanos);
     (super::spread(time ^ super::spread(of.size)) >> 32) as u32

@@ -34,8 +34,8 @@ impl Directory {
         })
     }
 
-    /// Gives the directory this access list, or with `None` that of the nearest one above. Takes [`Rights::ADMINISTER`].
-    /// Rights that anybody has because of the old one are gone when this is done.
+    /// Gives the directory this access list, or with `None` that of the nearest one above. Takes
+    /// [`Rights::ADMINISTER`]. Rights that any user has because of the old one are gone when this is done.
     ///
     /// # Errors
     /// As [`Directory::create`].
@@ -80,7 +80,7 @@ impl Directory {
 }
 
 impl LocatedDirectory {
-    /// Whether the caller has these rights over something in the directory that is no directory.
+    /// Checks whether the caller has these rights over something in the directory that is no directory.
     pub(super) fn require_of(
         &self,
         caller: &Caller,
@@ -91,7 +91,8 @@ impl LocatedDirectory {
         require(self.rights_of(caller, of, own), need)
     }
 
-    /// Whether the caller may write to a file. Who has it open by a protocol that tells these apart may have been granted to append alone.
+    /// Checks whether the caller may write to a file. A protocol that tells these apart may have granted an
+    /// open the right to append alone.
     pub(super) fn require_to_write(
         &self,
         caller: &Caller,
@@ -135,7 +136,8 @@ impl LocatedDirectory {
         }
     }
 
-    /// Another directory is about to have this name: what is remembered of one that had it before is forgotten for good.
+    /// Forgets the lists of what has this name, which another directory is about to have: what is remembered
+    /// of one that had it before is forgotten for good.
     pub(super) async fn forget_lists(&self, name: &CString) -> Result<(), Error> {
         match (self.volume().shared(), self.path_of(name)) {
             (Some(shared), Some(path)) => shared.forget_lists(path.as_path()).await,
@@ -150,7 +152,7 @@ impl LocatedDirectory {
         }
     }
 
-    /// What is remembered of a directory that was moved goes with it, and of all that lies beneath.
+    /// Moves what is remembered of a directory that was moved, and of all that lies beneath.
     pub(super) fn move_lists(&self, from: &CString, there: &Self, to: &CString) {
         let paths = self.path_of(from).zip(there.path_of(to));
         if let (Some(shared), Some((from, to))) = (self.volume().shared(), paths) {
@@ -158,7 +160,7 @@ impl LocatedDirectory {
         }
     }
 
-    /// As [`LocatedDirectory::move_lists`], of two names that have changed places.
+    /// Exchanges the lists of two names ([`LocatedDirectory::move_lists`]) that have changed places.
     pub(super) fn exchange_lists(&self, one: &CString, there: &Self, other: &CString) {
         let paths = self.path_of(one).zip(there.path_of(other));
         if let (Some(shared), Some((one, other))) = (self.volume().shared(), paths) {

@@ -1,5 +1,6 @@
-//! The DOS attribute "archive", which whoever changes a file turns on again where a backup has turned it off (MS-FSA 2.1.4.17). Clients of SMB
-//! have that from `smb-tree`, with what else a change does to DOS attributes; here is what the other protocols do.
+//! The DOS attribute "archive", which every change of a file turns on again where a backup has turned it off
+//! (MS-FSA 2.1.4.17). Clients of SMB have that from `smb-tree`, with what else a change does to DOS
+//! attributes; here is what the other protocols do.
 
 use lane::fs::{File, XattrHow};
 use smb_wire::create::access::attributes;
@@ -38,7 +39,8 @@ impl Object {
 }
 
 impl LocatedDirectory {
-    /// As [`Object::turn_archive_on`], of the file that has come to have this name.
+    /// Turns the archive attribute on ([`Object::turn_archive_on`]) of the file that has come to have this
+    /// name.
     pub(super) async fn turn_archive_on(&self, name: Name<'_>, file: &NameTarget) {
         if !file.object.is_backed_up() {
             return;

@@ -23,7 +23,8 @@ use crate::object::Object;
 use crate::volume::Volume;
 
 impl Writer {
-    /// Sets mode and times, and for administrators owner and group. Set-user-id and set-group-id bits are nobody's to set.
+    /// Sets mode and times, and for administrators owner and group. No caller may set set-user-id and
+    /// set-group-id bits.
     ///
     /// # Errors
     /// [`Error::Denied`]; [`Error::Busy`]; those of the file system.
@@ -50,7 +51,8 @@ impl Writer {
         })
     }
 
-    /// As [`require_to_set_mode`], where the file is. Of one whose directory this lane does not know mode bits may count.
+    /// Checks that the caller may set modes in the file's directory ([`require_to_set_mode`]). Of one whose
+    /// directory this lane does not know mode bits may count.
     fn require_to_set_mode(&self, caller: &Caller) -> Result<(), Error> {
         let (volume, file) = (self.volume(), self.file());
         let path = file.object().and_then(|object| volume.path_of(object));
@@ -62,8 +64,8 @@ impl Writer {
 }
 
 impl Directory {
-    /// As [`Writer::set_attributes`], of the directory: with its mode rights change. Takes [`Rights::ADMINISTER`], or where mode bits
-    /// say who may do what to own it, as in POSIX.
+    /// Sets attributes of the directory ([`Writer::set_attributes`]): with its mode rights change. Takes
+    /// [`Rights::ADMINISTER`], or where mode bits give the rights to own it, as in POSIX.
     ///
     /// # Errors
     /// As [`Directory::create`].
@@ -75,9 +77,10 @@ impl Directory {
         Box::pin(async move { self.attempts(async || self.try_set_attributes(caller, change).await).await })
     }
 
-    /// As [`Writer::set_attributes`], of the file or symbolic link `name`, which need not be open to write. Takes [`Rights::WRITE`], from
-    /// which the owner's bits keep nobody here: they may be what is to be changed. Where mode bits say who may do what a mode is its owner's
-    /// to set. A link has no mode.
+    /// Sets attributes ([`Writer::set_attributes`]) of the file or symbolic link `name`, which need not be
+    /// open to write. Takes [`Rights::WRITE`], from which the owner's bits keep no caller here: they may be
+    /// what is to be changed. Where mode bits give the rights a mode is its owner's to set. A link has no
+    /// mode.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::IsADirectory`]; else as [`Directory::create`].
@@ -92,7 +95,8 @@ impl Directory {
         })
     }
 
-    /// As [`Directory::set_attributes_of`], of what has this number, if `name` still leads to it.
+    /// Sets attributes of what has this number ([`Directory::set_attributes_of`]), if `name` still leads to
+    /// it.
     ///
     /// # Errors
     /// [`Error::Unexpected`] where it does not; as [`Directory::set_attributes_of`].
@@ -193,7 +197,7 @@ impl Directory {
     }
 }
 
-/// Sets attributes. What is given to somebody is no longer its maker's.
+/// Sets attributes. A file with a new owner no longer belongs to its maker.
 async fn set(file: &File, object: Option<&Arc<Object>>, change: AttributeChange) -> io::Result<()> {
     if let (Some(object), Some(_)) = (object, change.uid) {
         object.forget_maker(file).await?;
@@ -208,15 +212,16 @@ fn permitted(caller: &Caller, change: AttributeChange) -> Result<AttributeChange
     Ok(AttributeChange { mode: change.mode.map(|mode| mode & MODE_SETTABLE), ..change })
 }
 
-/// Whether mode bits say who may do what with something.
+/// Returns whether mode bits give the rights over something.
 fn do_bits_count(volume: &Volume, own: Option<&Own>, nearest: &Nearest) -> bool {
     volume.root().policy().is_some_and(|policy| policy.privileged)
         && *nearest == Nearest::None
         && own.is_none()
 }
 
-/// Where mode bits say who may do what with a file, only its owner and administrators set them, as in POSIX: who may write to it may not let
-/// others do so. Whose it is that is no POSIX user's its record says; where the server gives no files away, all may who may write.
+/// Checks whether the caller may set a mode. Where mode bits give the rights over a file, only its owner and
+/// administrators set them, as in POSIX: a user that may write to it may not let others do so. Whose it is
+/// that is no POSIX user's its record says; where the server gives no files away, all may that may write.
 fn require_to_set_mode(
     volume: &Volume,
     caller: &Caller,
@@ -241,12 +246,13 @@ fn require_to_set_mode(
     }
 }
 
-/// Whether a file is to be executed, which nobody can while it is open for writing: not by this lane, which goes on when it is found anew.
+/// Returns whether a file is to be executed, which cannot be done while it is open for writing: not by this
+/// lane, which goes on when it is found anew.
 fn makes_executable(change: AttributeChange) -> bool {
     change.mode.is_some_and(|mode| mode & EXECUTABLE != 0)
 }
 
-/// Bits of which one lets somebody execute a file.
+/// Mode bits that let a user execute a file.
 pub(super) const EXECUTABLE: u32 = 0o111;
 const OWNER_ALL: u32 = 0o700;
 /// Permissions and the sticky bit.

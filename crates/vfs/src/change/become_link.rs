@@ -1,4 +1,5 @@
-//! Files that become symbolic links: what clients make of a file that they have just made, who have no request for links.
+//! Files that become symbolic links: what clients make of a file that they have just made, as they have no
+//! request for links.
 
 use std::ffi::CString;
 use std::sync::Arc;
@@ -18,9 +19,10 @@ use crate::name::{Name, NameError};
 use crate::object::Object;
 
 impl Directory {
-    /// Puts a symbolic link that says `target`, whatever that is, in the place of `which`: an empty file of the one name `name`, which nobody
-    /// ever sees lead nowhere. Who has the file open keeps it, without a name. Takes [`Rights::INSERT`], and [`Rights::DELETE`] where `is_new`
-    /// does not say that the caller has just made the file.
+    /// Puts a symbolic link that says `target`, whatever that is, in the place of `which`: an empty file of
+    /// the one name `name`, which never leads nowhere to any client. An open file stays, without a name.
+    /// Takes [`Rights::INSERT`], and [`Rights::DELETE`] where `is_new` does not say that the caller has just
+    /// made the file.
     ///
     /// # Errors
     /// [`Error::Unexpected`] for what is another file by now, is not empty or has other names; as [`Directory::symlink`].

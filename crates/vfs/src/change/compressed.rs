@@ -30,7 +30,8 @@ impl Writer {
 }
 
 impl Directory {
-    /// As [`Writer::set_compressed`], of what is made in the directory from now on. Takes [`Rights::WRITE`] in it.
+    /// Sets whether files made in the directory from now on are compressed ([`Writer::set_compressed`]).
+    /// Takes [`Rights::WRITE`] in it.
     ///
     /// # Errors
     /// As there, and as [`Directory::create`].

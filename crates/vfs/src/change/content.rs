@@ -56,8 +56,8 @@ impl Writer {
     }
 }
 
-/// Whether a file loses its set-user-id and set-group-id bits when `caller` changes its content: but for the administrator of the machine
-/// everybody's changes do that, whatever the change is.
+/// Returns whether a file loses its set-user-id and set-group-id bits when `caller` changes its content: but
+/// for the administrator of the machine any user's change does that, whatever the change is.
 fn sheds(caller: &Caller) -> bool {
     !caller.principal.is_local_administrator()
 }
@@ -80,7 +80,8 @@ async fn shed(file: &OpenFile, sheds: bool) -> Result<(), Error> {
     file.lane_file().set_attributes(change).await.map_err(Error::of_write)
 }
 
-/// What the kernel leaves of a mode when somebody without privilege writes. A set-group-id bit without the group's execution is none.
+/// Returns what the kernel leaves of a mode when a process without privilege writes. A set-group-id bit
+/// without the group's execution is none.
 fn without_set_id(mode: u32) -> u32 {
     let group = if mode & GROUP_EXECUTES == 0 { 0 } else { SET_GROUP_ID };
     mode & !(SET_USER_ID | group)

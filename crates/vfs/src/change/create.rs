@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::name::Name;
 use crate::usage::CountedFile;
 
-/// How a file is created.
+/// Options of creating a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreateOptions {
     /// A new file or none.
@@ -37,9 +37,9 @@ pub struct CreateOptions {
 pub struct Created {
     /// The file, open for writing.
     pub writer: Writer,
-    /// As it is now.
+    /// The file's attributes as they are now.
     pub attributes: Attributes,
-    /// It was not there before.
+    /// The file did not exist before.
     pub is_new: bool,
 }
 
@@ -59,7 +59,8 @@ impl Directory {
         self.create_described(caller, name, how, None).await
     }
 
-    /// As [`Directory::create`]; what is made has this security descriptor from the start, in place of one that it would inherit.
+    /// Creates a file with a descriptor ([`Directory::create`]); what is made has this security descriptor
+    /// from the start, in place of one that it would inherit.
     ///
     /// # Errors
     /// As there, and as [`Directory::set_descriptor`]: nothing is made then.
@@ -137,7 +138,7 @@ impl Directory {
             let (name, stat, file) = match made.await {
                 Ok((name, stat, file)) => (name, stat, Rc::new(file)),
                 Err(error) => {
-                    // Who is told that it could not be made finds nothing.
+                    // A client that is told of a failure finds nothing.
                     if directory.dir().unlink(&name).await.is_ok() {
                         parent.volume().note_removed(parent.object()?, Some(CountedFile::EMPTY));
                     }
@@ -147,7 +148,7 @@ impl Directory {
             parent.note_added(&transaction, name, file.object());
             let mark = parent.count_in(name);
             transaction.end(parent.volume());
-            // What is open for writing nobody can execute.
+            // A file that is open for writing cannot be executed.
             if stat.mode & EXECUTABLE == 0 {
                 parent.keep(name, Node::File(Rc::clone(&file)), mark);
             }

@@ -19,11 +19,11 @@ use crate::error::Error;
 use crate::name::{Name, RelPathBuf};
 use crate::object::{EventMask, Object};
 
-/// What somebody made gets.
+/// The security descriptor that a new file gets.
 pub(super) type Gift = Option<Arc<Descriptor>>;
 
 impl Object {
-    /// Whether it has a security descriptor of its own.
+    /// Returns whether it has a security descriptor of its own.
     pub fn is_described(&self) -> bool {
         self.own().is_some()
     }
@@ -38,8 +38,8 @@ impl Object {
 }
 
 impl Directory {
-    /// Gives the directory a security descriptor of its own. Whether he may the caller has been asked before: an open that was granted it
-    /// keeps that right.
+    /// Gives the directory a security descriptor of its own. The caller's rights were checked before: an open
+    /// that was granted it keeps that right.
     ///
     /// # Errors
     /// [`Error::NoSpace`] where the file system cannot hold it; as [`Directory::create`].
@@ -70,7 +70,8 @@ impl Directory {
         })
     }
 
-    /// As [`Directory::set_descriptor`], of the file `name` here, if that is `which`.
+    /// Gives the file `name` here, if that is `which`, a descriptor of its own
+    /// ([`Directory::set_descriptor`]).
     ///
     /// # Errors
     /// [`Error::Stale`] where the name leads to another; as there.
@@ -109,7 +110,8 @@ impl Directory {
 }
 
 impl LocatedDirectory {
-    /// Whether the caller may make a file here, or a directory: lists do not tell these apart, descriptors do.
+    /// Checks whether the caller may make a file here, or a directory: lists do not tell these apart,
+    /// descriptors do.
     pub(super) fn require_to_make(&self, caller: &Caller, is_directory: bool) -> Result<(), Error> {
         let part = if is_directory { Rights::INSERT_DIRECTORY } else { Rights::INSERT_FILE };
         match self.require(caller, part) {
@@ -140,7 +142,7 @@ impl LocatedDirectory {
         made.map(|made| Some(Arc::new(made))).ok_or(Error::Denied(Rights::INSERT))
     }
 
-    /// What the file has of its own that `name` leads to, if that is `object`.
+    /// Returns what the file has of its own that `name` leads to, if that is `object`.
     pub(super) async fn own_of(&self, name: Name<'_>, object: &Object) -> Result<Option<Own>, Error> {
         if !object.is_own_read() {
             object.read_own(&self.open_described(name).await?).await?;
@@ -174,5 +176,5 @@ fn record_rights(transaction: ChangeTransaction, parent: &LocatedDirectory, obje
     }
 }
 
-/// POSIX's group of what is nobody's.
+/// POSIX's group of files without a known group.
 const NOGROUP: u32 = 65534;

@@ -18,8 +18,9 @@ use crate::name::Name;
 use crate::object::ChangeLockSet;
 
 impl Directory {
-    /// Has `one` here and `other` in `new_parent` change places, whatever they are: nobody ever sees one of the names lead
-    /// nowhere. Two names of one file stay as they are. Takes [`Rights::DELETE`] and [`Rights::INSERT`] in both directories.
+    /// Has `one` here and `other` in `new_parent` change places, whatever they are: neither name ever leads
+    /// nowhere. Two names of one file stay as they are. Takes [`Rights::DELETE`] and [`Rights::INSERT`] in
+    /// both directories.
     ///
     /// # Errors
     /// [`Error::NotFound`] for either; [`Error::IntoItself`] where one is a directory and the other lies in it;

@@ -19,12 +19,12 @@ use crate::file::OpenFile;
 use crate::listing::Entry;
 use crate::name::NameError;
 
-/// What a name of a directory is, beside what a listing tells.
+/// Attributes of a directory's entry beside those of a listing.
 #[derive(Clone, Debug)]
 pub struct EntryExtended {
     /// Attributes, of a symbolic link its own.
     pub attributes: Attributes,
-    /// When it was made, and whether its file system compresses it.
+    /// Time of creation, and whether the file system compresses the file.
     pub statx_extra: StatxExtra,
     /// The value of the extended attribute; `None` if there is none.
     pub value: Option<Vec<u8>>,
@@ -53,7 +53,7 @@ impl OpenFile {
 }
 
 impl Directory {
-    /// As [`OpenFile::extended`], of the directory.
+    /// Reads an extended attribute of the directory ([`OpenFile::extended`]).
     ///
     /// # Errors
     /// As there.
@@ -65,8 +65,9 @@ impl Directory {
         Box::pin(async move { value_of(self.dir().as_file(), &stored(name)?, max).await })
     }
 
-    /// What names of the directory are, links themselves, with the attribute `name` of each, of at most `max` bytes: many by one look.
-    /// `None` where one has gone, or something of it cannot be read. Who asks has listed the directory.
+    /// Returns the attributes of names in the directory, of links themselves, with the attribute `name` of
+    /// each, of at most `max` bytes: many by one look. `None` where one has gone, or something of it cannot
+    /// be read. The caller has listed the directory.
     ///
     /// # Errors
     /// [`Error::Reserved`], [`Error::Name`]; [`Error::Overloaded`].
@@ -89,7 +90,7 @@ impl Directory {
         })
     }
 
-    /// As [`OpenFile::extended_names`], of the directory.
+    /// Lists the extended attributes of the directory ([`OpenFile::extended_names`]).
     ///
     /// # Errors
     /// As there.
@@ -97,7 +98,8 @@ impl Directory {
         Box::pin(async move { names_of(self.dir().as_file()).await })
     }
 
-    /// As [`Writer::edit_extended`], of the directory. Takes [`Rights::WRITE`] in it.
+    /// Changes an extended attribute of the directory ([`Writer::edit_extended`]). Takes [`Rights::WRITE`] in
+    /// it.
     ///
     /// # Errors
     /// [`Error::Denied`], [`Error::Stale`]; as there.
@@ -283,7 +285,7 @@ async fn put(file: &File, name: &CString, value: Option<Vec<u8>>) -> Result<(), 
     put.map_err(of_extended)
 }
 
-/// As the file system keeps it.
+/// Returns the name under which the file system keeps the attribute.
 pub(crate) fn stored(name: &[u8]) -> Result<CString, Error> {
     match name {
         [] => return Err(Error::Name(NameError::Empty)),
@@ -303,7 +305,7 @@ fn of_extended(error: std::io::Error) -> Error {
 }
 
 const NAMESPACE: &[u8] = b"user.";
-/// How the names of the server's own begin (`identity::ATTRIBUTE_PREFIXES`).
+/// Prefix of the server's own names (`identity::ATTRIBUTE_PREFIXES`).
 const OWN: &[u8] = b"linerate.";
 //@ limit: extended attributes of a file, named streams among them
 //@ section: Writable volumes

@@ -23,9 +23,10 @@ use crate::object::{At, By, Judgement, Log, LookMark, Object, Place};
 use crate::volume::{Resolved, Volume};
 
 impl Volume {
-    /// What follows from a look that was begun with this mark is decided here and nowhere else, whoever has looked and by which protocol. Where
-    /// somebody else was there the object gets its next version, unless only what is beside its content is another, and everybody who
-    /// relies on it hears. Gives whether that is so: the look is to be made anew then.
+    /// Decides what follows from a look that was begun with this mark, here and nowhere else, whatever
+    /// protocol has looked. Where another program has changed it the object gets its next version, unless
+    /// only what is beside its content is another, and every client that relies on it hears. Gives whether
+    /// that is so: the look is to be made anew then.
     ///
     /// # Errors
     /// [`Error::Busy`]; those of the file system.
@@ -34,7 +35,7 @@ impl Volume {
         self.looked_at(object, mark, what.attributes(), || what.attributes_now()).await
     }
 
-    /// As [`Volume::looked`], of what looks `now` as that says.
+    /// Judges a look ([`Volume::looked`]) at an object that now looks as `now` says.
     ///
     /// # Errors
     /// As there.
@@ -62,24 +63,25 @@ impl Volume {
         Ok(true)
     }
 
-    /// Looks whether a file is still where it was last found, by this path. Where somebody else has taken it away or replaced it who relies on
-    /// it alone hears.
+    /// Looks whether a file is still where it was last found, by this path. Where another program has taken
+    /// it away or replaced it, the clients that rely on it alone hear.
     pub(crate) async fn look_for(&self, ReplacedFile { object, at }: &ReplacedFile, path: RelPath<'_>) {
         let Some(LookedUpName { now, .. }) = self.revalidate_external(path, &NotifiedNames::default()).await
         else {
             return;
         };
         if now.is_none_or(|now| !Arc::ptr_eq(&now, object)) {
-            // It is found out at the next look of somebody otherwise.
+            // It is found out at the next look otherwise.
             let is_directory = object.number().kind() == Kind::Directory;
             let found = || if is_directory { Foreign::Changed(None) } else { Foreign::Place };
             let _ = self.invalidate_external(object, async || Ok(object.is_placed_at(at).then(found))).await;
         }
     }
 
-    /// Somebody else may have changed the names of a directory while nobody watched: who relies on them hears, on all lanes; not once more where
-    /// another lane has seen to that, and has [heard](crate::object::RevalidationOwner) of all that was done since. So does this lane from now on, if it
-    /// is `watched`.
+    /// Notes that names of a directory may have changed while it was not watched: clients that rely on them
+    /// hear, on all lanes; not once more where another lane has seen to that, and has
+    /// [heard](crate::object::RevalidationOwner) of all that was done since. So does this lane from now on,
+    /// if it is `watched`.
     ///
     /// # Errors
     /// As [`Volume::looked`].
@@ -153,7 +155,7 @@ impl Volume {
         let at = at.map(|(directory, name)| Place { directory, name: name.as_bytes().into() });
         let now = match self.open_seen(path, validity).await {
             Ok((node, stat, _)) => {
-                // What cannot be told is found out at the next look of somebody.
+                // What cannot be told is found out at the next look.
                 let _ = self.look_at(&node, &stat, doubted).await;
                 node.object().cloned()
             }
@@ -163,9 +165,10 @@ impl Volume {
         at.map(|at| LookedUpName { path: path.into(), at, now })
     }
 
-    /// Looks whether somebody else has changed what clients have open by this path; who caches it hears. The directory is kept watched.
+    /// Looks whether another program has changed what clients have open by this path; clients that cache it
+    /// hear. The directory is kept watched.
     pub(crate) async fn look_at_open(&self, path: RelPath<'_>) {
-        // What cannot be looked at is found out at the next look of somebody.
+        // What cannot be looked at is found out at the next look.
         let _ = self.revalidate_external(path, &NotifiedNames::default()).await;
         let above = self.cache().validity_above(self.root(), self.key(path)).await;
         if let Some(watched) = above.watched() {
@@ -192,9 +195,10 @@ impl Volume {
         Ok(())
     }
 
-    /// Looks whether these names in a directory lead to what its log says. A change of somebody else that falls between two of ours, or
-    /// within the tick of the clock for stamps in which one of ours or a reading falls, shows by nothing else. Gives whether there was one: the
-    /// directory has another version then.
+    /// Looks whether these names in a directory lead to what its log says. A change of another program that
+    /// falls between two of ours, or within the tick of the clock for stamps in which one of ours or a
+    /// reading falls, shows by nothing else. Gives whether there was one: the directory has another version
+    /// then.
     pub(crate) async fn look_at_names(
         &self,
         directory: &Directory,
@@ -229,7 +233,7 @@ impl Volume {
 }
 
 impl Directory {
-    /// What these names lead to now, those that clients may see.
+    /// Returns what these names lead to now, those that clients may see.
     async fn found(&self, names: &[Box<[u8]>]) -> Result<Vec<FoundName>, Error> {
         let (shared, object) = self.volume().shared().zip(self.object()).ok_or(Error::ReadOnly)?;
         let mut found = Vec::with_capacity(names.len());
@@ -261,7 +265,7 @@ impl Directory {
 /// A name, and what it leads to, if anything.
 type FoundName = (Box<[u8]>, Option<Number>);
 
-/// What somebody else has done to an object.
+/// Change of an object by another program.
 enum Foreign {
     /// Changed its content or names, or perhaps; as it looks now, where that is known.
     Changed(Option<Attributes>),
@@ -286,7 +290,7 @@ impl Foreign {
 #[derive(Debug, Default)]
 pub(crate) struct NotifiedNames {
     pub(crate) names: Vec<Box<[u8]>>,
-    /// Others too, of which it is not known which.
+    /// Set where other names have changed too, and it is not known which.
     pub(crate) is_any: bool,
 }
 

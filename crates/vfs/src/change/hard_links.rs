@@ -1,6 +1,7 @@
-//! Files with names in several directories. Who finds one by a name has the rights that count for that name, by its directory and the way
-//! there; so a name in another directory could give somebody rights that he did not have, or, as a file that is asked for by its number is
-//! judged where it was last found, take some away. It is had only where nothing of that can come of it, or by who may say so.
+//! Files with names in several directories. A user that finds one by a name has the rights that count for
+//! that name, by its directory and the way there; so a name in another directory could give a user rights
+//! that it did not have, or, as a file that is asked for by its number is judged where it was last found,
+//! take some away. It is had only where nothing of that can come of it, or by a caller that may decide so.
 
 use std::ffi::CString;
 
@@ -17,19 +18,21 @@ use crate::error::Error;
 use crate::name::Name;
 use crate::object::{By, Object, Place, Recorded, identity_of};
 
-/// Why a file may have a name in another directory as well.
+/// Reason why a file may have a name in another directory as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum HardLinkRule {
-    /// Everybody has the same rights by either name.
+    /// Every user has the same rights by either name.
     Alike,
-    /// Somebody has others, and the caller administers the directory that the file is in: he might give and take them there.
+    /// Some user has other rights, and the caller administers the file's directory: it might give and take
+    /// them there.
     Administered,
 }
 
 impl LocatedDirectory {
-    /// Whether a file of this directory, `own` its descriptor, may have a name `there` as well. The same people reach both where each
-    /// directory on the one way lets through whom one on the other does; what they may do with the file then its descriptor says, with who
-    /// may list the directory, or the same list where it has none.
+    /// Checks whether a file of this directory, `own` its descriptor, may have a name `there` as well. The
+    /// same users reach both where each directory on the one way lets through the users of one on the other;
+    /// what they may do with the file then its descriptor says, with the users that may list the directory,
+    /// or the same list where it has none.
     ///
     /// # Errors
     /// [`Error::Denied`] where rights differ and the caller administers this directory, or one above that others are let through, not.
@@ -58,11 +61,11 @@ impl LocatedDirectory {
         Ok(HardLinkRule::Administered)
     }
 
-    /// Whether what has the name `name` here may be moved `there`, under its permit: one of several names of a file may where it might be
-    /// made, as else a name that was made here could go anywhere.
+    /// Checks whether what has the name `name` here may be moved `there`, under its permit: one of several
+    /// names of a file may where it might be made, as else a name that was made here could go anywhere.
     ///
     /// # Errors
-    /// [`Error::CrossDevice`], so that who moves it makes a copy.
+    /// [`Error::CrossDevice`], so that the client makes a copy.
     pub(super) async fn may_move(
         &self,
         caller: &Caller,
@@ -106,7 +109,7 @@ impl LocatedDirectory {
         Ok(())
     }
 
-    /// Where the file was seen, if it has that name still and the directory is in use.
+    /// Returns the place where the file was seen, if it has that name still and the directory is in use.
     async fn is_still(&self, file: &Object, seen: Recorded) -> Option<Place> {
         let (volume, shared) = (self.volume(), file.volume());
         let directory = shared.objects().in_use_in(shared, &seen.directory)?;
@@ -117,8 +120,8 @@ impl LocatedDirectory {
         is_it.then(|| Place { directory, name: seen.name })
     }
 
-    /// The file has a name here too, though it is recorded elsewhere: who looks for it by number finds it by this one when it has lost
-    /// that.
+    /// Notes that the file has a name here too, though it is recorded elsewhere: a look by number finds it by
+    /// this one when it has lost that.
     pub(super) fn note_other_name(&self, file: &Object, name: Name<'_>) -> Result<(), Error> {
         let directory = self.object()?.identity().clone();
         file.volume()

@@ -49,7 +49,7 @@ impl Volume {
         self.break_leases_of(what.iter().filter_map(|(object, what)| Some((*object, change(what, caller)?))))
     }
 
-    /// As [`Volume::break_leases`], to read a file.
+    /// Breaks the leases that reading a file conflicts with ([`Volume::break_leases`]).
     pub(super) fn break_leases_to_read(
         &self,
         caller: &Caller,
@@ -110,8 +110,8 @@ impl Volume {
 }
 
 impl LeaseBreakWait {
-    /// Waits until all who were asked have given something back or had their time, or one goes on with what had to be closed; holding
-    /// nothing. Their times go together: many take no longer than one.
+    /// Waits until all that were asked have given something back or had their time, or one goes on with what
+    /// had to be closed; holding nothing. Their times go together: many take no longer than one.
     ///
     /// # Errors
     /// [`Error::Locked`] when that has taken too long altogether.
@@ -142,13 +142,13 @@ impl LeaseBreakWait {
 }
 
 impl PendingLeaseBreak {
-    /// What is asked for is given back by closing alone.
+    /// Makes the wait end by closing alone.
     pub(super) fn until_closed(mut self) -> Self {
         self.must_close = true;
         self
     }
 
-    /// When something has been given back, or its time is over.
+    /// Waits until something has been given back, or its time is over.
     async fn ended(mut self, patience: Instant) -> Self {
         self.pause.until(self.until.min(patience)).await;
         self
@@ -159,7 +159,7 @@ impl PendingLeaseBreak {
     }
 }
 
-/// What a change of an object asks of it.
+/// Returns what a change of an object asks of it.
 fn change(what: &ChangeKind, caller: &Caller) -> Option<Change> {
     let own = caller.open.map(OpenCaller::by);
     let content = caller.open.map(|open| open.content).unwrap_or_default();
@@ -168,7 +168,7 @@ fn change(what: &ChangeKind, caller: &Caller) -> Option<Change> {
         ChangeKind::Attributes => return None,
         ChangeKind::Content if content == Content::Overwritten => FileOperation::Overwrite,
         ChangeKind::Content => FileOperation::Write,
-        // It is done: nobody can refuse it.
+        // The change is made: it can no longer be refused.
         ChangeKind::Unknown => FileOperation::Behind,
         ChangeKind::Place | ChangeKind::Subtree => FileOperation::Rename,
         ChangeKind::Gone => FileOperation::Remove,
@@ -195,7 +195,7 @@ pub(super) fn directory_breaks(
     above.map(|directory| DirectoryLeaseBreak { directory, by: parent(caller) }).collect()
 }
 
-/// The directory above, if anybody holds anything of it.
+/// Returns the directory above, if a client holds anything of it.
 fn above(object: &Arc<Object>) -> Option<Arc<Object>> {
     let place = object.volume().objects().any_held().then(|| object.place()).flatten()?;
     place.directory.grants().is_in_use().then_some(place.directory)

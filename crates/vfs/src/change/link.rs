@@ -38,7 +38,7 @@ impl Directory {
         Box::pin(async move { self.link_of(caller, (None, from), (self, to), Replace::Never).await })
     }
 
-    /// As [`Directory::link`], of the file of this number, if `from` still leads to it.
+    /// Links the file of this number ([`Directory::link`]), if `from` still leads to it.
     ///
     /// # Errors
     /// [`Error::Unexpected`] where it does not; as [`Directory::link`].
@@ -52,13 +52,15 @@ impl Directory {
         Box::pin(async move { self.link_of(caller, (Some(which), from), (self, to), Replace::Never).await })
     }
 
-    /// As [`Directory::link_if`], the name being one in `to_directory`, and in one step in place of the file that has it where that may be.
-    /// Takes [`Rights::INSERT`] there, and [`Rights::DELETE`] where something is replaced. In another directory the name is had only where
-    /// nobody gets or loses rights by it: docs/design/vfs.md says when that is.
+    /// Links a file to a name in `to_directory` ([`Directory::link_if`]), in one step in place of the file
+    /// that has it where that may be. Takes [`Rights::INSERT`] there, and [`Rights::DELETE`] where something
+    /// is replaced. In another directory the name is had only where no user gets or loses rights by it:
+    /// docs/design/vfs.md says when that is.
     ///
     /// # Errors
-    /// [`Error::Denied`] where somebody would, and the caller lacks [`Rights::ADMINISTER`] here; [`Error::CrossDevice`] in another volume;
-    /// [`Error::IsADirectory`] where that has the name; as [`Directory::link_if`].
+    /// [`Error::Denied`] where a user would, and the caller lacks [`Rights::ADMINISTER`] here;
+    /// [`Error::CrossDevice`] in another volume; [`Error::IsADirectory`] where that has the name; as
+    /// [`Directory::link_if`].
     pub fn link_to<'a>(
         &'a self,
         caller: &'a Caller,
@@ -89,7 +91,7 @@ impl Directory {
         Box::pin(async move { self.attempts(async || self.try_symlink(caller, name, target).await).await })
     }
 
-    /// What the symbolic link `name` says. Takes [`Rights::LOOKUP`].
+    /// Returns what the symbolic link `name` says. Takes [`Rights::LOOKUP`].
     ///
     /// # Errors
     /// [`Error::NotFound`]; [`Error::NotServable`] for what is no link; else as [`Directory::create`].
@@ -244,7 +246,7 @@ async fn lock_to_link(
     parent.volume().lock_objects(&[parent.object()?, new_parent.object()?], names).await
 }
 
-/// Whether what has the new name is the file itself, so that nothing is to be done; else it may go.
+/// Returns whether what has the new name is the file itself, so that nothing is to be done; else it may go.
 fn is_name_of_it(replaced: &NameTarget, found: &NameTarget, over: Replace) -> Result<bool, Error> {
     match over {
         Replace::Never => Err(Error::Exists),
@@ -254,8 +256,9 @@ fn is_name_of_it(replaced: &NameTarget, found: &NameTarget, over: Replace) -> Re
     }
 }
 
-/// Where the file is found by its number from here on: by the name that it has got last, which is likely to be there the longest, and which
-/// is told on the disk. Where rights differ, and within its directory, it stays where it was.
+/// Notes where the file is found by its number from here on: by the name that it has got last, which is
+/// likely to be there the longest, and which is told on the disk. Where rights differ, and within its
+/// directory, it stays where it was.
 fn note_names(
     several: Option<HardLinkRule>,
     found: &NameTarget,

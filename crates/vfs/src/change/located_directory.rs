@@ -28,7 +28,7 @@ pub(super) struct LocatedDirectory {
     validity: Validity,
 }
 
-/// Why one attempt at a change did not complete.
+/// Reason why one attempt at a change did not complete.
 pub(super) enum Interrupted {
     /// Something moves or has moved: to be waited for, if it is known.
     Retry(Option<Arc<Object>>),
@@ -38,7 +38,7 @@ pub(super) enum Interrupted {
 }
 
 impl Directory {
-    /// Its object; a directory of a volume without objects has none.
+    /// Returns the directory's object; a directory of a volume without objects has none.
     pub(super) fn changed(&self) -> Result<&Arc<Object>, Error> {
         self.object().ok_or(Error::ReadOnly)
     }
@@ -52,7 +52,7 @@ impl Directory {
         Ok(here)
     }
 
-    /// As [`Directory::locate`], to change nothing.
+    /// Locates the directory, to change nothing ([`Directory::locate`]).
     pub(super) async fn locate_to_read(&self) -> Result<LocatedDirectory, Interrupted> {
         let (volume, object) = (self.volume(), self.changed()?);
         let path = volume.path_of(object).ok_or(Error::Stale)?;
@@ -68,7 +68,8 @@ impl Directory {
         }
     }
 
-    /// As [`Directory::locate`], for a caller who changes the name `name` and needs these rights.
+    /// Locates the directory for a caller that changes the name `name` and needs these rights
+    /// ([`Directory::locate`]).
     pub(super) async fn locate_for(
         &self,
         caller: &Caller,
@@ -86,8 +87,8 @@ impl Directory {
         Ok(here)
     }
 
-    /// As [`Directory::locate_for`], for a caller who removes or moves a name. For its target see
-    /// [`LocatedDirectory::require_to_unlink`].
+    /// Locates the directory for a caller that removes or moves a name ([`Directory::locate_for`]). For its
+    /// target see [`LocatedDirectory::require_to_unlink`].
     pub(super) async fn locate_to_unlink(
         &self,
         caller: &Caller,
@@ -204,7 +205,7 @@ impl LocatedDirectory {
         if self.validity.is_current() { Ok(()) } else { Err(Interrupted::Retry(None)) }
     }
 
-    /// Whether the caller has these rights over the directory.
+    /// Checks whether the caller has these rights over the directory.
     pub(super) fn require(&self, caller: &Caller, need: Rights) -> Result<(), Error> {
         require(self.rights(caller), need)
     }
@@ -217,7 +218,7 @@ impl LocatedDirectory {
         name: Name<'_>,
         found: &NameTarget,
     ) -> Result<(), Error> {
-        // What leads to the server's own files stays where it is, whatever rights anybody has.
+        // What leads to the server's own files stays where it is, whatever rights the caller has.
         let withheld = self.volume().cache().withheld();
         if withheld.is_some_and(|withheld| withheld.is_fixed(self.directory().id(), name.as_bytes())) {
             return Err(Error::Denied(Rights::DELETE));
@@ -226,7 +227,7 @@ impl LocatedDirectory {
         if !rights.contains(Rights::DELETE_OWN) {
             return require(rights, Rights::DELETE);
         }
-        // Who made it is recorded with what may have a descriptor.
+        // The maker is recorded with what may have a descriptor.
         if matches!(found.kind, FileKind::File | FileKind::Directory) {
             self.own_of(name, &found.object).await?;
         }
@@ -238,7 +239,7 @@ impl LocatedDirectory {
         if owner.is_by_mode(&caller.principal) { Ok(()) } else { Err(Error::Denied(Rights::DELETE)) }
     }
 
-    /// What the caller may do here.
+    /// Returns what the caller may do here.
     fn rights(&self, caller: &Caller) -> Rights {
         let policy = self.volume().root().policy();
         let watched = self.watched().zip(policy);
@@ -261,7 +262,7 @@ impl LocatedDirectory {
         }
     }
 
-    /// What the lane has kept of a name.
+    /// Returns what the lane has kept of a name.
     pub(super) fn kept(&self, name: Name<'_>) -> Option<Node> {
         let path = self.path.as_path().join(name).ok()?;
         self.ensure_current().ok()?;
@@ -274,7 +275,7 @@ impl LocatedDirectory {
         self.validity.count_in(name.as_bytes())
     }
 
-    /// Whether lanes beside this one rely on the directory: they change its names too, most likely.
+    /// Returns whether lanes beside this one rely on the directory: they change its names too, most likely.
     pub(super) fn is_shared(&self) -> bool {
         let me = self.volume().cache().peer().map(CoherencePeer::member);
         let lanes = self.directory.object().and_then(|object| object.sharers());
@@ -317,7 +318,7 @@ impl LocatedDirectory {
         }
     }
 
-    /// For who keeps an image of the directory: the name leads to this now.
+    /// For a client that keeps an image of the directory: the name leads to this now.
     pub(super) fn note_added(
         &self,
         transaction: &ChangeTransaction,
@@ -329,7 +330,7 @@ impl LocatedDirectory {
         }
     }
 
-    /// Whether `upper` is this directory or lies above it.
+    /// Returns whether `upper` is this directory or lies above it.
     pub(super) fn is_in(&self, upper: &Arc<Object>) -> bool {
         self.directory.object().is_some_and(|object| path_beneath(upper, object).is_some())
     }

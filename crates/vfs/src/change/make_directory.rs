@@ -30,7 +30,8 @@ impl Directory {
         self.make_directory_described(caller, name, mode, None).await
     }
 
-    /// As [`Directory::make_directory`]; it has this security descriptor from the start, in place of one that it would inherit.
+    /// Makes a directory with a descriptor ([`Directory::make_directory`]); it has this security descriptor
+    /// from the start, in place of one that it would inherit.
     ///
     /// # Errors
     /// As there, and as [`Directory::set_descriptor`]: nothing is made then.
@@ -80,7 +81,7 @@ impl Directory {
             let (maker, has_list) = match given.await {
                 Ok(given) => given,
                 Err(error) => {
-                    // Without its list it would let in whom it should not, or nobody.
+                    // Without its list it would let in users that it should not, or none.
                     if directory.dir().rmdir(&name).await.is_ok() {
                         parent.volume().note_removed(parent.object()?, Some(CountedFile::EMPTY));
                     }

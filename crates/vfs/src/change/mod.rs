@@ -1,6 +1,7 @@
-//! Changes of a writable volume: one file for each kind, and one way for all ([`located_directory`], [`transaction`]): permits of what is concerned,
-//! names confirmed under them, everybody who relies on it told, then the change itself, which runs to its end whatever
-//! becomes of who asked for it. docs/design/vfs.md draws it.
+//! Changes of a writable volume: one file for each kind, and one way for all ([`located_directory`],
+//! [`transaction`]): permits of what is concerned, names confirmed under them, every client that relies on it
+//! told, then the change itself, which runs to its end whatever becomes of the request. docs/design/vfs.md
+//! draws it.
 
 pub use self::create::{CreateOptions, Created};
 pub use self::extended::EntryExtended;

@@ -10,7 +10,7 @@ use crate::object::{Edit, Log, LoggedChange, Object};
 /// Names added to and removed from one directory.
 pub(super) struct NameEdits {
     pub(super) object: Arc<Object>,
-    /// Of who keeps an image of it.
+    /// Of a client that keeps an image of it.
     log: Option<Arc<Log>>,
     change: LoggedChange,
 }
@@ -27,14 +27,15 @@ impl NameEdits {
         }
     }
 
-    /// What was said of it.
+    /// Returns what was said of it.
     pub(super) fn edits(&self) -> &[Edit] {
         &self.change.edits
     }
 }
 
 impl ChangeTransaction {
-    /// Whether somebody keeps an image of the directory, or watches in its volume. Between [`ChangeTransaction::bump_version`] and [`ChangeTransaction::end`].
+    /// Returns whether an image of the directory is kept, or a client watches in its volume. Between
+    /// [`ChangeTransaction::bump_version`] and [`ChangeTransaction::end`].
     pub(super) fn is_kept(&self, directory: &Arc<Object>) -> bool {
         self.edited.borrow().iter().any(|edited| Arc::ptr_eq(&edited.object, directory))
     }

@@ -1,4 +1,4 @@
-//! What a name in a directory leads to while the directory's permit is held: it stays so until the change is made.
+//! Target of a name while its directory's change lock is held: it stays so until the change is made.
 
 use std::ffi::CString;
 use std::io;
@@ -18,15 +18,15 @@ use crate::name::Name;
 use crate::object::{At, By, Object};
 use crate::usage::CountedFile;
 
-/// What a name leads to, while its directory is locked.
+/// Target of a name, while its directory is locked.
 pub(super) struct NameTarget {
     pub(super) object: Arc<Object>,
     pub(super) kind: FileKind,
     /// The file, where this lane has it open.
     pub(super) open: Option<Rc<OpenFile>>,
-    /// Its names, where it had to be looked at.
+    /// Number of the file's names, where that was looked at.
     names: Option<u32>,
-    /// As it was just before it loses one of several.
+    /// The file's `Stat` just before it loses one of several names.
     before: Option<Stat>,
     /// Opened then, where this lane has it not: it tells how it looks without the name.
     beside: Option<UnlinkProbe>,
@@ -49,7 +49,7 @@ impl NameTarget {
         self.kind == FileKind::Directory
     }
 
-    /// That it is what has this number, if one is given.
+    /// Checks that it has this number, if one is given.
     ///
     /// # Errors
     /// [`Error::Unexpected`].
@@ -58,18 +58,19 @@ impl NameTarget {
         if is_it { Ok(()) } else { Err(Error::Unexpected) }
     }
 
-    /// What its move breaks.
+    /// Returns what its move breaks.
     pub(super) fn moves(&self) -> ChangeKind {
         if self.is_directory() { ChangeKind::Subtree } else { ChangeKind::Place }
     }
 
-    /// It has lost the name `name` in `directory`, perhaps its last: after a kill nobody closes it.
+    /// Notes that the file has lost the name `name` in `directory`, perhaps its last: after a kill it is not
+    /// closed.
     pub(super) fn lost(&self, directory: &Arc<Object>, name: &[u8]) {
         let is_last = self.is_directory() || !self.has_others();
         self.object.note_lost(directory, name, is_last);
     }
 
-    /// Whether it has names left, after it has lost one.
+    /// Returns whether it has names left, after it has lost one.
     pub(super) fn has_others(&self) -> bool {
         self.names.is_none_or(|names| names > 1)
     }
@@ -103,8 +104,8 @@ impl NameTarget {
         }
     }
 
-    /// Looks just before it loses `name` how many names it has: since it was found clients had to be told, and somebody beside the server
-    /// may have given it another.
+    /// Looks just before it loses `name` how many names it has: since it was found clients had to be told,
+    /// and a program beside the server may have given it another.
     pub(super) async fn count_names(
         &mut self,
         parent: &LocatedDirectory,
@@ -138,7 +139,8 @@ impl NameTarget {
 }
 
 impl LocatedDirectory {
-    /// What `name` leads to, links not followed: as this lane knows it under its promise, else as the file system has it.
+    /// Returns what `name` leads to, links not followed: as this lane knows it under its promise, else as the
+    /// file system has it.
     pub(super) async fn find(&self, name: Name<'_>) -> Result<Option<NameTarget>, Error> {
         if let Some(node) = self.kept(name)
             && let Some(object) = node.object()
@@ -180,7 +182,7 @@ impl LocatedDirectory {
         if is_it { Ok(()) } else { Err(Error::Unexpected) }
     }
 
-    /// As [`LocatedDirectory::find`], of a name of which this lane knows nothing.
+    /// Finds a name of which this lane knows nothing ([`LocatedDirectory::find`]).
     pub(super) async fn find_new(&self, name: &CString) -> Result<Option<NameTarget>, Error> {
         match self.directory().dir().stat_at(name).await {
             Ok(stat) => self.found(name, &stat).await.map(Some),
@@ -189,8 +191,8 @@ impl LocatedDirectory {
         }
     }
 
-    /// What is to go or move is to who counts what the volume holds, where anybody does: looked at under its own permit, as
-    /// its content may have changed since it was found.
+    /// Returns what the usage count of the volume has to know of a file that goes or moves, where usage is
+    /// counted: looked at under its own permit, as its content may have changed since it was found.
     pub(super) async fn known(
         &self,
         name: Name<'_>,

@@ -1,5 +1,5 @@
-//! What a change reports to the clients that watch directories: under its change locks, so that changes of one name
-//! are reported in order.
+//! Reports of a change to the clients that watch directories: under its change locks, so that changes of one
+//! name are reported in order.
 
 use super::name_edits::NameEdits;
 use crate::callback::{ChangeKind, Invalidation};
@@ -37,7 +37,7 @@ pub(super) fn report(watches: &Watches, invalidations: &[Invalidation], edited: 
 
 struct ReportedChange<'a> {
     watches: &'a Watches,
-    /// What has another name now,
+    /// Object that has another name now,
     moved: Option<&'a Object>,
     /// and what has lost one.
     gone: Option<&'a Object>,

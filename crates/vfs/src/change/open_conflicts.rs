@@ -1,7 +1,9 @@
-//! What is open in the way of a rename by SMB (MS-FSA 2.1.5.15.11): nothing beneath a directory that moves may be, nor what is replaced,
-//! but by who has it open to rename or delete it, or looks at it (as with Samba: else of several who rename onto one name some are refused);
-//! and nobody may have a directory open to delete it that names leave or come to. Clients that keep opens for later are asked to give them
-//! back first. Who renames without an open, as AFS and HTTP do, is not kept from it; nor by what is open beneath is who asks for POSIX's rename.
+//! Opens that conflict with a rename by SMB (MS-FSA 2.1.5.15.11): nothing beneath a directory that moves may
+//! be, nor what is replaced, except by the open that renames or deletes it, or by one for attributes alone
+//! (as with Samba: else of several that rename onto one name some are refused); and no client may have a
+//! directory open to delete it that names leave or come to. Clients that keep opens for later are asked to
+//! give them back first. A rename without an open, as of AFS and HTTP, is not refused; nor is POSIX's rename
+//! by what is open beneath.
 
 use std::cell::RefCell;
 use std::slice;
@@ -26,15 +28,15 @@ pub(super) struct OpenConflicts {
     beneath: RefCell<Vec<Beneath>>,
 }
 
-/// What was open at first beneath a directory that moves.
+/// Opens that there were at first beneath a directory that moves.
 struct Beneath {
     top: Arc<Object>,
     open: Vec<Arc<Object>>,
 }
 
 impl OpenConflicts {
-    /// Whether something was opened beneath `top` while holders were waited for: else who opens one file after the other there would
-    /// keep a rename waiting for ever.
+    /// Returns whether something was opened beneath `top` while holders were waited for: else a client that
+    /// opens one file after the other there would keep a rename waiting for ever.
     fn is_late(&self, top: &Arc<Object>, open: &[Arc<Object>]) -> bool {
         let mut beneath = self.beneath.borrow_mut();
         match beneath.iter().find(|known| Arc::ptr_eq(&known.top, top)) {
@@ -92,7 +94,7 @@ impl Volume {
     /// Checks, under the change locks, whether names may leave one directory and come to the other.
     ///
     /// # Errors
-    /// [`Interrupted::AwaitLease`]; [`Error::Locked`] where somebody has one open to delete it.
+    /// [`Interrupted::AwaitLease`]; [`Error::Locked`] where a client has one open to delete it.
     pub(super) fn check_opens_of_directories(
         &self,
         caller: &Caller,
@@ -113,7 +115,7 @@ impl Volume {
         open: &[Arc<Object>],
         counts: ConflictingOpens,
     ) -> Result<(), Interrupted> {
-        // Where one stays open nobody need close any other.
+        // Where one stays open no other need be closed.
         if open.iter().any(|object| (counts.to_stay)(object.grants())) {
             return Err(Error::AccessDenied.into());
         }
@@ -132,7 +134,7 @@ impl Volume {
     }
 }
 
-/// Which opens are in the way.
+/// Opens that conflict with a change.
 #[derive(Clone, Copy)]
 struct ConflictingOpens {
     at_all: fn(GrantSlot<'_>) -> bool,
@@ -143,6 +145,7 @@ struct ConflictingOpens {
 /// Of what moves with a directory: all.
 const BENEATH: ConflictingOpens =
     ConflictingOpens { at_all: |slot| slot.is_open(), to_stay: |slot| slot.is_open_to_stay() };
-/// Of what is replaced: who has renamed it to its name just now, or looks at it, is in nobody's way.
+/// Opens of a replaced file that conflict: one that has just renamed it to its name, or is for attributes
+/// alone, does not.
 const REPLACED: ConflictingOpens =
     ConflictingOpens { at_all: |slot| slot.is_used(), to_stay: |slot| slot.is_used_to_stay() };

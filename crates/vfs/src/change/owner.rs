@@ -1,5 +1,5 @@
-//! Whose a new file is: its maker's, where that is a POSIX user and the server may give files away. Else it stays the server's user's, with a
-//! record of who made it.
+//! Ownership of a new file: its maker's, where that is a POSIX user and the server may give files away. Else
+//! it stays the server's user's, with a record of its maker.
 
 use std::ffi::CString;
 use std::io;
@@ -15,7 +15,7 @@ use crate::maker::Maker;
 use crate::object::Object;
 use crate::volume::Volume;
 
-/// To whom a new file is given, and who is recorded as its maker.
+/// The user that a new file is given to, and the one that is recorded as its maker.
 #[derive(Clone, Copy, Default)]
 pub(super) struct NewOwner {
     change: Option<AttributeChange>,
@@ -23,7 +23,8 @@ pub(super) struct NewOwner {
 }
 
 impl LocatedDirectory {
-    /// To whom what this caller makes here is given. A directory's set-group-id bit has what is made in it belong to its group.
+    /// Returns the owner of what this caller makes here. A directory's set-group-id bit has what is made in
+    /// it belong to its group.
     pub(super) fn owner_of_new(&self, caller: &Caller) -> Result<NewOwner, Error> {
         let volume = self.volume();
         let Some(options) = volume.shared().map(|shared| shared.objects().options()) else {
@@ -70,7 +71,7 @@ impl NewOwner {
     /// Gives an open file or directory, and says what is recorded with it from here on ([`note_maker`]).
     ///
     /// # Errors
-    /// [`Error::Quota`]: whoever made it may have no more.
+    /// [`Error::Quota`]: its maker may have no more.
     pub(super) async fn give(self, volume: &Volume, file: &File) -> Result<Option<Maker>, Error> {
         if let Some(change) = self.change {
             volume.note_given(file.set_attributes(change).await)?;
@@ -94,7 +95,7 @@ impl NewOwner {
     }
 }
 
-/// What was just made has this record.
+/// Notes the record of what was just made.
 pub(super) fn note_maker(object: Option<&Arc<Object>>, maker: Option<Maker>) {
     if let (Some(object), Some(_)) = (object, maker) {
         object.set_maker(maker);

@@ -28,7 +28,8 @@ use crate::volume::Volume;
 pub(super) struct Preallocation {
     writer: Writer,
     caller: Caller,
-    /// Where the bytes end that are to come; 0 where nobody has said, or the file system takes no room ahead.
+    /// End of the bytes that are to come; 0 where no client has said so, or the file system takes no room
+    /// ahead.
     announced: Cell<u64>,
     received: Cell<u64>,
     taken: RefCell<Option<PreallocatedRoom>>,
@@ -40,12 +41,12 @@ pub(super) struct Preallocation {
 enum RecordSlot {
     #[default]
     Untried,
-    /// It is on its way.
+    /// The record is being written.
     Asked,
     Recorded(RoomSlot),
-    /// Nobody keeps a record.
+    /// No record is kept.
     NotNeeded,
-    /// It cannot be: no room is taken.
+    /// The record cannot be written: no room is taken.
     Refused,
 }
 
@@ -56,7 +57,7 @@ struct PreallocatedRoom {
 }
 
 impl Preallocation {
-    /// None yet.
+    /// Makes the record of a writer that has taken no room yet.
     pub(super) fn new(writer: &Writer, caller: &Caller) -> Self {
         let (announced, received, taken) = (Cell::new(0), Cell::new(0), RefCell::default());
         let slot = RefCell::default();
@@ -68,7 +69,7 @@ impl Preallocation {
         self.announced.set(self.announced.get().max(end));
     }
 
-    /// Whether the disk has room for what is to come; nothing is taken.
+    /// Checks whether the disk has room for what is to come; nothing is taken.
     ///
     /// # Errors
     /// [`Error::NoSpace`]; those of the file system.
@@ -91,7 +92,7 @@ impl Preallocation {
         }
     }
 
-    /// So many have come.
+    /// Notes that so many bytes have come.
     pub(super) fn received(&self, bytes: u64) {
         self.received.update(|before| before.saturating_add(bytes));
     }
@@ -130,7 +131,8 @@ impl Preallocation {
         }
     }
 
-    /// Whether so much room may be taken: a kill would leave it behind where the file is not recorded.
+    /// Returns whether so much room may be taken: a kill would leave it behind where the file is not
+    /// recorded.
     async fn is_recorded(&self, bytes: u64) -> bool {
         if matches!(&*self.slot.borrow(), RecordSlot::Untried) {
             let (volume, object) = (self.writer.volume(), self.writer.file().object());
@@ -231,7 +233,8 @@ impl Drop for Preallocation {
 impl Writer {
     /// Gives back what is taken beyond the end of the file: a cut to the length that it has does that.
     async fn give_back_room(&self, caller: &Caller) -> Result<(), Error> {
-        // Bytes, size and version stay as they are. Nobody makes it longer meanwhile, not even the same client.
+        // Bytes, size and version stay as they are. No operation makes it longer meanwhile, not even the same
+        // client.
         self.change(caller, ChangeKind::Attributes, None, async |file| {
             let size = file.attributes()?.size;
             file.lane_file().truncate(size).await.map_err(Error::of_write)
@@ -242,5 +245,5 @@ impl Writer {
 
 /// Room that is taken at once, however little has come.
 const AHEAD_MIN: u64 = 1 << 20;
-/// And however much.
+/// Room that is taken at once at most, however much has come.
 const AHEAD_MAX: u64 = 64 << 20;

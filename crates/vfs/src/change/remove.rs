@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::name::Name;
 
 impl Directory {
-    /// Takes the name of a file or link away. Who has the file open keeps it; other names of it stay. Takes
+    /// Takes the name of a file or link away. An open file stays usable; other names of it stay. Takes
     /// [`Rights::DELETE`].
     ///
     /// # Errors
@@ -25,7 +25,7 @@ impl Directory {
         self.remove_if(caller, name, Expect::Anything).await
     }
 
-    /// As [`Directory::remove`], of what is expected there.
+    /// Removes the name of what is expected there ([`Directory::remove`]).
     ///
     /// # Errors
     /// [`Error::Unexpected`] where it is something else; as [`Directory::remove`].
@@ -40,8 +40,8 @@ impl Directory {
         })
     }
 
-    /// As [`Directory::remove`], or [`Directory::remove_directory`] of what `is_directory`, of what has this number, if the name still leads to
-    /// it.
+    /// Removes the name of what has this number ([`Directory::remove`], or [`Directory::remove_directory`]
+    /// where it `is_directory`), if the name still leads to it.
     ///
     /// # Errors
     /// [`Error::Unexpected`] where it does not; as there.

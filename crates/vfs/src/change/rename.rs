@@ -20,16 +20,16 @@ use crate::name::Name;
 use crate::object::{ChangeLockSet, Object};
 use crate::usage::CountedFile;
 
-/// What a rename may replace.
+/// Target that a rename may replace.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Replace {
     /// Nothing: [`Error::Exists`] where something has the new name.
     Never,
-    /// What has the new name: a file by a file, an empty directory by a directory.
+    /// The file with the new name: a file by a file, an empty directory by a directory.
     Existing,
 }
 
-/// What a rename concerns.
+/// Objects that a rename concerns.
 struct Concerned {
     moved: NameTarget,
     replaced: Option<NameTarget>,
@@ -54,7 +54,7 @@ impl Directory {
         Box::pin(self.rename_of(caller, (None, from), (to_directory, to), over))
     }
 
-    /// As [`Directory::rename`], of what has this number, if `from` still leads to it.
+    /// Renames what has this number ([`Directory::rename`]), if `from` still leads to it.
     ///
     /// # Errors
     /// [`Error::Unexpected`] where it does not; as [`Directory::rename`].
@@ -104,7 +104,8 @@ impl Directory {
         let is_due = concerned.is_due(&parent, &new_parent, over)?;
         let Concerned { moved, mut replaced } = concerned;
         if !is_due {
-            // Whoever else has it open for later gives that back before an open renames it, whatever comes of it.
+            // Other clients that keep it open for later give that back before an open renames it, whatever
+            // comes of it.
             return match caller.open {
                 Some(_) => self.volume().break_leases(caller, &[(&moved.object, moved.moves())]),
                 None => Ok(()),
@@ -185,7 +186,7 @@ impl Directory {
 }
 
 impl Concerned {
-    /// Whether there is anything to be done: two names of one file stay.
+    /// Returns whether there is anything to be done: two names of one file stay.
     fn is_due(
         &self,
         parent: &LocatedDirectory,
@@ -207,7 +208,7 @@ impl Concerned {
     }
 }
 
-/// What moves, for whoever counts what the volume holds.
+/// File or directory that moves, for the volume's usage count.
 pub(super) struct Moving<'m> {
     parent: &'m LocatedDirectory,
     from: &'m Arc<Object>,
@@ -223,7 +224,7 @@ impl<'m> Moving<'m> {
         Ok(Self { parent, from, moved })
     }
 
-    /// It has its new name, in place of what was replaced; `None`: it stays.
+    /// Notes that the file has its new name, in place of what was replaced; `None`: it stays.
     pub(super) fn end(
         self,
         to: Option<(&LocatedDirectory, Name<'_>)>,
@@ -272,8 +273,8 @@ async fn lock_to_rename(
     parent.volume().lock_objects(&[parent.object()?, new_parent.object()?], names).await
 }
 
-/// What had the name `from` has the name `to`: what is open by it, and images of the directory follow, as its
-/// [place](Moving::end) has.
+/// Notes that the file with the name `from` has the name `to`: what is open by it, and images of the
+/// directory follow, as its [place](Moving::end) has.
 pub(super) fn has_moved(
     transaction: &ChangeTransaction,
     moved: &NameTarget,

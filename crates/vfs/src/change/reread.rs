@@ -13,7 +13,8 @@ use crate::names::{History, Names};
 use futures_util::future::LocalBoxFuture;
 
 impl Directory {
-    /// As [`Directory::names`], and gives the directory its next version, which no client was told yet.
+    /// Reads the names of the directory ([`Directory::names`]), and gives it its next version, which no
+    /// client was told yet.
     ///
     /// # Errors
     /// As there.
@@ -48,7 +49,7 @@ impl Directory {
                 }
                 Err(Interrupted::Retry(_)) => continue,
             };
-            // Somebody else was there meanwhile, behind the server's back.
+            // Another program has changed the directory meanwhile.
             if self.attributes()?.is_changed_since(&before) {
                 continue;
             }
@@ -62,5 +63,5 @@ impl Directory {
     }
 }
 
-/// Readings of a directory that somebody else changes meanwhile.
+/// Largest number of readings of a directory that other programs change meanwhile.
 const ATTEMPTS_MAX: u32 = 16;

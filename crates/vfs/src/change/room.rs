@@ -13,8 +13,9 @@ use crate::file::OpenFile;
 use crate::usage::Reach;
 
 impl Writer {
-    /// Takes room for `len` bytes from `offset` on, or gives it back so that it reads as zeros, as `what` says. Nothing is set aside beyond the
-    /// end of the file, where nobody would be charged for it: that there is room at the moment is all that is looked at.
+    /// Takes room for `len` bytes from `offset` on, or gives it back so that it reads as zeros, as `what`
+    /// says. Nothing is set aside beyond the end of the file, where it would not be charged to any user: that
+    /// there is room at the moment is all that is looked at.
     ///
     /// # Errors
     /// As [`Writer::write_at`]; [`Error::Io`] where the file system cannot do it so. [`Error::Quota`] also for what is more than the volume may
@@ -43,7 +44,7 @@ impl Writer {
                 if what != Allocate::Punch {
                     volume.spare(file.lane_file(), offset, len).await?;
                 }
-                // Those who hold leases or oplocks on it are told also where nothing is set aside.
+                // Those that hold leases or oplocks on it are told also where nothing is set aside.
                 if what == Allocate::KeepSize && len == 0 {
                     return Ok(());
                 }

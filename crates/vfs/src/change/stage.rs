@@ -29,18 +29,19 @@ pub struct Staged {
     directory: Directory,
     file: Rc<OpenFile>,
     staged_name: Rc<StagedName>,
-    /// What it takes of the volume's room until it has a name.
+    /// Room of the volume that it takes until it has a name.
     growing: Rc<StagedSize>,
 }
 
-/// What a name must lead to for a staged file to take it. Judged when nobody else can change it any more.
+/// Condition on a name's target for a staged file to take the name. Judged when no other change can come any
+/// more.
 #[derive(Clone, Copy)]
 pub enum Expect<'a> {
-    /// Whatever it is.
+    /// Anything, or nothing.
     Anything,
     /// Nothing.
     Absent,
-    /// What this says yes to; `None` stands for nothing.
+    /// A target that the predicate accepts; `None` stands for nothing.
     Like(&'a dyn Fn(Option<&Attributes>) -> bool),
 }
 
@@ -49,7 +50,7 @@ pub enum Expect<'a> {
 pub struct Published {
     /// The file.
     pub file: Rc<OpenFile>,
-    /// As it is now.
+    /// The file's attributes as they are now.
     pub attributes: Attributes,
     /// Nothing had the name before.
     pub is_new: bool,
@@ -98,7 +99,7 @@ impl Staged {
         (self.counted(written.map_err(Error::of_write)), buf)
     }
 
-    /// As [`Staged::write_at`], the bytes of several buffers one after another.
+    /// Writes the bytes of several buffers one after another ([`Staged::write_at`]).
     pub async fn write_vectored_at(&self, offset: u64, bufs: Vec<Buf>) -> (Result<(), Error>, Vec<Buf>) {
         if let Err(error) = self.make_room(offset, bufs.iter().map(|buf| buf.len()).sum()).await {
             return (self.counted(Err(error)), bufs);
@@ -135,7 +136,7 @@ impl Staged {
         })
     }
 
-    /// As it is now.
+    /// Returns the file's attributes as they are now.
     ///
     /// # Errors
     /// Those of the file system.
@@ -179,7 +180,8 @@ impl Staged {
         if !expect.allows(&parent, name, found.is_some()).await? {
             return Err(Error::Unexpected.into());
         }
-        // A file that is replaced is written to: who may not write to it may not replace it so, and what it has of its own stays.
+        // A file that is replaced is written to: a user that may not write to it may not replace it so, and
+        // what it has of its own stays.
         let replaced = match &found {
             Some(found) if found.kind == FileKind::File => parent.own_of(name, &found.object).await?,
             _ => None,

@@ -1,5 +1,5 @@
-//! Where a file lies until it gets its name: nowhere where the file system makes files without one, so that a crash
-//! leaves nothing; else under a staged name of the server's own.
+//! Place of a file until it gets its name: nowhere where the file system makes files without one, so that a
+//! crash leaves nothing; else under a staged name of the server's own.
 
 use std::cell::RefCell;
 use std::ffi::CString;
@@ -22,7 +22,7 @@ pub(super) struct StagedName {
 }
 
 impl StagedName {
-    /// Makes a file that nobody sees, to be given a name in `directory`.
+    /// Makes a file that no client sees, to be given a name in `directory`.
     ///
     /// # Errors
     /// Those of the file system; [`Error::Busy`] where all names of our own are taken.
@@ -67,8 +67,8 @@ impl StagedName {
         Ok(())
     }
 
-    /// Whether files can be made without a name, and given one, is found out by doing both. A file that had a name and lost
-    /// it gets no other, so this one goes.
+    /// Checks whether files can be made without a name, and given one, is found out by doing both. A file
+    /// that had a name and lost it gets no other, so this one goes.
     async fn try_unnamed(directory: &Directory) -> io::Result<()> {
         let directory = directory.clone();
         run_to_completion(ChangeKeepAlive::nothing(), async move {
@@ -90,7 +90,7 @@ impl StagedName {
     async fn named(directory: &Directory, mode: u32) -> Result<(File, Self), Error> {
         for _ in 0..TRIES_MAX {
             let name = directory.volume().cache().new_staged_name();
-            // Made to its end: nobody else would know that it is there.
+            // Made to its end: nothing else would know that it exists.
             let (directory, how) = (directory.clone(), CreateHow { mode, exclusive: true });
             let made = run_to_completion(ChangeKeepAlive::nothing(), async move {
                 let beside = begin_directory_metadata_change(&directory);

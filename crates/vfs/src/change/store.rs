@@ -16,8 +16,9 @@ use crate::file::OpenFile;
 use crate::object::Object;
 use crate::usage::Reach;
 
-/// A change of a file's content in several steps, which raise the version by one together, unless somebody looked at the file in
-/// between: then what he saw had a version of its own. Between two steps nobody waits for who makes them. Clones are handles to the same.
+/// A change of a file's content in several steps, which raise the version by one together, unless there was a
+/// look at the file in between: then what it saw had a version of its own. Between two steps no other change
+/// waits for the store. Clones are handles to the same.
 #[derive(Clone)]
 pub struct Store {
     writer: Writer,
@@ -31,7 +32,8 @@ pub struct Store {
 pub(super) struct Raised(Cell<Option<Version>>);
 
 impl Raised {
-    /// Raises an object's version for a step; `goes_on`: nobody could look since the last one that raised it.
+    /// Raises an object's version for a step; `goes_on`: no look was possible since the last one that raised
+    /// it.
     pub(super) fn raise(&self, object: &Object, goes_on: bool) {
         if !goes_on || self.0.get() != Some(object.version()) {
             self.0.set(Some(object.bump_version()));

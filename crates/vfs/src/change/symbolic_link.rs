@@ -1,4 +1,4 @@
-//! Symbolic links as themselves: what clients see of them who follow them on their own.
+//! Symbolic links as themselves: what clients see of them that follow them on their own.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,11 +20,11 @@ use crate::object::{At, By, Object};
 /// A symbolic link, not followed.
 #[derive(Clone, Debug)]
 pub struct SymbolicLink {
-    /// What lanes share of it.
+    /// Object of the link, which lanes share.
     pub object: Arc<Object>,
-    /// As they were when it was read.
+    /// Attributes of the link when it was read.
     pub attributes: Attributes,
-    /// What it says.
+    /// Text of the link.
     pub target: Vec<u8>,
 }
 
@@ -41,7 +41,8 @@ impl Directory {
         Box::pin(async move { Ok(self.symbolic_link_seen(caller, name).await?.0) })
     }
 
-    /// As [`Directory::symbolic_link`], with the directory that the caller's rights rest on.
+    /// Reads a symbolic link ([`Directory::symbolic_link`]), with the directory that the caller's rights rest
+    /// on.
     pub(crate) async fn symbolic_link_seen(
         &self,
         caller: &Caller,

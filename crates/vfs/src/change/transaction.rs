@@ -34,11 +34,11 @@ pub(super) struct ChangeTransaction {
     directory_breaks: Vec<DirectoryLeaseBreak>,
     /// The versions that directories had, in the order in which they are among the broken: a change concerns two at most.
     before: Cell<[Option<Version>; 2]>,
-    /// What comes and goes in directories of which somebody keeps an image.
+    /// Names that come and go in directories of which an image is kept.
     pub(super) edited: RefCell<Vec<NameEdits>>,
 }
 
-/// What the kernel operations of a change keep alive, for [`run_to_completion`].
+/// Values that the kernel operations of a change keep alive, for [`run_to_completion`].
 pub(super) struct ChangeKeepAlive {
     guard: Rc<dyn Any>,
     account: Option<Rc<LaneAccount>>,
@@ -51,13 +51,13 @@ struct AttributesAfter {
     by_any_clock: bool,
 }
 
-/// What a change owns until it has ended and the kernel has answered all its operations, whatever became of the
-/// change and of its lane.
+/// Values that a change owns until it has ended and the kernel has answered all its operations, whatever
+/// became of the change and of its lane.
 struct ChangeGuard {
-    /// What the volume holds is counted there.
+    /// Account of the volume's usage.
     account: Option<Rc<LaneAccount>>,
     invalidations: Vec<Invalidation>,
-    /// How it left what no lane has open.
+    /// Attributes after the change, of files that no lane has open.
     attributes_after: RefCell<Vec<AttributesAfter>>,
     locks: RefCell<Option<ChangeLockSet>>,
 }
@@ -89,7 +89,7 @@ impl Volume {
         Ok(self.shared().ok_or(Error::ReadOnly)?.objects().options().waiting_max)
     }
 
-    /// Whether clients may change anything.
+    /// Checks whether clients may change anything.
     ///
     /// # Errors
     /// [`Error::ReadOnly`].
@@ -98,7 +98,8 @@ impl Volume {
         if is_in_order && self.is_writable() { Ok(()) } else { Err(Error::ReadOnly) }
     }
 
-    /// As [`Volume::writable`], and waits until the index takes what comes of a change.
+    /// Checks that the volume is writable ([`Volume::writable`]), and waits until the index takes what comes
+    /// of a change.
     ///
     /// # Errors
     /// [`Error::Busy`] when the index cannot be written.
@@ -147,8 +148,8 @@ impl Volume {
         Ok(())
     }
 
-    /// As [`Volume::lock_objects`], for a change that another program has made: no gate keeps it out, and it happens
-    /// on read-only volumes too.
+    /// Locks an object ([`Volume::lock_objects`]) for a change that another program has made: no gate keeps
+    /// it out, and it happens on read-only volumes too.
     ///
     /// # Errors
     /// As there, but for [`Error::Closed`].
@@ -252,8 +253,9 @@ impl ChangeTransaction {
         }
     }
 
-    /// What the kernel says of the change. Where it says that it has done nothing the directories have the versions that they had: under
-    /// the permits nobody was told others, and a client that is told one more by its next change relies on having seen every one.
+    /// Judges the kernel's result of the change. Where it says that it has done nothing the directories have
+    /// the versions that they had: under the change locks no client was told others, and a client that is
+    /// told one more by its next change relies on having seen every one.
     pub(super) fn done<T>(&self, done: io::Result<T>) -> Result<T, Error> {
         if done.as_ref().is_err_and(has_done_nothing) {
             let names = self
@@ -276,8 +278,8 @@ impl ChangeTransaction {
         done.map_err(Error::of_change)
     }
 
-    /// The change is made: the permits go to who waits next. What the caller keeps in this very step is kept under them,
-    /// as the next change has to ask this lane first.
+    /// The change is made: the change locks go to the changes that wait next. What the caller keeps in this
+    /// very step is kept under them, as the next change has to ask this lane first.
     pub(super) fn end(self, volume: &Volume) {
         volume.counters().changes.increment();
         self.guard.end_deletions();
@@ -301,8 +303,8 @@ impl ChangeTransaction {
         }
     }
 
-    /// As [`ChangeTransaction::note_attributes_after`], for a change of another program, perhaps by a clock that is
-    /// ahead of this one.
+    /// Notes attributes ([`ChangeTransaction::note_attributes_after`]) after a change of another program,
+    /// perhaps by a clock that is ahead of this one.
     pub(super) fn note_found_attributes(&self, object: &Arc<Object>, looks: Attributes) {
         self.push_attributes_after(object, looks, true);
     }
@@ -321,7 +323,7 @@ impl ChangeTransaction {
         self.directory_breaks.clear();
     }
 
-    /// Whether the change breaks no directory lease.
+    /// Returns whether the change breaks no directory lease.
     pub(super) fn breaks_no_directory_lease(&self) -> bool {
         self.directory_breaks.is_empty()
     }
@@ -331,14 +333,14 @@ impl ChangeTransaction {
         self.guard.end(None).expect("it has not ended").share(sharer)
     }
 
-    /// What the operations of the change keep alive until the kernel has answered them.
+    /// Returns what the operations of the change keep alive until the kernel has answered them.
     pub(super) fn keep_alive(&self) -> ChangeKeepAlive {
         ChangeKeepAlive { guard: Rc::clone(&self.guard) as Rc<dyn Any>, account: self.guard.account.clone() }
     }
 }
 
 impl ChangeKeepAlive {
-    /// What the operations of a write under a shared change lock keep alive.
+    /// Makes the values that the operations of a write under a shared change lock keep alive.
     pub(super) fn shared(part: Rc<SharedChangeLock>, volume: &Volume) -> Self {
         Self { guard: part, account: volume.account() }
     }
@@ -362,7 +364,7 @@ impl ChangeGuard {
         }
     }
 
-    /// Where they are now the index is to be told.
+    /// Notes places that the index is to be told.
     fn note_moves(&self) {
         let moved = |invalidation: &&Invalidation| {
             matches!(invalidation.what, ChangeKind::Place | ChangeKind::Subtree)
@@ -396,7 +398,7 @@ impl Drop for ChangeGuard {
 }
 
 impl LocatedDirectory {
-    /// As [`Volume::lock_objects`], for this directory and what `name` in it leads to.
+    /// Locks this directory and what `name` in it leads to ([`Volume::lock_objects`]).
     pub(super) async fn lock_with_name(
         &self,
         name: Name<'_>,
@@ -409,7 +411,7 @@ impl LocatedDirectory {
         self.volume().lock_objects(&[self.object()?], names).await
     }
 
-    /// As [`Volume::prepare_change`], for one name in this directory.
+    /// Prepares a change of one name in this directory ([`Volume::prepare_change`]).
     pub(super) async fn prepare_name_change(
         &self,
         caller: &Caller,
@@ -420,7 +422,7 @@ impl LocatedDirectory {
         self.volume().prepare_change(caller, locks, what).await
     }
 
-    /// As [`Volume::lock_objects`], for this directory alone.
+    /// Locks this directory alone ([`Volume::lock_objects`]).
     pub(super) async fn lock_directory(&self) -> Result<ChangeLockSet, Error> {
         Ok(self.volume().lock_objects(&[self.object()?], async || Ok(((), Vec::new()))).await?.0)
     }
@@ -430,7 +432,7 @@ impl LocatedDirectory {
 /// the kernel may be at work under them. Where the lane ends before, `keep_alive` stays alive until the kernel has
 /// answered ([`ChangeTransaction::keep_alive`]).
 ///
-/// Who counts what the volume holds has to count anew then.
+/// The usage count has to begin anew then.
 pub(super) async fn run_to_completion<T: 'static>(
     keep_alive: ChangeKeepAlive,
     work: impl Future<Output = T> + 'static,
@@ -445,7 +447,7 @@ pub(super) async fn run_to_completion<T: 'static>(
     lane::run_to_completion(lane::with_keepalive(guard, work)).await
 }
 
-/// Whether the kernel has refused a change of names for what it found, before it did anything.
+/// Returns whether the kernel has refused a change of names for what it found, before it did anything.
 fn has_done_nothing(error: &io::Error) -> bool {
     let refusals = [
         libc::EEXIST,
@@ -486,5 +488,5 @@ const PAUSES_MAX: u32 = 6_000;
 //@ counter: vfs_changes_held_back, vfs_refused{reason="closed"}
 //@ attack: none, only a start causes it
 //@ reach: server
-/// How long a change waits at a start: clients have four seconds, and some of them one after another.
+/// Time for which a change waits at a start: clients have four seconds, and some of them one after another.
 const HELD_BACK_MAX: Duration = Duration::from_secs(12);

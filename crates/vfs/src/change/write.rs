@@ -24,7 +24,7 @@ impl Writer {
         self.write(caller, WriteAt::Offset(offset), buf).await
     }
 
-    /// As [`Writer::write_at`], the bytes of several buffers one after another.
+    /// Writes the bytes of several buffers one after another ([`Writer::write_at`]).
     ///
     /// # Errors
     /// As there.
@@ -65,7 +65,7 @@ impl Writer {
         (written, slot.take())
     }
 
-    /// As [`Writer::write_at`], at the end of the file, wherever that is when its turn comes.
+    /// Writes at the end of the file ([`Writer::write_at`]), wherever that is when its turn comes.
     pub async fn append(&self, caller: &Caller, buf: Buf) -> (Result<(), Error>, Option<Buf>) {
         self.write(caller, WriteAt::End, buf).await
     }
@@ -110,7 +110,7 @@ impl Writer {
     }
 }
 
-/// Where bytes go.
+/// Place where bytes are written.
 #[derive(Clone, Copy)]
 enum WriteAt {
     Offset(u64),

@@ -16,8 +16,8 @@ use crate::file::OpenFile;
 use crate::object::{EventMask, LockSharer, Object, SharedChangeLock};
 use crate::volume::Volume;
 
-/// A file open for reading and writing, by somebody who had the right to when he opened it. Each change of it is under the
-/// file's permit.
+/// A file open for reading and writing, by a caller that had the right to when it opened the file. Each
+/// change of it is under the file's permit.
 #[derive(Clone, Debug)]
 pub struct Writer {
     volume: Volume,
@@ -26,19 +26,19 @@ pub struct Writer {
     number: u64,
 }
 
-/// How a file is changed.
+/// A step of changing a file.
 #[derive(Default)]
 pub(super) struct WriteStep<'a> {
     /// Under the permit of this too.
     pub(super) reads: Option<&'a Arc<Object>>,
-    /// With nobody else at it, not even the caller.
+    /// The step excludes all others at the file, the caller's own too.
     pub(super) alone: bool,
     /// Has the file the DOS attribute "archive", as no other does for it.
     pub(super) archives: bool,
     pub(super) raises: VersionBump,
 }
 
-/// How a step raises the version.
+/// Effect of a step on the version.
 #[derive(Default)]
 pub(super) enum VersionBump {
     /// By one.
@@ -46,7 +46,7 @@ pub(super) enum VersionBump {
     Alone,
     /// With others, by one together.
     With(Rc<Raised>),
-    /// Not at all: bytes and size stay as they are, and the file has another change time.
+    /// The version does not rise: bytes and size stay as they are, and the file has another change time.
     Nothing,
 }
 
@@ -73,7 +73,8 @@ impl Writer {
         &self.volume
     }
 
-    /// Has `work` change the file under its permit, and under that of a file it reads, everybody having been told; to its end.
+    /// Has `work` change the file under its permit, and under that of a file it reads, all clients having
+    /// been told; to its end.
     pub(super) async fn change<T: 'static>(
         &self,
         caller: &Caller,
@@ -86,8 +87,9 @@ impl Writer {
         self.change_by(caller, what, step, |_, _| Ok(()), async move |file, ()| work(file).await).await
     }
 
-    /// As [`Writer::change`], in some other way; what `before` refuses, when nobody else can change the file any more but the caller's own
-    /// writes, and of a step [alone](WriteStep::alone) not even they, is not begun.
+    /// Changes the file in some other way than [`Writer::change`]; what `before` refuses, when no other
+    /// caller can change the file any more but the caller's own writes, and of a step
+    /// [alone](WriteStep::alone) not even they, is not begun.
     pub(super) async fn change_by<P: 'static, T: 'static>(
         &self,
         caller: &Caller,
@@ -159,8 +161,9 @@ impl Writer {
         self.volume.counted(changed)
     }
 
-    /// Writes under a permit that the caller's writes share and keep until somebody asks for it, so that only the first of many in a row
-    /// asks who relies on the file. With how it raises the version, whether the permit was shared before.
+    /// Writes under a permit that the caller's writes share and keep until another change asks for it, so
+    /// that only the first of many in a row asks which clients rely on the file. With how it raises the
+    /// version, whether the permit was shared before.
     async fn write_shared<P: 'static, T: 'static>(
         &self,
         part: SharedChangeLock,

@@ -26,23 +26,23 @@ use crate::rights_storage::RightsStorage;
 use crate::root::Root;
 use crate::spec::{VolumeOptions, VolumeSpec};
 
-/// How a volume is checked.
+/// Options of a volume's check.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckOptions {
     /// Mend what is wrong; else only say what is.
     pub repair: bool,
-    /// As [`ObjectsOptions::trusted_attributes`](crate::ObjectsOptions::trusted_attributes) of the server.
+    /// The server's [`ObjectsOptions::trusted_attributes`](crate::ObjectsOptions::trusted_attributes).
     pub trusted_attributes: bool,
 }
 
-/// How far a check has come, for whoever waits for it.
+/// Progress of a check, for a caller that shows it.
 #[derive(Debug, Default)]
 pub struct CheckProgress {
     names: AtomicU64,
     records: AtomicU64,
 }
 
-/// What came of a check.
+/// Result of a check.
 #[derive(Debug, Default)]
 pub struct CheckReport {
     /// Directories that were looked into.
@@ -53,25 +53,25 @@ pub struct CheckReport {
     pub descriptors: u64,
     /// Records of files in the index.
     pub records: u64,
-    /// What the tree holds; `None` where part of it could not be looked at, or nothing was.
+    /// Usage of the tree; `None` where part of it could not be looked at, or nothing was.
     pub holds: Option<Usage>,
-    /// What is wrong, at most [`CheckReport::PROBLEMS_MAX`] of it.
+    /// Problems that were found, at most [`CheckReport::PROBLEMS_MAX`].
     pub problems: Vec<Problem>,
     /// All that is wrong.
     pub found: u64,
-    /// What of it is wrong no more.
+    /// Number of problems that were mended.
     pub mended: u64,
 }
 
-/// Why a volume could not be checked.
+/// Reason why a volume could not be checked.
 #[derive(Debug, thiserror::Error)]
 pub enum CheckError {
-    /// Its directory.
+    /// The volume's directory.
     #[error("{}: {problem}", path.display())]
     Root {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// What is wrong.
+        /// Description of the problem.
         problem: String,
     },
     /// The index.
@@ -98,7 +98,7 @@ impl CheckReport {
     /// Problems that are listed.
     pub const PROBLEMS_MAX: usize = 1_000;
 
-    /// There was nothing to do.
+    /// Returns whether there was nothing to do.
     pub fn is_clean(&self) -> bool {
         self.found == 0
     }
@@ -117,8 +117,9 @@ impl CheckReport {
     }
 }
 
-/// Compares what `index` has of a volume with the tree where it was last opened; mends what is wrong where that is asked for.
-/// Nobody else has the volume open. Runs on a lane; its memory is a few bytes for each file, and the names of one directory.
+/// Compares what `index` has of a volume with the tree where it was last opened; mends what is wrong where
+/// that is asked for. No other process has the volume open. Runs on a lane; its memory is a few bytes for
+/// each file, and the names of one directory.
 ///
 /// # Errors
 /// [`CheckError`]: nothing is known then, though something may have been mended.
@@ -168,7 +169,7 @@ struct Check {
     index: Arc<Index>,
     volume: VolumeId,
     options: CheckOptions,
-    /// Where its lists and descriptors lie, once its mark was looked at.
+    /// Place of its lists and descriptors, once its mark was looked at.
     keeping: RightsStorage,
     spec: VolumeSpec,
     root: Root,
@@ -229,7 +230,7 @@ impl Check {
         Ok(())
     }
 
-    /// Whether the index knows the directory as this volume's own.
+    /// Returns whether the index knows the directory as this volume's own.
     async fn is_known_root(&self) -> Result<bool, CheckError> {
         let (dir, at) = (self.root.dir(), |error: Error| self.at_root(&error));
         let stat = dir.stat().map_err(|error| self.at_root(&error))?;
@@ -247,7 +248,7 @@ impl Check {
 /// A directory whose names are more than this is too large to compare: its files are not judged.
 const ENTRIES_MAX: usize = 1 << 24;
 
-/// Whether what had a name has it no more: somebody changes the tree meanwhile.
+/// Returns whether what had a name has it no more: another program changes the tree meanwhile.
 fn is_gone(error: &Error) -> bool {
     matches!(error, Error::NotFound | Error::NotADirectory | Error::Stale | Error::SymlinkRefused)
 }

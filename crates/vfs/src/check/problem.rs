@@ -1,4 +1,4 @@
-//! What may be wrong with a volume.
+//! Problems of a volume.
 
 use std::fmt;
 
@@ -7,19 +7,19 @@ use index::{Finding, Number, Usage};
 /// Something that is wrong.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// What.
+    /// Kind of the problem.
     pub trouble: ProblemKind,
-    /// It is wrong no more.
+    /// Set once the check has mended the problem.
     pub mended: bool,
 }
 
-/// What does not agree between index and tree.
+/// Disagreement between index and tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ProblemKind {
     /// The mark on the directory cannot be read; never mended by guess.
     MarkUnreadable {
-        /// Why.
+        /// Reason of the failure.
         why: String,
     },
     /// The directory bears no mark. Mended by a new one where the index knows the directory.
@@ -33,7 +33,7 @@ pub enum ProblemKind {
     IndexBehind,
     /// The directory bore a later mark: the tree was set back. Mended as the next opening would.
     TreeBehind,
-    /// What [`index::Index::check`] finds.
+    /// A finding of [`index::Index::check`].
     Index(Finding),
     /// No file has this number any more. Mended by forgetting it.
     Gone {
@@ -44,52 +44,53 @@ pub enum ProblemKind {
     },
     /// A file is not where it was recorded. Mended by recording where it is.
     Moved {
-        /// Which file.
+        /// Number of the file.
         number: Number,
-        /// Where it is.
+        /// Path of the file.
         path: String,
     },
     /// A directory has a file's number, or a file a directory's. Mended by forgetting it: it gets another.
     Kind {
-        /// Which number.
+        /// The number.
         number: Number,
-        /// Where it is.
+        /// Path of the file.
         path: String,
     },
     /// A file under a name of the server's own, which a crash left, or one that `linerate put` did not finish. Mended by removing it.
     Leftover {
-        /// Where it is.
+        /// Path of the file.
         path: String,
     },
-    /// A directory's access list cannot be read, so that nobody but administrators is let in: for them to set anew.
+    /// A directory's access list cannot be read, so that administrators alone are let in: for them to set
+    /// anew.
     AccessList {
         /// The directory.
         path: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         why: String,
     },
-    /// The security descriptor of a file or directory cannot be read, so that nobody gets at it but administrators, who can set
-    /// another: for them to set anew.
+    /// The security descriptor of a file or directory cannot be read, so that administrators alone get at it,
+    /// and can set another: for them to set anew.
     Descriptor {
-        /// What has it.
+        /// Path of the file that has it.
         path: String,
-        /// What is wrong with it.
+        /// Description of the problem.
         why: String,
     },
     /// The tree holds something else than is recorded of it, and would be limited by that. Mended by recording what it holds.
     Usage {
-        /// What is recorded.
+        /// Recorded usage.
         recorded: Usage,
-        /// What the tree holds.
+        /// Usage of the tree.
         held: Usage,
     },
     /// Part of the tree could not be looked at, and files that are recorded were not found elsewhere.
     Unjudged {
-        /// How many.
+        /// Number of records.
         records: u64,
-        /// What could not be looked at; the first where there is more.
+        /// Path that could not be looked at; the first where there is more.
         path: String,
-        /// Why.
+        /// Reason of the failure.
         why: String,
     },
 }

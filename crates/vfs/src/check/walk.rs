@@ -19,14 +19,14 @@ use crate::name::{Name, RelPathBuf};
 use crate::object::{By, Identity, identity_of, is_accepted, kind_of};
 use crate::usage::UsageTally;
 
-/// What the walk has come to.
+/// State of the walk.
 #[derive(Default)]
 pub(super) struct Walked {
     /// Vnodes of files that were found.
     pub(super) seen: HashSet<u32>,
-    /// What could not be looked at first, and why.
+    /// First path that could not be looked at, and why.
     pub(super) unread: Option<(String, String)>,
-    /// What it holds, so far as it could be looked at.
+    /// Usage of the tree, so far as it could be looked at.
     pub(super) tally: UsageTally,
     /// Files of several names, by vnode: they were recorded under one of them.
     linked: HashMap<u32, Linked>,
@@ -39,7 +39,7 @@ pub(super) struct Walked {
 /// A file of several names.
 struct Linked {
     known: Known,
-    /// One of them, and as it would be recorded.
+    /// Path of one such directory, as it would be recorded.
     path: RelPathBuf,
     place: Place,
     is_where_recorded: bool,
@@ -125,7 +125,7 @@ impl Check {
         Ok(Ok(()))
     }
 
-    /// What the index knows of these names.
+    /// Returns what the index knows of these names.
     async fn identify(
         &mut self,
         dir: &Dir,
@@ -138,13 +138,13 @@ impl Check {
         for DirEntry { name, stat, handle } in entries {
             self.report.names += 1;
             self.progress.names.fetch_add(1, Ordering::Relaxed);
-            // It has vanished, or has a name that nobody is served.
+            // It has vanished, or has a name that is not served.
             let (Some(stat), Ok(parsed)) = (stat, Name::parse(&name)) else { continue };
             let Ok(below) = path.as_path().join(parsed) else {
                 walked.note_unread(path, &"names beneath it are too long");
                 continue;
             };
-            // Nobody is served it, nor counted what it is.
+            // It is neither served nor counted.
             if parsed.is_reserved() {
                 if matches!(stat.kind, FileKind::File | FileKind::Symlink) && staging_process(&name).is_some()
                 {
@@ -152,7 +152,7 @@ impl Check {
                 }
                 continue;
             }
-            // Nor does anybody go on with what a client did not finish.
+            // Nor is an upload resumed that a client did not finish.
             if stat.kind == FileKind::File
                 && transfer::is_staged(&name)
                 && self.take_away(dir, parsed, &below).await
@@ -233,7 +233,8 @@ impl Check {
         Ok(())
     }
 
-    /// A file aside, or one that was going up: nobody has it open, whose server it was. Whether it is gone.
+    /// A file aside, or one that was going up: it is not open, whichever server it belonged to. Whether it is
+    /// gone.
     async fn take_away(&mut self, dir: &Dir, name: Name<'_>, path: &RelPathBuf) -> bool {
         let mended = self.options.repair && dir.unlink(&c_name(name)).await.is_ok();
         self.report.add(ProblemKind::Leftover { path: shown(path) }, mended);
@@ -253,7 +254,7 @@ impl Check {
         Ok(())
     }
 
-    /// Whether the index remembers a list, or descriptor, of a directory that has none.
+    /// Returns whether the index remembers a list, or descriptor, of a directory that has none.
     async fn has_lost_list(&self, dir: &Dir, path: &RelPathBuf) -> Result<bool, CheckError> {
         if descriptor::look_at(dir.as_file(), self.keeping).await.is_some() {
             return Ok(false);
@@ -266,7 +267,8 @@ impl Check {
         Ok(!is_accepted(self.root.dir(), dir, path.as_path(), record.seen_ms, sees_trusted).await)
     }
 
-    /// As [`Check::look_at_descriptor`], of a file. What the server may not open nobody is served, whatever its descriptor says.
+    /// Looks at the descriptor of a file ([`Check::look_at_descriptor`]). What the server may not open is not
+    /// served, whatever its descriptor says.
     async fn look_at_descriptor_at(&mut self, dir: &Dir, name: Name<'_>, path: &RelPathBuf) {
         let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
         if let Ok(file) = dir.open(&c_name(name), how).await {
@@ -282,7 +284,8 @@ impl Check {
         }
     }
 
-    /// What the index knows of files of these identities. A record that cannot be read is found by its own check.
+    /// Returns what the index knows of files of these identities. A record that cannot be read is found by
+    /// its own check.
     async fn known(&self, words: Vec<Box<[u8]>>) -> Result<Vec<Option<Known>>, CheckError> {
         let (index, volume) = (Arc::clone(&self.index), self.volume);
         let known = offload(None, move || {
@@ -315,7 +318,7 @@ fn c_name(name: Name<'_>) -> CString {
     CString::new(name.as_bytes()).expect("a Name holds no zero byte")
 }
 
-/// What is the matter with a directory that had a list when a server last looked at it, or a descriptor.
+/// Description of a directory that had a list when a server last looked at it, or a descriptor.
 const LOST: &str = "it is gone, as after a copy that leaves extended attributes out: restore it, or say that there need be none by `linerate acl \
                     accept DIR`";
 /// Names of a directory that the index is asked for at once.

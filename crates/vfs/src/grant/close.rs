@@ -17,10 +17,10 @@ use crate::name::{Name, RelPathBuf};
 use crate::object::Object;
 use crate::volume::{Resolved, Volume};
 
-/// What closing an open did to its name or stream.
+/// Effect of closing an open on its name or stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CloseOutcome {
-    /// It stays.
+    /// The file stays.
     Stays,
     /// The name is gone.
     Deleted,
@@ -29,9 +29,9 @@ pub enum CloseOutcome {
 }
 
 impl Open {
-    /// Closes it: its locks go, its lease with the last open that has it, and its name if that is to be deleted and this was
-    /// the last open by it. Who has it deleted was granted that when he opened it: what `caller` may do, who may be but the last to
-    /// close it, is not looked at.
+    /// Closes it: its locks go, its lease with the last open that has it, and its name if that is to be
+    /// deleted and this was the last open by it. The right to delete it was granted when it was opened: what
+    /// `caller` may do, which may be but the last to close it, is not looked at.
     ///
     /// # Errors
     /// Of the deletion alone: the name stays then.
@@ -84,7 +84,8 @@ impl Open {
         Ok(self.object.grants().ask(|grants, _| grants.delete_on_close(self.id, deletes)).value?)
     }
 
-    /// Has the name deleted when all that is open by it is closed, or not after all. Waits for who keeps opens.
+    /// Has the name deleted when all that is open by it is closed, or not after all. Waits for holders that
+    /// keep opens.
     ///
     /// # Errors
     /// [`grants::Refused::Access`] without [`grants::Access::DELETE`].
@@ -102,8 +103,8 @@ impl Open {
         })
     }
 
-    /// Where it is now, as far as this server has moved it: by the name by which it was opened, or the one that this has become.
-    /// `None` once it cannot be reached in the volume, or is closed.
+    /// Returns the present path, as far as this server has moved the file: by the name by which it was
+    /// opened, or the one that this has become. `None` once it cannot be reached in the volume, or is closed.
     pub fn path(&self, volume: &Volume) -> Option<RelPathBuf> {
         let link = self.object.grants().ask_if_any(|grants, _| grants.link(self.id).cloned())?.value?;
         match name_of(&link) {
@@ -112,7 +113,8 @@ impl Open {
         }
     }
 
-    /// Whether its name, or the named stream that it is of, goes when all that is open by it is closed.
+    /// Returns whether its name, or the named stream that it is of, goes when all that is open by it is
+    /// closed.
     pub fn is_deleting(&self) -> bool {
         self.object
             .grants()

@@ -1,5 +1,5 @@
-//! Who is about to open something and makes it first: what he makes spares the lease of the directory that he names, as what he changes
-//! by the open does later.
+//! A caller that is about to open something and makes it first: this change spares the lease of the directory
+//! that the caller names, as changes by the open do later.
 
 use grants::LeaseRef;
 
@@ -9,21 +9,21 @@ use crate::caller::Caller;
 use crate::error::Error;
 use crate::volume::Volume;
 
-/// The caller as who will have an open. As long as this lives its lease has its number.
+/// The caller marked as one that will have an open. As long as this lives its lease has its number.
 pub struct Intent {
     caller: Caller,
     _named: Option<LeaseRef<LeasePlace>>,
 }
 
 impl Intent {
-    /// As whom to make what will be opened.
+    /// Returns the caller on whose behalf to make what will be opened.
     pub fn caller(&self) -> &Caller {
         &self.caller
     }
 }
 
 impl Volume {
-    /// The caller as who will open something with these wishes.
+    /// The caller marked as one that will open something with these wishes.
     ///
     /// # Errors
     /// [`grants::Refused::TooMany`] when the client names as many leases as it may; [`Error::ReadOnly`] on a volume without objects.

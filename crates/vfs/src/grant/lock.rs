@@ -117,8 +117,8 @@ impl Drop for LockWait<'_> {
 }
 
 impl Volume {
-    /// Locks a file for somebody without an open: AFS's locks, and those of other processes. Never waits for another lock, but
-    /// for who keeps locks to himself.
+    /// Locks a file for an owner without an open: AFS's locks, and those of other processes. Never waits for
+    /// another lock, but for a client that keeps locks to itself.
     ///
     /// # Errors
     /// [`Refused::Locked`], [`Refused::TooMany`].
@@ -149,10 +149,10 @@ impl Volume {
         })
     }
 
-    /// Has what somebody without an open has locked last until then.
+    /// Extends the locks of an owner without an open until then.
     ///
     /// # Errors
-    /// [`Refused::NotLocked`] if he has nothing locked any more.
+    /// [`Refused::NotLocked`] if the owner has nothing locked any more.
     pub fn extend_advisory(&self, object: &Arc<Object>, owner: u64, until: Instant) -> Result<(), OpenError> {
         at_once(self.cache(), object, |grants, now, events| {
             grants.extend_advisory(now, b"", owner, until, events)

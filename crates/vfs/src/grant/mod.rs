@@ -1,5 +1,6 @@
-//! What SMB's clients hold of objects, joined to lanes and changes: crate `grants` decides, its state hangs in the object, and
-//! breaks are told on the lane where the holder's connection lives. Nobody waits for a holder while he has a permit.
+//! Grants of SMB's clients on objects, joined to lanes and changes: crate `grants` decides, its state hangs
+//! in the object, and breaks are told on the lane where the holder's connection lives. No change waits for a
+//! holder while it has a change lock.
 
 pub use self::close::CloseOutcome;
 pub(crate) use self::grant_wait::GrantWait;

@@ -34,32 +34,32 @@ pub struct Open {
     access: Access,
     /// In whose share it counts.
     pub(super) consumer: Consumer,
-    /// It has changed the content: leases of the directory go when it is closed.
+    /// The open has changed the content: leases of the directory go when it is closed.
     pub(super) is_modified: AtomicBool,
     pub(super) is_closed: AtomicBool,
-    /// It is of a symbolic link itself.
+    /// The open is of a symbolic link itself.
     pub(super) is_link: bool,
 }
 
-/// How a file is opened (MS-SMB2 2.2.13).
+/// Options of opening a file (MS-SMB2 2.2.13).
 #[derive(Clone, Copy, Debug)]
 pub struct OpenHow<'a> {
     /// A named stream; empty for the file's own data, and for directories.
     pub stream: &'a [u8],
-    /// What it is for.
+    /// Access that the open is for.
     pub access: Access,
-    /// What others may do beside it.
+    /// Access that others may have beside it.
     pub share: Share,
-    /// Rights that the caller needs over it, as [`Volume::lookup_as`] has them. To delete or rename it he needs them in the
-    /// directory, which are looked at when he does.
+    /// Rights that the caller needs over it, as [`Volume::lookup_as`] has them. To delete or rename it the
+    /// caller needs them in the directory, which is checked then.
     pub need: Rights,
     /// Whether it is to see or set attributes alone.
     pub looks: StatOpen,
-    /// What the caller is going to put an end to the content.
+    /// Set if the caller is going to replace the content.
     pub overwrites: bool,
     /// In whose share of what is bounded it counts.
     pub consumer: Consumer,
-    /// What its client wants to cache.
+    /// Caching that its client asks for.
     pub wanted: Option<RequestedCaching>,
 }
 
@@ -70,11 +70,11 @@ pub enum RequestedCaching {
     Oplock(Caching),
     /// A lease.
     Lease {
-        /// Its key.
+        /// Key of the lease.
         key: LeaseKey,
-        /// How much.
+        /// Kinds of caching.
         caching: Caching,
-        /// That of the request, for version 2 of the context.
+        /// Epoch of the request, for version 2 of the context.
         epoch: Option<u16>,
         /// The key of leases of the directory, whichever client's, that this open's changes spare.
         parent: Option<[u8; 16]>,
@@ -213,7 +213,7 @@ impl Volume {
         Ok(Link::new(directory, name.as_bytes()))
     }
 
-    /// A holder says what he keeps of a lease, whichever connection that comes by.
+    /// Acknowledges a break: the holder says what it keeps of a lease, by whichever connection.
     ///
     /// # Errors
     /// [`BadAcknowledgement`].
@@ -223,7 +223,8 @@ impl Volume {
         acknowledge(self.cache(), &place.object, holder, keeps)
     }
 
-    /// Where the file or directory is that a lease with this key is of; `None` where there is none in the volume.
+    /// Returns where the file or directory is that a lease with this key is of; `None` where there is none in
+    /// the volume.
     pub fn leased_path(&self, key: &LeaseKey) -> Option<RelPathBuf> {
         let (_, place) = self.shared()?.objects().leases().find(key)?;
         self.path_of(&place.object)
@@ -249,7 +250,7 @@ pub(super) struct OpenRequest {
 }
 
 impl OpenRequest {
-    /// It is there.
+    /// Makes the result for a file that exists.
     pub(super) fn granted(self, object: &Arc<Object>, opened: Opened) -> Open {
         let Request { open: id, link, parent, access, consumer, .. } = self.request;
         Open {
@@ -288,32 +289,33 @@ impl Open {
         self.parent
     }
 
-    /// Its number, which no other open of the process ever has.
+    /// Returns the open's number, which no other open of the process ever has.
     pub fn id(&self) -> OpenId {
         self.id
     }
 
-    /// What it was given when it was made: what its client may cache, the epoch, whether a break was under way.
+    /// Returns what it was given when it was made: what its client may cache, the epoch, whether a break was
+    /// under way.
     pub fn opened(&self) -> Opened {
         self.opened
     }
 
-    /// What it is for.
+    /// Returns what it is for.
     pub fn access(&self) -> Access {
         self.access
     }
 
-    /// Who is told of breaks: the number of its lease, or its own.
+    /// Returns the holder that is told of breaks: the number of its lease, or its own.
     pub fn holder(&self) -> Holder {
         self.lease.as_ref().map_or(Holder(self.id.0), LeaseRef::holder)
     }
 
-    /// What its client may cache now; `None` if nothing.
+    /// Returns what its client may cache now; `None` if nothing.
     pub fn caching(&self) -> Option<Caching> {
         self.object.grants().ask_if_any(|grants, _| grants.held(self.holder()))?.value
     }
 
-    /// Whether it has locked any range.
+    /// Returns whether it has locked any range.
     pub fn has_locked(&self) -> bool {
         let ranges = self.object.grants();
         ranges.is_ranged() && ranges.ask(|grants, _| grants.has_locked(self.id)).value
@@ -328,31 +330,32 @@ impl Open {
     /// The named stream that it is of has another name from now on.
     ///
     /// # Errors
-    /// [`Refused::Sharing`] beside other opens of it, or where somebody has a stream of that name open.
+    /// [`Refused::Sharing`] beside other opens of it, or where a stream of that name is open.
     pub fn rename_stream(&self, volume: &Volume, to: &[u8]) -> Result<(), Refused> {
         at_once(volume.cache(), &self.object, |grants, _, events| grants.rename_stream(self.id, to, events))
     }
 
-    /// What its client has of its lease or oplock now.
+    /// Returns what its client has of its lease or oplock now.
     pub fn standing(&self) -> Opened {
         let asked = self.object.grants().ask_if_any(|grants, _| grants.standing(self.holder()));
         asked.map_or_else(Opened::default, |told| told.value)
     }
 
-    /// The caller as who has this open: what he changes spares its lease, and those of the directory with the key that it named.
+    /// Returns the caller marked as the owner of this open: its changes spare the open's lease, and those of
+    /// the directory with the key that it named.
     pub fn caller(&self, caller: &Caller) -> Caller {
         let open = OpenCaller { own: self.holder(), parent: self.parent, content: Content::Written };
         Caller { open: Some(open), ..caller.clone() }
     }
 
-    /// The caller as who is opening this, and takes away the content that there was: even what he has by it of the kind that goes by
-    /// his own writes is spared, since the new content is all that he was granted it for.
+    /// Returns the caller marked as opening this and replacing the content. Even a lease of the kind that its
+    /// own writes break is spared, since it was granted for the new content alone.
     pub fn overwriting_caller(&self, caller: &Caller) -> Caller {
         self.caller_with(caller, Content::Overwritten)
     }
 
-    /// The caller as who sets by this open how long the file is: leases of the directory, which shows that, go at once and not when the
-    /// open is closed.
+    /// The caller marked as setting the file's length by this open: leases of the directory, which shows
+    /// that, go at once and not when the open is closed.
     pub fn resizing_caller(&self, caller: &Caller) -> Caller {
         self.caller_with(caller, Content::Resized)
     }
@@ -377,8 +380,8 @@ impl Open {
         at_once(cache, &self.object, |grants, _, _| grants.move_home(self.holder(), home));
     }
 
-    /// Whether these bytes may be read or written beside what others have locked. Asked before each of its reads and writes: one
-    /// look at a flag where nobody has locked anything.
+    /// Checks whether these bytes may be read or written beside what others have locked. Asked before each of
+    /// its reads and writes: one look at a flag where nothing is locked.
     ///
     /// # Errors
     /// [`Refused::Locked`].
@@ -389,7 +392,7 @@ impl Open {
         self.check_ranges(range, wants)
     }
 
-    /// As [`Open::check`], of a change that the directory shows [at once](Open::resizing_caller).
+    /// Checks locks ([`Open::check`]) for a change that the directory shows [at once](Open::resizing_caller).
     ///
     /// # Errors
     /// [`Refused::Locked`].
@@ -405,7 +408,7 @@ impl Open {
     }
 }
 
-/// Who changes something by an open.
+/// The caller of a change by an open.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenCaller {
     pub(crate) own: Holder,
@@ -413,25 +416,25 @@ pub struct OpenCaller {
     pub(crate) content: Content,
 }
 
-/// What becomes of the content by an open.
+/// Effect of an open on the content.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Content {
-    /// It is written, as often as the client likes before the open is closed.
+    /// The file is written, as often as the client likes before the open is closed.
     #[default]
     Written,
-    /// It is cut, or lengthened, to a length.
+    /// The file is truncated, or lengthened, to a length.
     Resized,
     /// The open is being made, and puts an end to it.
     Overwritten,
 }
 
 impl OpenCaller {
-    /// As whom he asks of the object that it is an open of.
+    /// Returns the holder that is exempt at the object that the open is of.
     pub(crate) fn by(self) -> ExemptHolder {
         ExemptHolder::Holder(self.own)
     }
 
-    /// As whom he asks of the directory above.
+    /// Returns the holder that is exempt at the directory above.
     pub(crate) fn by_above(self) -> Option<ExemptHolder> {
         self.parent.map(ExemptHolder::ParentKey)
     }
@@ -454,7 +457,7 @@ impl std::fmt::Debug for Open {
 /// Names that come to lead elsewhere between a look and an open.
 pub(super) const ATTEMPTS_MAX: u32 = 16;
 
-/// Where this lane's holders are told.
+/// Returns where this lane's holders are told.
 pub(crate) fn home_of(member: lane::mesh::Member) -> Home {
     Home(u16::try_from(member.index()).expect("a process has at most 256 lanes"))
 }

@@ -1,4 +1,4 @@
-//! Opens of symbolic links themselves, for who follows them on his own or takes them away.
+//! Opens of symbolic links themselves, for clients that follow links on their own or delete them.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -25,18 +25,19 @@ pub struct LinkWithRights {
 }
 
 impl LinkWithRights {
-    /// What somebody may do with it.
+    /// Returns the principal's rights over the link.
     pub fn rights(&self, principal: &Principal) -> Rights {
         let Some(policy) = self.volume.root().policy() else { return Rights::NONE };
         self.directory.rights_of(principal, policy, &self.link.attributes, None)
     }
 
-    /// As [`FoundWithRights::is_own`](crate::FoundWithRights::is_own).
+    /// Returns whether the link is the principal's own
+    /// ([`FoundWithRights::is_own`](crate::FoundWithRights::is_own)).
     pub fn is_own(&self, principal: &Principal) -> bool {
         self.link.attributes.owner().is_by_mode(principal)
     }
 
-    /// Where the directory is now that it lies in, past all links by which it was found.
+    /// Returns the present path of the directory that it lies in, past all links by which it was found.
     pub fn directory(&self) -> Option<RelPathBuf> {
         self.volume.path_of(self.directory.object()?)
     }

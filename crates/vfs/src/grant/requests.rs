@@ -17,16 +17,16 @@ use crate::volume::Volume;
 /// or [`Volume::acknowledge`](crate::Volume::acknowledge) where the break takes an acknowledgement.
 #[derive(Clone, Debug)]
 pub struct LeaseBreak {
-    /// The object that he holds it of.
+    /// The object that the lease is of.
     pub object: Arc<Object>,
-    /// What.
+    /// The break.
     pub grant_break: Break,
 }
 
-/// Why a file cannot be opened, or something of the open be done.
+/// Reason why a file cannot be opened, or something of the open be done.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// What others hold, or limits, are in the way.
+    /// Grants of others, or limits, are in the way.
     #[error(transparent)]
     Refused(#[from] Refused),
     /// The lease's key is that of a lease of another file.
@@ -37,7 +37,7 @@ pub enum OpenError {
     Failed(#[from] Error),
 }
 
-/// Which stream of which object a lease is of.
+/// Stream and object that a lease is of.
 #[derive(Clone)]
 pub(crate) struct LeasePlace {
     pub(crate) object: Arc<Object>,
@@ -70,7 +70,7 @@ impl PartialEq for LeasePlace {
 }
 
 impl BreaksToSend {
-    /// What came of a question; the rest is to be told.
+    /// Returns what came of a question; the rest is to be told.
     pub(crate) fn take<T>(&mut self, object: &Arc<Object>, outcome: GrantOutcome<T>) -> T {
         self.expired += outcome.expired;
         self.unlocked.extend(outcome.unlocked.map(|local| (Arc::clone(object), local)));
@@ -104,7 +104,7 @@ pub(super) async fn retry_until_decided<T>(
     let mut pause: Option<GrantWait> = None;
     let patience = lane::time::now() + WAIT_MAX;
     loop {
-        // Who only looked whether it is over might look for ever, in turns with others who do.
+        // A task that only looked whether it is over might look for ever, in turns with others.
         let turn = match when == When::Unchanging && object.is_changing() {
             true => Some(ChangeLockSet::take(vec![Arc::clone(object)], volume.waiting_max()?).await?),
             false => None,
@@ -121,7 +121,7 @@ pub(super) async fn retry_until_decided<T>(
         let wait = match answer {
             None => continue,
             Some(GrantResult::Granted(value)) => {
-                // Who goes on has them told before.
+                // A caller that goes on has them told before.
                 object.grants().all_breaks_sent().await;
                 return Ok(value);
             }
@@ -136,12 +136,12 @@ pub(super) async fn retry_until_decided<T>(
     }
 }
 
-/// When something may be asked.
+/// Times when something may be asked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
-    /// At any time: it lets nobody rely on anything.
+    /// At any time: no client relies on anything by it.
     Always,
-    /// While nobody changes the object: what is granted then, a change asks back.
+    /// While no change of the object is under way: what is granted then, a change asks back.
     Unchanging,
 }
 
@@ -158,10 +158,10 @@ pub(super) fn at_once<T>(
     value
 }
 
-/// A lease may be given back in two steps of 35 s each; nobody is given anew what is waited for.
+/// A lease may be given back in two steps of 35 s each; what is waited for is not granted anew.
 pub(crate) const WAIT_MAX: Duration = Duration::from_secs(75);
 
-/// Where a file's name is, for what hangs on names.
+/// Returns the place of a file's name, for what hangs on names.
 pub(super) fn name_of(link: &Link) -> Option<(&Arc<Object>, &[u8])> {
     link.place.as_ref().map(|(directory, name)| (directory, &**name))
 }

@@ -1,4 +1,4 @@
-//! An open that an earlier server has kept, put back before anybody asks for anything.
+//! An open that an earlier server has kept, put back before the first request of a client.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ use crate::volume::{Resolved, Volume};
 pub struct PersistedOpen<'a> {
     /// Of which file: its [lasting words](crate::Object::lasting_words).
     pub words: &'a [u8],
-    /// How it was opened; `wanted` is what its client had, with the last epoch of a lease.
+    /// Options of the open; `wanted` is what its client had, with the last epoch of a lease.
     pub how: OpenHow<'a>,
-    /// What it had locked.
+    /// Ranges that it had locked.
     pub locks: &'a [RangeLock],
 }
 

@@ -1,4 +1,4 @@
-//! What the kernel is still at work on for somebody who does not wait for it any more.
+//! Kernel operations under way for a task that does not wait for it any more.
 
 use super::Open;
 use crate::error::Error;

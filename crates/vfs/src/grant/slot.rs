@@ -1,4 +1,4 @@
-//! Where the state hangs in an object: nothing where nobody holds anything, and one look at a flag tells.
+//! Place of the state in an object: nothing where no client holds anything, and one look at a flag tells.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, MutexGuard};
@@ -20,9 +20,9 @@ pub(crate) struct GrantSlot<'a> {
 pub(crate) struct HeldGrants {
     grants: Grants,
     pauses: Vec<Waiter>,
-    /// Holders who lose something and have not been told yet.
+    /// Holders that lose something and have not been told yet.
     unsent: u32,
-    /// Who waits until they have been.
+    /// Tasks that wait until they have been.
     notifiers: Vec<Waker>,
     /// The open that has the locks where other programs see them.
     local: Option<Arc<LocalLocks>>,
@@ -37,7 +37,7 @@ struct Waiter {
     waker: Option<Waker>,
 }
 
-/// Why a wait for a grant ended.
+/// Reason why a wait for a grant ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WaitOutcome {
     /// Something was given back: ask again.
@@ -52,7 +52,7 @@ pub(crate) enum WaitOutcome {
 pub(crate) struct GrantOutcome<T> {
     pub(crate) value: T,
     pub(crate) breaks: Vec<Break>,
-    /// Holders who did not answer in time.
+    /// Holders that did not answer in time.
     pub(crate) expired: u64,
     /// Locks that other programs see are over.
     pub(crate) unlocked: Option<Arc<LocalLocks>>,
@@ -63,48 +63,48 @@ impl<'a> GrantSlot<'a> {
         Self { object }
     }
 
-    /// Whether anybody holds or waits for anything. It is so before an open looks whether the object changes; a change that has
-    /// its permit looks here.
+    /// Returns whether a client holds or waits for anything. It is so before an open looks whether the object
+    /// changes; a change that has its permit looks here.
     pub(crate) fn is_in_use(self) -> bool {
         self.has(IN_USE, Ordering::SeqCst)
     }
 
-    /// Whether what is held is so; not where nothing is.
+    /// Returns whether what is held is so; not where nothing is.
     fn are(self, so: impl FnOnce(&Grants) -> bool) -> bool {
         self.is_in_use() && self.object.lock_state().grants.as_ref().is_some_and(|held| so(&held.grants))
     }
 
-    /// Whether it is open.
+    /// Returns whether it is open.
     pub(crate) fn is_open(self) -> bool {
         self.are(Grants::is_open)
     }
 
-    /// Whether it is open by somebody who keeps no opens for later.
+    /// Returns whether it is open by a client that keeps no opens for later.
     pub(crate) fn is_open_to_stay(self) -> bool {
         self.are(Grants::is_open_to_stay)
     }
 
-    /// Whether it is open to be read or written, or by somebody who lets nobody delete it.
+    /// Returns whether it is open to be read or written, or by a client that does not share it for deletion.
     pub(crate) fn is_used(self) -> bool {
         self.are(Grants::is_used)
     }
 
-    /// The same by somebody who keeps no opens for later.
+    /// Returns whether it is used ([`Self::is_used`]) by a client that keeps no opens for later.
     pub(crate) fn is_used_to_stay(self) -> bool {
         self.are(Grants::is_used_to_stay)
     }
 
-    /// Whether any client may cache anything of it.
+    /// Returns whether any client may cache anything of it.
     pub(crate) fn is_cached(self) -> bool {
         self.are(Grants::is_cached)
     }
 
-    /// Whether any range is locked.
+    /// Returns whether any range is locked.
     pub(crate) fn is_ranged(self) -> bool {
         self.has(RANGED, Ordering::Acquire)
     }
 
-    /// Asks something. Who waits by then is woken.
+    /// Runs a request on the state, and wakes the tasks whose wait is over.
     pub(crate) fn ask<T>(self, ask: impl FnOnce(&mut Grants, &mut Vec<Event>) -> T) -> GrantOutcome<T> {
         let mut side = self.object.lock_state();
         let state = side.grants.get_or_insert_with(|| {
@@ -130,7 +130,7 @@ impl<'a> GrantSlot<'a> {
         if is_ranged != self.is_ranged() {
             self.mark(RANGED, is_ranged);
         }
-        // Where nobody holds anything any more the open goes, and with it all that it has locked.
+        // Where no client holds anything any more the open goes, and with it all that it has locked.
         if let Some(local) = &state.local
             && !state.is_over()
             && local.has_more_than(&state.grants)
@@ -142,7 +142,7 @@ impl<'a> GrantSlot<'a> {
         outcome
     }
 
-    /// As [`GrantSlot::ask`] where there is a state.
+    /// Runs a request ([`GrantSlot::ask`]) where there is a state.
     pub(crate) fn ask_if_any<T>(
         self,
         ask: impl FnOnce(&mut Grants, &mut Vec<Event>) -> T,
@@ -183,7 +183,8 @@ impl<'a> GrantSlot<'a> {
         self.is_in_use().then(|| self.object.lock_state().grants.as_ref()?.local.clone())?
     }
 
-    /// Has this open have the locks, unless there is one, which it gives. `None` where nobody holds anything any more.
+    /// Has this open have the locks, unless there is one, which it gives. `None` where no client holds
+    /// anything any more.
     pub(super) fn keep_local(self, local: Arc<LocalLocks>) -> Option<Arc<LocalLocks>> {
         let mut side = self.object.lock_state();
         let kept =
@@ -192,7 +193,7 @@ impl<'a> GrantSlot<'a> {
         kept
     }
 
-    /// What is locked, if this open has the locks.
+    /// Returns what is locked, if this open has the locks.
     pub(super) fn locked_by(self, local: &Arc<LocalLocks>) -> Option<Vec<Span>> {
         let side = self.object.lock_state();
         let held = side.grants.as_ref()?;
@@ -206,7 +207,7 @@ impl<'a> GrantSlot<'a> {
         self.ask_if_any(|grants, _| grants.renamed(&link(from), &link(to)));
     }
 
-    /// What somebody waited for, if it has come; else he is woken when it does.
+    /// Returns the outcome of a wait, if it has come; else has `waker` called when it does.
     pub(super) fn poll(self, ticket: Ticket, waker: &Waker) -> Option<WaitOutcome> {
         let mut side = self.object.lock_state();
         let state = side.grants.as_mut().expect("who waits keeps the state");
@@ -218,7 +219,7 @@ impl<'a> GrantSlot<'a> {
         came
     }
 
-    /// Somebody waits no more. Says what had come and he has not seen.
+    /// Ends a wait. Returns the outcome that had come and that the waiter has not seen.
     pub(super) fn leave(self, ticket: Ticket) -> Option<WaitOutcome> {
         let mut side = self.object.lock_state();
         let state = side.grants.as_mut()?;
@@ -275,7 +276,7 @@ impl HeldGrants {
         &mut self.pauses[at]
     }
 
-    /// It may come before who waits has begun to.
+    /// Notes an outcome, which may come before the waiter has begun to wait.
     fn came(&mut self, ticket: Ticket, came: WaitOutcome) -> Option<Waker> {
         let paused = self.paused(ticket);
         paused.came = Some(came);
@@ -283,7 +284,7 @@ impl HeldGrants {
     }
 }
 
-/// Somebody holds or waits for something.
+/// A client holds or waits for something.
 const IN_USE: u8 = 1;
 /// A range is locked.
 const RANGED: u8 = 2;

@@ -13,7 +13,7 @@ pub(super) struct ObjectsByVnode {
     shards: Box<[Mutex<Shard>]>,
 }
 
-/// Where a file is, or was seen.
+/// Place where a file is, or was seen.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Recorded {
     pub(crate) directory: Identity,
@@ -37,7 +37,7 @@ impl ObjectsByVnode {
         self.shard(vnode).insert(vnode, Arc::downgrade(object));
     }
 
-    /// An object that nobody uses any more, after the index was told of it.
+    /// Removes an object that is no longer in use, after the index was told of it.
     pub(super) fn remove(&self, object: &Object) {
         if object.is_loaded() {
             let vnode = object.number().vnode;
@@ -72,7 +72,7 @@ impl SharedVolume {
         self.numbered.get(number.vnode).filter(|object| object.number() == number)
     }
 
-    /// Which file has this number: one in use, or one that the index knows. May wait for the disk.
+    /// Returns which file has this number: one in use, or one that the index knows. May wait for the disk.
     ///
     /// # Errors
     /// [`Error::Stale`] for a number that no file has; [`Error::Busy`] when the index cannot be read.
@@ -95,12 +95,12 @@ impl SharedVolume {
         self.other_names.note(file, seen);
     }
 
-    /// Where a file was seen that is recorded elsewhere, the last first.
+    /// Returns the places where a file was seen that is recorded elsewhere, the last first.
     pub(crate) fn other_names_of(&self, file: &Identity) -> impl Iterator<Item = Recorded> + use<> {
         self.other_names.of(file)
     }
 
-    /// Where the index has a file: its directory, and its name there. May wait for the disk.
+    /// Returns the recorded place of a file: its directory, and its name there. May wait for the disk.
     ///
     /// # Errors
     /// [`Error::Busy`] when the index cannot be read.

@@ -1,8 +1,9 @@
 //! Change lock of an object: first come, first served, on whatever lane, but for cohort [handoff]: the lock may stay
 //! on one lane for a while. To wake another lane takes as long as several changes, in which none would be made.
 //!
-//! Data writes of one client share a turn on whatever lanes they are made, and the turn is kept after the last of them: nobody can rely on
-//! the object meanwhile, so the next need ask nobody. Whoever else comes takes it.
+//! Data writes of one client share a turn on whatever lanes they are made, and the turn is kept after the
+//! last of them: no client can rely on the object meanwhile, so the next one need not ask. Any other change
+//! takes it.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -23,22 +24,22 @@ pub(super) mod handoff;
 /// The change lock of one object. Its mutex is taken by changes alone.
 #[derive(Default)]
 pub(crate) struct ChangeLock {
-    /// As `state` has it, for who looks without the lock.
+    /// Copy of `state`'s holding, for readers without the lock.
     held: AtomicU8,
-    /// What is held of the object, for who looks without its lock: [`GrantSlot`](crate::grant::GrantSlot)'s.
+    /// State of the object's holders, for readers without its lock: [`GrantSlot`](crate::grant::GrantSlot)'s.
     pub(crate) marks: AtomicU8,
-    /// Times that the turn is not to stay where nobody waits, as it stayed in vain.
+    /// Times that the turn is not to stay where no change waits, as it stayed in vain.
     failed_handoffs: AtomicU8,
     /// Beginnings and ends of changes: by these a [look](super::look) is known to be of one state. Written under the object's small lock.
     pub(super) steps: AtomicU32,
     state: Mutex<LockState>,
 }
 
-/// Nobody has the turn.
+/// The change lock is free.
 const FREE: u8 = 0;
-/// It is kept for a next write.
+/// The change lock is kept for a next write.
 const KEPT: u8 = 1;
-/// Somebody is changing the object.
+/// A change of the object is under way.
 const BUSY: u8 = 2;
 
 /// The client or the open file whose writes share a change lock.
@@ -46,18 +47,18 @@ const BUSY: u8 = 2;
 pub(crate) enum LockSharer {
     /// A client's, through however many lanes.
     Holder(Holder),
-    /// Those of one open file, whose number this is.
+    /// Writes of one open file, whose number this is.
     Writer(u64),
 }
 
 #[derive(Default)]
 struct LockState {
-    /// Whose turn it is, by ticket.
+    /// Ticket of the change that has the turn.
     holder: Option<LockTicket>,
-    /// Whose it is instead.
+    /// Writers that share the turn instead.
     share: Option<Box<SharedHold>>,
     next_ticket: u32,
-    /// Most objects never have anybody wait.
+    /// Most objects never have a change wait.
     waiting: Option<Box<Waiters>>,
 }
 
@@ -73,19 +74,19 @@ type LockTicket = NonZeroU32;
 #[derive(Default)]
 struct Waiters {
     queue: VecDeque<Waiter>,
-    /// Turns in a row by which somebody was overtaken.
+    /// Turns in a row by which a waiting change was overtaken.
     overtaken: u32,
-    /// Nobody has the turn, but whoever comes next on a lane may take it.
+    /// The turn is free, and the next change on a lane may take it.
     handoff: Option<CohortHandoff>,
     /// Counts such stays.
     handoffs: u32,
-    /// Who ends that, if he lives.
+    /// The task that ends the handoff, if it still runs.
     watch: Weak<()>,
 }
 
 struct Waiter {
     ticket: LockTicket,
-    /// Where it waits, and since when; `None` off lanes.
+    /// Lane where it waits, and since when; `None` off lanes.
     place: Option<(LaneId, Instant)>,
     waker: Option<Waker>,
 }
@@ -93,7 +94,7 @@ struct Waiter {
 /// The owner of the lock after the present one.
 enum NextOwner {
     Waiter(Waiter),
-    /// Whoever comes next on this lane, where all who wait are on others.
+    /// The next change on this lane, where all that wait are on other lanes.
     CohortHandoff(LaneId),
 }
 
@@ -122,12 +123,12 @@ pub(super) struct LockWait {
 pub(super) struct LockQueueFull;
 
 impl ChangeLock {
-    /// Whether somebody has the turn, or it is kept.
+    /// Returns whether a change has the turn, or it is kept.
     pub(super) fn is_held(&self) -> bool {
         self.held.load(Ordering::SeqCst) != FREE
     }
 
-    /// Whether somebody is changing the object right now.
+    /// Returns whether a change of the object is under way right now.
     pub(super) fn is_busy(&self) -> bool {
         self.held.load(Ordering::SeqCst) == BUSY
     }
@@ -200,8 +201,8 @@ impl ChangeLock {
 }
 
 impl Waiters {
-    /// Whose turn it is after that of somebody on this lane: who came first on it, for as long as [`Waiters::is_patient`], then who came
-    /// first of all.
+    /// Takes the change that is next after that of a change on this lane: the first on it, for as long as
+    /// [`Waiters::is_patient`], then the first of all.
     fn next(&mut self, change_lock: &ChangeLock) -> Option<NextOwner> {
         let here = current_lane();
         let is_near = |waiter: &Waiter| waiter.place.map(|(lane, _)| lane) == here;
@@ -219,7 +220,7 @@ impl Waiters {
         }
     }
 
-    /// Who came first of all.
+    /// Takes the first waiter of all.
     fn first(&mut self) -> Option<Waiter> {
         self.overtaken = 0;
         let first = self.queue.pop_front();
@@ -230,7 +231,7 @@ impl Waiters {
         first
     }
 
-    /// Whether who is first in line can wait longer. Off lanes nobody knows for how long somebody has.
+    /// Returns whether the first in line can wait longer. Off lanes it is not known how long it has waited.
     fn is_patient(&self) -> bool {
         let since = self.queue.front().and_then(|first| first.place).map(|(_, since)| since);
         let has_time = |since: Instant| lane::time::now() < since + OVERTAKEN_FOR;
@@ -252,7 +253,7 @@ impl LockState {
         self.holder.is_none() && self.share.as_ref().is_none_or(|share| share.writes == 0)
     }
 
-    /// Whether who is here may have the turn.
+    /// Returns whether a change on this lane may have the turn.
     fn is_free_here(&self) -> bool {
         let handoff = self.waiting.as_ref().and_then(|waiting| waiting.handoff.as_ref());
         self.is_free() && handoff.is_none_or(|handoff| handoff.is_for(current_lane()))
@@ -260,7 +261,7 @@ impl LockState {
 }
 
 impl ChangeLockGuard {
-    /// The turn if nobody has it or waits for it.
+    /// Takes the turn if it is free and no change waits for it.
     pub(super) fn try_take(object: &Arc<Object>) -> Option<Self> {
         let change_lock = object.change_lock();
         let mut state = change_lock.lock();
@@ -277,7 +278,7 @@ impl ChangeLockGuard {
         &self.object
     }
 
-    /// Shares it with further writes of the same, until the last has ended and somebody else wants it.
+    /// Shares it with further writes of the same, until the last has ended and another change wants it.
     pub(super) fn share(self, sharer: LockSharer, pass: Option<GatePass>) -> SharedChangeLock {
         let mut state = self.object.change_lock().lock();
         (state.holder, state.share) = (None, Some(Box::new(SharedHold { sharer, writes: 1 })));
@@ -392,7 +393,7 @@ impl Drop for LockWait {
     }
 }
 
-/// Turns that stay on a lane while somebody on another is first in line, and for how long they do.
+/// Turns that stay on a lane while a change on another is first in line, and for how long they do.
 pub(super) const OVERTAKEN_MAX: u32 = 256;
 pub(super) const OVERTAKEN_FOR: Duration = Duration::from_millis(2);
 /// Of a long line so many are looked at for one of this lane.

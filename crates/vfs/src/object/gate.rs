@@ -1,7 +1,9 @@
-//! The gate of a writable volume: every change passes it, and who closes it waits until nobody is inside any more.
+//! The gate of a writable volume: every change passes it, and closing it waits until no change is inside any
+//! more.
 //!
-//! Each lane counts its changes on a line of memory of its own, and reads a word that hardly ever changes. A change counts
-//! itself, then reads the word; who closes the gate writes the word, then reads the counts: one of them sees the other.
+//! Each lane counts its changes on a line of memory of its own, and reads a word that hardly ever changes. A
+//! change counts itself, then reads the word; closing the gate writes the word, then reads the counts: one of
+//! them sees the other.
 
 use std::future::poll_fn;
 use std::sync::atomic::{AtomicU8, AtomicUsize, Ordering};
@@ -12,17 +14,17 @@ use lane::mesh::Member;
 
 use super::SharedVolume;
 
-/// Why nothing can be changed in a volume that could be written to.
+/// Reason why nothing can be changed in a volume that could be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum Closed {
-    /// It is served read-only by now.
+    /// The volume is served read-only by now.
     ReadOnly = 1,
     /// For a moment, as while it is copied: try later.
     Frozen = 2,
-    /// It is served by another server by now.
+    /// The volume is served by another server by now.
     Moved = 3,
-    /// It is no longer served.
+    /// The volume is no longer served.
     Offline = 4,
 }
 
@@ -30,7 +32,7 @@ pub(super) struct Gate {
     /// 0 while it is open; [`PAUSED`] for a moment in which changes wait before it.
     closed: AtomicU8,
     inside: Box<[Inside]>,
-    /// Who wait until nobody is inside, or until they are let in.
+    /// Tasks that wait until no change is inside, or until they are let in.
     waiting: Mutex<Vec<Waker>>,
 }
 
@@ -42,7 +44,7 @@ struct Inside(AtomicUsize);
 /// Keeps changes waiting before the gate until it is dropped; those inside go on.
 pub(crate) struct GatePause(Arc<SharedVolume>);
 
-/// Why a change does not pass the gate.
+/// Reason why a change does not pass the gate.
 pub(crate) enum GateRefusal {
     Closed(Closed),
     /// For a moment: it is to be tried again.
@@ -108,7 +110,7 @@ impl SharedVolume {
         self.gate.wake();
     }
 
-    /// Why it is closed, if it is.
+    /// Returns why it is closed, if it is.
     pub fn closed(&self) -> Option<Closed> {
         self.gate.closed()
     }
@@ -118,7 +120,7 @@ impl SharedVolume {
         self.when(|| !self.is_held_back()).await;
     }
 
-    /// Whether it is closed because nothing may be changed anywhere.
+    /// Returns whether it is closed because nothing may be changed anywhere.
     pub(crate) fn is_held_back(&self) -> bool {
         self.closed() == Some(Closed::Frozen) && self.objects().is_frozen()
     }
@@ -128,10 +130,11 @@ impl SharedVolume {
         self.when(|| self.gate.is_empty() || self.gate.closed().is_none()).await;
     }
 
-    /// Waits until it is so, which is looked at when somebody leaves and when the gate is closed or opened.
+    /// Waits until the condition holds, which is looked at when a change leaves and when the gate is closed
+    /// or opened.
     async fn when(&self, is_so: impl Fn() -> bool) {
         poll_fn(|cx| {
-            // Before the look: who leaves after it finds the waker.
+            // Before the look: a change that leaves after it finds the waker.
             let mut waiting = self.gate.lock();
             if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
                 waiting.push(cx.waker().clone());
@@ -142,7 +145,7 @@ impl SharedVolume {
         .await;
     }
 
-    /// Whether no change is under way.
+    /// Returns whether no change is under way.
     pub fn is_still(&self) -> bool {
         self.gate.is_empty()
     }

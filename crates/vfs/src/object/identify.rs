@@ -15,16 +15,16 @@ use super::{Identity, Object, SharedVolume};
 use crate::attributes::Attributes;
 use crate::error::Error;
 
-/// How a file is come by.
+/// Ways by which a file is found.
 #[derive(Clone, Copy)]
 pub(crate) enum By<'a> {
-    /// It is open.
+    /// The object is an open file.
     Open(&'a File),
-    /// It has this name in a directory; links are not followed.
+    /// The object has this name in a directory; links are not followed.
     Name(&'a Dir, &'a CString),
 }
 
-/// Where a file was found: a directory, and the name in it. Kept with its number, as a hint.
+/// Place where a file was found: a directory, and the name in it. Kept with its number, as a hint.
 #[derive(Clone, Copy)]
 pub(crate) struct At<'a> {
     pub(crate) directory: &'a Arc<Object>,
@@ -52,8 +52,8 @@ impl SharedVolume {
         Ok(object)
     }
 
-    /// The object of a file or directory that was just made here, in `above`: the index cannot know it, unless somebody has found it since and
-    /// gone again.
+    /// The object of a file or directory that was just made here, in `above`: the index cannot know it,
+    /// unless a client has found it since and let it go again.
     ///
     /// # Errors
     /// As [`SharedVolume::object_of`].
@@ -70,13 +70,13 @@ impl SharedVolume {
             && let Ok(Some(number)) = self.index.begin(self.id(), &words, kind_of(stat.kind))
         {
             object.begin(number, lane::time::wall_clock());
-            // Who made it gives it what it gets, but for what the kernel hands down.
+            // The caller that made it sets all of it, but for what the kernel hands down.
             if above.is_none_or(|above| above.left().is_none()) {
                 object.set_own(None);
             }
             self.reserve_numbers(root);
         }
-        // Somebody looked at it before, or there was no number at hand.
+        // It was looked at before, or there was no number at hand.
         let object = self.loaded(root, object, stat, None).await?;
         if let (By::Open(file), false) = (by, object.is_own_read()) {
             object.read_own(file).await?;
@@ -126,7 +126,7 @@ impl SharedVolume {
         let kind = if self.is_root(stat) { Kind::Root } else { kind_of(stat.kind) };
         let place = at.map(|at| PlaceRef { parent: at.directory.number().vnode, name: at.name });
         let (seen, now) = (seen_of(stat), lane::time::wall_clock());
-        // Of a directory nobody keeps what is not stored yet: clients take it anew, as late as it changes.
+        // Of a directory nothing is kept that is not stored yet: clients take it anew, as late as it changes.
         let is_to_change = kind == Kind::File && self.is_writable();
         let of = FirstUse { identity: &words, kind, seen, place, is_to_change, now };
         if let Some(loaded) = index.try_load(id, of) {
@@ -159,7 +159,7 @@ impl SharedVolume {
         Ok(())
     }
 
-    /// Whether changes have to wait for the index: see [`SharedVolume::make_room`].
+    /// Returns whether changes have to wait for the index: see [`SharedVolume::make_room`].
     pub(crate) fn is_crowded(&self) -> bool {
         self.index.is_full()
     }
@@ -177,7 +177,7 @@ impl SharedVolume {
     }
 }
 
-/// Which file it is, with these attributes.
+/// Returns which file it is, with these attributes.
 pub(crate) async fn identity_of(by: By<'_>, stat: &Stat) -> Result<Identity, Error> {
     let handle = match by {
         By::Open(file) => file.handle().await,
@@ -191,8 +191,9 @@ pub(crate) async fn identity_of(by: By<'_>, stat: &Stat) -> Result<Identity, Err
 }
 
 impl By<'_> {
-    /// How it looks now that its object is at hand, which all changes of ours are noted in from here on: `before` may be older than one that
-    /// another lane has made, noted and forgotten. Where that is another file by now, or cannot be told, it is as before.
+    /// Returns how it looks now that its object is at hand, which all changes of ours are noted in from here
+    /// on: `before` may be older than one that another lane has made, noted and forgotten. Where that is
+    /// another file by now, or cannot be told, it is as before.
     async fn restat(self, before: &Stat) -> Stat {
         let now = match self {
             By::Open(file) => file.stat(),
@@ -201,7 +202,7 @@ impl By<'_> {
         now.ok().filter(|now| (now.dev, now.ino) == (before.dev, before.ino)).unwrap_or(*before)
     }
 
-    /// When it was made, as far as the file system knows.
+    /// Returns the time of creation, as far as the file system knows it.
     async fn born(self) -> Result<Timestamp, Error> {
         let opened;
         let file = match self {
@@ -218,7 +219,8 @@ impl By<'_> {
     }
 }
 
-/// Whether the file system has no handles, or none that is kept, or the system call is refused, as by a seccomp filter.
+/// Returns whether the file system has no handles, or none that is kept, or the system call is refused, as by
+/// a seccomp filter.
 fn has_none(error: &io::Error) -> bool {
     let none = [libc::EOPNOTSUPP, libc::EOVERFLOW, libc::ENOSYS, libc::EPERM];
     error.raw_os_error().is_some_and(|error| none.contains(&error))
@@ -228,7 +230,7 @@ pub(crate) fn kind_of(kind: FileKind) -> Kind {
     if kind == FileKind::Directory { Kind::Directory } else { Kind::File }
 }
 
-/// What the index judges a file by.
+/// Returns what the index judges a file by.
 fn seen_of(stat: &Stat) -> FileStamp {
     seen(stat.ctime, stat.size)
 }
@@ -238,7 +240,7 @@ fn seen(changed: Timestamp, size: u64) -> FileStamp {
 }
 
 impl Attributes {
-    /// As [`seen_of`].
+    /// Returns the stamp of the file as it was seen ([`seen_of`]).
     pub(super) fn seen(&self) -> FileStamp {
         seen(self.ctime, self.size)
     }

@@ -1,10 +1,10 @@
-//! Which file: what stays when it is renamed, linked or opened anew.
+//! Identity of a file: what stays when it is renamed, linked or opened anew.
 
 use lane::fs::Timestamp;
 
 use super::words::Words;
 
-/// Which file of which file system, whatever its names. Permits are taken in the order of identities.
+/// Identity of a file in its file system, whatever its names. Permits are taken in the order of identities.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
     /// Form, device, and what the form says. Most are short: every object in use has two.
@@ -22,16 +22,16 @@ impl Identity {
         Self { words }
     }
 
-    /// Where the file system refuses handles: inode number and time of birth. An inode number that is given out again comes with
-    /// another time of birth.
+    /// Makes the identity where the file system refuses handles: inode number and time of birth. An inode
+    /// number that is given out again comes with another time of birth.
     pub fn of_inode(device: u64, number: u64, birth: Timestamp) -> Self {
         let (device, number) = (device.to_le_bytes(), number.to_le_bytes());
         let (secs, nanos) = (birth.secs.to_le_bytes(), birth.nanos.to_le_bytes());
         Self { words: Words::of(&[&[INODE], &device, &number, &secs, &nanos]) }
     }
 
-    /// What the index knows it by, in a volume whose directory is on the device `home`: that has another number after a
-    /// restart perhaps, and so is not part of it.
+    /// Returns what the index knows it by, in a volume whose directory is on the device `home`: that has
+    /// another number after a restart perhaps, and so is not part of it.
     pub(crate) fn words(&self, home: u64) -> Words {
         let mut words = self.words.clone();
         if self.device() == home {
@@ -40,7 +40,7 @@ impl Identity {
         words
     }
 
-    /// What the index knows by these words; `None` for words that no identity has.
+    /// Returns what the index knows by these words; `None` for words that no identity has.
     pub(crate) fn of_words(words: &[u8], home: u64) -> Option<Self> {
         if words.len() < DEVICE.end || !matches!(words[0], HANDLE | INODE | HANDLE_OF_LONG_TYPE) {
             return None;

@@ -34,7 +34,7 @@ impl LaneBits {
         self.words[word].fetch_and(!bit, Ordering::SeqCst);
     }
 
-    /// Whether a lane's bit is set.
+    /// Returns whether a lane's bit is set.
     pub(crate) fn has(&self, lane: Member) -> bool {
         let (word, bit) = place(lane);
         self.words[word].load(Ordering::SeqCst) & bit != 0

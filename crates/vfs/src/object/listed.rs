@@ -22,7 +22,7 @@ pub(crate) struct ListedAt {
 }
 
 impl Listed {
-    /// One of the files was changed. Most that do so write nothing: it is so already.
+    /// Notes that one of the files was changed. Most that do so write nothing: it is so already.
     fn overtake(&self) {
         let now = self.readings.load(Ordering::SeqCst);
         if self.overtaken.load(Ordering::SeqCst) < now {
@@ -45,7 +45,7 @@ impl Object {
 }
 
 impl ListedAt {
-    /// Whether this server has changed nothing since that was read.
+    /// Returns whether this server has changed nothing since that was read.
     pub(crate) fn holds(&self) -> bool {
         let used = |directory: &Arc<Object>| {
             directory

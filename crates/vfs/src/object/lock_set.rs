@@ -10,7 +10,7 @@ use crate::error::Error;
 /// Change locks of some objects, released when this is dropped. While they are held only lanes are waited for.
 pub(crate) struct ChangeLockSet {
     guards: Vec<ChangeLockGuard>,
-    /// Through the volume's gate, for who changes something; given back last.
+    /// Through the volume's gate, for a change; given back last.
     pass: Option<GatePass>,
 }
 
@@ -33,7 +33,7 @@ impl ChangeLockSet {
         Ok(Self { guards, pass: None })
     }
 
-    /// The same, inside the gate of the volume.
+    /// Returns the set, inside the gate of the volume.
     pub(crate) fn inside(self, pass: GatePass) -> Self {
         Self { pass: Some(pass), ..self }
     }
@@ -57,7 +57,7 @@ impl ChangeLockSet {
         guard.share(sharer, self.pass)
     }
 
-    /// Whether one of them is for `object`.
+    /// Returns whether one of them is for `object`.
     pub(crate) fn has(&self, object: &Arc<Object>) -> bool {
         self.guards.iter().any(|guard| Arc::ptr_eq(guard.object(), object))
     }

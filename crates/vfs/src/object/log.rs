@@ -1,5 +1,5 @@
-//! What has come and gone in a directory lately, change by change: for who keeps an image of its names, on whatever lane, and edits that
-//! rather than making it anew. It is there only while somebody keeps one.
+//! Log of a directory's changes of names, change by change: for a client that keeps an image of its names, on
+//! whatever lane, and edits that rather than making it anew. A log exists only while something keeps it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -25,7 +25,7 @@ pub(crate) struct RevalidationOwner(#[expect(dead_code, reason = "what counts is
 
 /// A name that another program has changed, and what it was found to lead to, if anything.
 struct ExternalName {
-    /// That of the directory by which clients hear of it.
+    /// Version of the directory by which clients hear of it.
     version: Version,
     name: Box<[u8]>,
     number: Option<Number>,
@@ -36,21 +36,21 @@ struct ExternalName {
 pub(crate) struct LoggedChange {
     pub(crate) before: Version,
     pub(crate) after: Version,
-    /// None: nothing was said of what it has done.
+    /// Changes of names; none if nothing was said of what it has done.
     pub(crate) edits: Vec<Edit>,
 }
 
 /// A name that comes or goes. One that is given to another file goes first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Edit {
-    /// It leads to the file of this number now.
+    /// The name leads to the file of this number now.
     Added {
         /// The name.
         name: Box<[u8]>,
-        /// What it leads to.
+        /// Number of the name's target.
         number: Number,
     },
-    /// It leads nowhere.
+    /// The name leads nowhere.
     Removed {
         /// The name.
         name: Box<[u8]>,
@@ -67,8 +67,9 @@ impl Log {
         changes.push_back(change);
     }
 
-    /// What leads from `version` to how the directory is now, but for a change that is under way; `version` is the one that it leads to.
-    /// `None` where that is not known, as after changes behind the server's back. Never waits.
+    /// Returns what leads from `version` to how the directory is now, but for a change that is under way;
+    /// `version` is the one that it leads to. `None` where that is not known, as after changes behind the
+    /// server's back. Never waits.
     pub(crate) fn catch_up(&self, object: &Object, version: &mut Version) -> Option<Vec<Edit>> {
         for _ in 0..LOOKS {
             // Before the look: a change that begins after it raises the version further, or is under way.
@@ -87,7 +88,8 @@ impl Log {
         None
     }
 
-    /// Whether a change that was put down has led to this version: who kept an image of the directory may have come to it by edits.
+    /// Returns whether a change that was put down has led to this version: a client that kept an image of the
+    /// directory may have come to it by edits.
     pub(crate) fn has_led_to(&self, version: Version) -> bool {
         let changes = self.lock();
         match changes.partition_point(|change| change.after < version) {
@@ -102,7 +104,7 @@ impl Log {
         RevalidationOwner(Arc::clone(&self.covered))
     }
 
-    /// Whether any lane is a revalidation owner.
+    /// Returns whether any lane is a revalidation owner.
     pub(crate) fn has_revalidation_owner(&self) -> bool {
         Arc::strong_count(&self.covered) > 1
     }
@@ -115,13 +117,14 @@ impl Log {
         found.drain(..over);
     }
 
-    /// Others have changed names, it is not known which, and the directory has got this version for it.
+    /// Notes that other programs have changed names, it is not known which, and the directory has got this
+    /// version for it.
     pub(crate) fn note_unnamed(&self, version: Version) {
         self.unnamed.fetch_max(version.into(), Ordering::AcqRel);
     }
 
-    /// What a name has come to lead to by the latest change of it that is put down, or as it was last found: `None` of a name of which
-    /// nothing is known.
+    /// Returns the target of a name by the latest change of it that is put down, or as it was last found:
+    /// `None` of a name of which nothing is known.
     pub(crate) fn latest_of(&self, name: &[u8]) -> Option<Option<Number>> {
         let changed = self.lock().iter().rev().find_map(|change| {
             let number = change.edits.iter().rev().find_map(|edit| match edit {
@@ -193,8 +196,8 @@ impl Log {
 }
 
 impl Object {
-    /// The log of this directory, which is kept for as long as somebody has it. Of changes that were under way when it is asked for it may
-    /// say nothing.
+    /// Returns the log of this directory, which is kept for as long as its users hold it. Of changes that
+    /// were under way when it is asked for it may say nothing.
     pub(crate) fn keep_log(&self) -> Arc<Log> {
         let mut kept =
             self.used.get_or_init(Box::default).log.lock().expect("nobody panics while holding it");
@@ -207,7 +210,7 @@ impl Object {
         })
     }
 
-    /// The log, if somebody keeps one: one look at a flag where nobody does.
+    /// Returns the log, if one is kept: one look at a flag where none is.
     pub(crate) fn log(&self) -> Option<Arc<Log>> {
         if self.change_lock().marks.load(Ordering::SeqCst) & LOGGED == 0 {
             return None;

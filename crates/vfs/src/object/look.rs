@@ -1,10 +1,10 @@
-//! What a look at an object shows: the one place where how somebody saw a file is held against how it looked at its version, under the
-//! small lock.
+//! Judgement of a look at an object: the one place where what a look saw is compared with how the file looked
+//! at its version, under the small lock.
 //!
-//! A look begins with a [mark](LookMark), taken before the file system is asked. If a change of ours has begun or ended since, the look is
-//! of no state that has a version, and nothing follows from it; so a look from before another lane's change is never taken for
-//! somebody else's change, nor put down as how the file looks. Else the file looks as it is known to, or somebody else was there
-//! ([`Judgement`]).
+//! A look begins with a [mark](LookMark), taken before the file system is asked. If a change of ours has
+//! begun or ended since, the look is of no state that has a version, and nothing follows from it; so a look
+//! from before another lane's change is never taken for another program's change, nor put down as how the
+//! file looks. Else the file looks as it is known to, or another program has changed it ([`Judgement`]).
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -18,7 +18,7 @@ use super::{Object, ObjectState};
 use crate::attributes::Attributes;
 use crate::callback::spread;
 
-/// Which state of an object a look is of: taken before it, compared after.
+/// State of an object that a look is of: taken before it, compared after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LookMark {
     /// The version that it had.
@@ -26,16 +26,17 @@ pub(crate) struct LookMark {
     steps: u32,
 }
 
-/// What follows from a look.
+/// Consequence of a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Judgement {
-    /// It looks as it is known to look at this version, or is known to from now on.
+    /// The object looks as it is known to look at this version, or is known to from now on.
     Known,
     /// A change of ours is under way, or has come in between: nothing follows.
     Overtaken,
-    /// Somebody else has changed it behind the server's back.
+    /// Another program has changed the object.
     Foreign,
-    /// The same, and it was not its content: how many names it has, its mode or its owner.
+    /// Another program has changed the object, and not its content: how many names it has, its mode or its
+    /// owner.
     ForeignMetadata,
 }
 
@@ -48,7 +49,7 @@ pub(super) struct VersionState {
     /// Of [`VersionStamp::Seen`]: hashes of when the content was changed, and of what may change beside it.
     content_time: u32,
     metadata_hash: u32,
-    /// Its part of the index's journal.
+    /// The object's part of the index's journal.
     pub(super) slot: Slot,
     /// Changes of it that are under way: writes may be several at once.
     changing: u16,
@@ -56,35 +57,35 @@ pub(super) struct VersionState {
     pub(super) flags: u8,
 }
 
-/// What is known of a file's attributes at its version.
+/// Known attributes of a file at its version.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum VersionStamp {
-    /// That is not known.
+    /// The attributes are not known.
     #[default]
     Unknown,
-    /// Its last change was over at a time: a later change time is not ours.
+    /// The object's last change was over at a time: a later change time is not ours.
     Changed,
-    /// As it was closed after that.
+    /// The object was closed after that, and seen so.
     Seen,
 }
 
 impl Judgement {
-    /// Whether somebody else was there.
+    /// Returns whether another program has changed the object.
     pub(crate) fn is_foreign(self) -> bool {
         matches!(self, Self::Foreign | Self::ForeignMetadata)
     }
 }
 
 impl Object {
-    /// What a look that begins now is of. Takes no lock.
+    /// Returns what a look that begins now is of. Takes no lock.
     pub(crate) fn look_mark(&self) -> LookMark {
         // In this order: what changes meanwhile has taken a step by the time of the judgement.
         let steps = self.change_lock.steps.load(Ordering::Acquire);
         LookMark { version: self.version(), steps }
     }
 
-    /// What follows from a look that was begun with this mark. After a change of which nobody knows how it left the file, and at
-    /// the first look after one of ours, what was seen is how it looks at its version.
+    /// Judges a look that was begun with this mark. After a change of which it is not known how it left the
+    /// file, and at the first look after one of ours, what was seen is how it looks at its version.
     pub(crate) fn judge(&self, mark: LookMark, seen: &Attributes) -> Judgement {
         let mut state = self.lock_state();
         if state.draft.changing > 0 || self.look_mark() != mark {
@@ -93,7 +94,8 @@ impl Object {
         state.draft.judge(seen)
     }
 
-    /// Whether it looks as somebody else has left it, for all that is known without a [mark](LookMark): to be looked at anew.
+    /// Returns whether it looks as another program has left it, for all that is known without a
+    /// [mark](LookMark): to be looked at anew.
     pub(crate) fn looks_foreign(&self, seen: &Attributes) -> bool {
         let draft = &self.lock_state().draft;
         draft.changing == 0 && draft.stamp != VersionStamp::Unknown && !draft.has(&seen.seen())
@@ -146,7 +148,8 @@ impl Object {
         self.begin_metadata_change_in(&mut state);
     }
 
-    /// As [`Object::note_metadata_change`], for a change that takes no change lock, or a shared one.
+    /// Notes a change of metadata ([`Object::note_metadata_change`]) by a change that takes no change lock,
+    /// or a shared one.
     pub(crate) fn begin_metadata_change(self: &Arc<Self>, before: &Stat) -> Option<MetadataChange> {
         let mut state = self.lock_state();
         if !self.is_loaded() || self.volume.index.is_full() {
@@ -159,13 +162,14 @@ impl Object {
         Some(MetadataChange(Arc::clone(self)))
     }
 
-    /// Another program has changed the [metadata](Judgement::ForeignMetadata), which is found under the change lock:
-    /// no version follows.
+    /// Notes that another program has changed the [metadata](Judgement::ForeignMetadata), which is found
+    /// under the change lock: no version follows.
     pub(crate) fn note_foreign_metadata_change(&self) {
         self.begin_metadata_change_in(&mut self.lock_state());
     }
 
-    /// Where somebody else has put it is told, and nothing else: how it looks is found by the next look. Under its permit.
+    /// Notes that only a move by another program was told: how it looks is found by the next look. Under its
+    /// permit.
     pub(crate) fn keeps_its_look(&self) {
         self.lock_state().draft.flags |= OVERTAKEN;
     }
@@ -200,7 +204,8 @@ impl Object {
         self.stays_gone(draft);
     }
 
-    /// What an open does with a file that has no name any more is lost with the server that is killed, and so is the file.
+    /// Notes that the file has no name any more: what an open does with it is lost with a killed server, and
+    /// so is the file.
     fn stays_gone(&self, draft: &VersionState) {
         if draft.flags & GONE != 0 {
             self.volume.index.going(draft.slot);
@@ -242,8 +247,8 @@ impl Drop for MetadataChange {
 }
 
 impl VersionState {
-    /// One of the changes under way is over, made `at` this time, or failed: how the file looks says nothing then. Whether it is known
-    /// again how it looks.
+    /// Notes that one of the changes under way is over, made `at` this time, or failed: how the file looks
+    /// says nothing then. Whether it is known again how it looks.
     fn settle(&mut self, at: Option<SystemTime>) -> bool {
         if self.changing == 0 {
             return false;
@@ -282,9 +287,10 @@ impl VersionState {
         Judgement::Known
     }
 
-    /// Whether what was seen differs in nothing by which content shows, and in something beside it, which gives a file another change time too.
-    /// Where nothing beside it differs that time may be of who has written as many bytes and set the time of that back; and a clock of whole
-    /// seconds may have stood still since it was looked at.
+    /// Returns whether what was seen differs in nothing by which content shows, and in something beside it,
+    /// which gives a file another change time too. Where nothing beside it differs that time may be of a
+    /// program that has written as many bytes and set the time of that back; and a clock of whole seconds may
+    /// have stood still since it was looked at.
     fn is_metadata_change(&self, now: &Attributes) -> bool {
         let is_sure = self.time % NANOS != 0 || self.flags & SETTLED != 0;
         is_sure
@@ -294,7 +300,7 @@ impl VersionState {
             && self.metadata_hash != metadata_hash(now)
     }
 
-    /// It has its version as it looks `now`, `at` this time.
+    /// Sets how the object looks at its version, `now`, `at` this time.
     pub(super) fn look_as(&mut self, now: &Attributes, at: SystemTime) {
         let seen = now.seen();
         let Some(time) = nanoseconds_of(seen.changed) else {
@@ -311,9 +317,10 @@ impl VersionState {
         (self.stamp, self.time) = (VersionStamp::Changed, nanoseconds(at));
     }
 
-    /// It looked so at this time; `None`: perhaps before a change that came in between. Whether that is ours: a stamp later than the last
-    /// change of ours is of one behind the server's back, and which version that is, the next look or use finds out, as long as it is
-    /// known how it looked before.
+    /// Notes that the object looked so at this time; `None`: perhaps before a change that came in between.
+    /// Whether that is ours: a stamp later than the last change of ours is of one behind the server's back,
+    /// and which version that is, the next look or use finds out, as long as it is known how it looked
+    /// before.
     fn see(&mut self, stat: &Stat, at: Option<SystemTime>) -> bool {
         if stat.nlink == 0 {
             self.flags |= GONE;
@@ -328,7 +335,7 @@ impl VersionState {
         is_ours
     }
 
-    /// Whether it looks so by what is known here.
+    /// Returns whether it looks so by what is known here.
     fn has(&self, seen: &FileStamp) -> bool {
         match self.stamp {
             _ if self.changing > 0 => false,
@@ -349,12 +356,12 @@ impl VersionState {
     }
 }
 
-/// When the content was changed, in few bits.
+/// Returns the time of the content's change, in few bits.
 fn content_time(of: &Attributes) -> u32 {
     (spread(of.mtime.secs.cast_unsigned() << 30 ^ u64::from(of.mtime.nanos)) >> 32) as u32
 }
 
-/// What is changed beside the content, in few bits.
+/// Returns what is changed beside the content, in few bits.
 fn metadata_hash(of: &Attributes) -> u32 {
     let pair = |upper: u32, lower: u32| u64::from(upper) << 32 | u64::from(lower);
     (spread(pair(of.nlink, of.mode) ^ spread(pair(of.uid, of.gid))) >> 32) as u32
@@ -383,7 +390,7 @@ mod tests {
 
     type Change = fn(&Arc<Object>);
 
-    /// As another lane may, while this one asks the file system.
+    /// Another lane may overtake a look while this one asks the file system.
     #[test]
     fn nothing_follows_from_a_look_that_a_change_has_overtaken() {
         let changes: [(&str, Change); 6] = [
@@ -433,7 +440,7 @@ mod tests {
         });
     }
 
-    /// It is open on one lane, and loses its name on another while it is closed there.
+    /// The file is open on one lane, and loses its name on another while it is closed there.
     #[test]
     fn who_looked_before_the_last_name_went_does_not_bring_it_back() {
         on_lane(|object| {
@@ -468,7 +475,7 @@ mod tests {
         ];
         for (seen, judged) in cases {
             on_lane(move |object| {
-                // Of one of our own changes nobody knows by which bytes and times it was left.
+                // Of one of our own changes it is not known with which bytes and times it left the file.
                 assert_eq!(
                     object.judge(object.look_mark(), &Attributes { nlink: 2, ..at(4) }),
                     Judgement::Foreign
@@ -505,7 +512,7 @@ mod tests {
         });
     }
 
-    /// How it looks when it was changed at this second of the history.
+    /// Returns how it looks when it was changed at this second of the history.
     fn at(second: i64) -> Attributes {
         Attributes::from(stat(second))
     }

@@ -18,12 +18,12 @@ pub(crate) struct MarkAttributes {
     sees_trusted: bool,
 }
 
-/// What a root bears.
+/// Mark of a volume's root.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct RootMark {
     /// The mark, from a run with other privileges too: the later one.
     pub(crate) mark: Option<Vec<u8>>,
-    /// Where the volume keeps lists and descriptors; `None` without a mark.
+    /// Storage of the volume's lists and descriptors; `None` without a mark.
     pub(crate) rights: Option<RightsIn>,
     /// The mark that takes a privilege is gone, and so is perhaps all that lay in such attributes.
     pub(crate) is_lost: bool,
@@ -34,7 +34,7 @@ impl MarkAttributes {
         Self { sees_trusted }
     }
 
-    /// What the root bears. Blocks.
+    /// Returns what the root bears. Blocks.
     pub(crate) fn read(self, root: &Dir) -> Result<RootMark, String> {
         let at = |name: &CStr| match root.xattr_at_start(&name.into(), MARK_LEN) {
             Ok(found) => Ok(Some(found)),
@@ -113,7 +113,7 @@ impl SharedVolume {
     }
 }
 
-/// The only one who is at it.
+/// Guard of the only task that marks the volume.
 struct Marking(Arc<SharedVolume>);
 
 impl Marking {
@@ -124,7 +124,7 @@ impl Marking {
         let Some(mark) = mark.map_err(|error| error.to_string())? else { return Ok(()) };
         let (file, rights) = (root.as_file(), volume.rights_storage().written());
         let bytes = Mark { rights: Some(rights), ..mark }.encode();
-        // It changes nothing that anybody is told of, but gives the directory another change time.
+        // It changes nothing that a client is told of, but gives the directory another change time.
         let object = volume.in_use_as(Number::ROOT);
         let aside =
             object.zip(root.stat().ok()).and_then(|(object, before)| object.begin_metadata_change(&before));

@@ -1,5 +1,5 @@
-//! What several lanes may use at once: one live [`Object`] for each file and directory of a writable volume that is in use,
-//! process-wide. docs/design/vfs.md shows who holds what.
+//! Objects, which several lanes may use at once: one live [`Object`] for each file and directory of a
+//! writable volume that is in use, process-wide. docs/design/vfs.md shows what holds what.
 
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU16, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
@@ -72,32 +72,34 @@ pub struct Object {
     version: AtomicU64,
     /// Vnode and uniquifier, once the index has said them, and with them the version.
     number: AtomicU64,
-    /// What of it the index has to be told: `TOUCHED` and `FRESH` of `record`, which has a bit of its own beside.
+    /// Parts that the index has to be told: `TOUCHED` and `FRESH` of `record`, which has a bit of its own
+    /// beside.
     news: AtomicU8,
-    /// What is known of a descriptor of its own: [`crate::descriptor`].
+    /// Knowledge of a descriptor of its own: [`crate::descriptor`].
     pub(crate) described: AtomicU8,
-    /// Who made it, where that is recorded: [`crate::maker`].
+    /// The object's maker, where that is recorded: [`crate::maker`].
     pub(crate) maker: AtomicI32,
-    /// How often it was given another of either: who reads them sees whether that was meanwhile. Written under the small lock.
+    /// Number of times that it was given another of either: a reader of them sees whether that was meanwhile.
+    /// Written under the small lock.
     pub(crate) own_changes: AtomicU16,
     /// Lanes that let their clients rely on it.
     callback_lanes: LaneBits,
     /// Of a directory alone, once a lane uses it.
     used: OnceLock<Box<Used>>,
-    /// Who changes it, and who waits to.
+    /// Lock of the change under way, with the changes that wait.
     change_lock: ChangeLock,
-    /// Where it was last found, and what of it changes now.
+    /// Place where it was last found, and changes under way.
     state: Mutex<ObjectState>,
     volume: Arc<SharedVolume>,
 }
 
-/// How lanes use a directory.
+/// Use of a directory by lanes.
 #[derive(Default)]
 struct Used {
     /// Lanes that rely on it themselves.
     sharers: LaneBits,
     listed: Listed,
-    /// What its own list was [noted](Object::is_list_noted) by.
+    /// Generation by which its own list was [noted](Object::is_list_noted).
     list_noted: AtomicU64,
     log: Mutex<Option<Weak<Log>>>,
     open_names: OpenNames,
@@ -108,20 +110,21 @@ struct Used {
 pub(crate) struct ObjectState {
     place: Option<Place>,
     changing: Option<Box<ChangeKind>>,
-    /// What SMB's clients hold of it.
+    /// Grants of SMB's clients on it.
     pub(crate) grants: Option<Box<HeldGrants>>,
     draft: look::VersionState,
-    /// Its descriptor, if it has one that can be read.
+    /// The object's own descriptor, if it has one that can be read.
     pub(crate) own: Option<Arc<Descriptor>>,
 }
 
 impl Object {
-    /// Which file.
+    /// Returns which file.
     pub fn identity(&self) -> &Identity {
         &self.identity
     }
 
-    /// Which file, in words that mean the same to the next server: they outlive a restart, and a device that is numbered anew.
+    /// Returns which file, in words that mean the same to the next server: they outlive a restart, and a
+    /// device that is numbered anew.
     pub fn lasting_words(&self) -> Vec<u8> {
         self.identity.words(self.volume.device()).to_vec()
     }
@@ -131,18 +134,20 @@ impl Object {
         &self.volume
     }
 
-    /// What its content, or a directory's names, have come to. Read it before the content: what is read after it is this old
-    /// at most.
+    /// Returns what its content, or a directory's names, have come to. Read it before the content: what is
+    /// read after it is this old at most.
     pub fn version(&self) -> Version {
         Version::from(self.version.load(Ordering::SeqCst))
     }
 
-    /// Whether somebody is changing it right now, or may without asking anybody. Who relies on what he reads sets his bit first.
+    /// Returns whether a change is under way, or may begin without asking any lane. A lane that relies on
+    /// what it reads sets its bit first.
     pub(crate) fn is_changing(&self) -> bool {
         self.change_lock.is_held()
     }
 
-    /// Whether somebody is changing it right now. For who has made sure that nobody may without asking.
+    /// Returns whether a change is under way. For a caller that has made sure that none may begin without
+    /// asking.
     pub(crate) fn is_busy(&self) -> bool {
         self.change_lock.is_busy()
     }
@@ -163,12 +168,12 @@ impl Object {
         self.used.get_or_init(Box::default).sharers.set(lane);
     }
 
-    /// It has no list of its own.
+    /// Notes that the directory has no list of its own.
     pub(crate) fn note_no_list(&self) {
         self.used.get().into_iter().for_each(|used| used.list_noted.store(0, Ordering::Relaxed));
     }
 
-    /// Whether that it has a list of its own was noted by this key; if not it is now.
+    /// Returns whether that it has a list of its own was noted by this key; if not it is now.
     pub(crate) fn is_list_noted(&self, key: u64) -> bool {
         self.used.get_or_init(Box::default).list_noted.swap(key, Ordering::Relaxed) == key
     }
@@ -183,7 +188,7 @@ impl Object {
         self.sharers().into_iter().for_each(|sharers| sharers.clear(lane));
     }
 
-    /// What SMB's clients hold of it.
+    /// Returns what SMB's clients hold of it.
     pub(crate) fn grants(&self) -> GrantSlot<'_> {
         GrantSlot::new(self)
     }
@@ -230,13 +235,13 @@ impl Object {
         fence(Ordering::SeqCst);
     }
 
-    /// Whether it loses its place or its rights, for a lane that has set its bit.
+    /// Returns whether it loses its place or its rights, for a lane that has set its bit.
     pub(crate) fn is_moving(&self) -> bool {
         fence(Ordering::SeqCst);
         self.lock_state().changing.as_deref().is_some_and(ChangeKind::is_of_place)
     }
 
-    /// Whether what the name leads to changes, for a lane that has set its bit.
+    /// Returns whether what the name leads to changes, for a lane that has set its bit.
     pub(crate) fn is_changing_name(&self, name: &[u8]) -> bool {
         fence(Ordering::SeqCst);
         match self.lock_state().changing.as_deref() {

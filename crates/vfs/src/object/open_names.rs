@@ -4,21 +4,21 @@ use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard};
 
-/// Those of one directory, each with how often it is open.
+/// Open names of one directory, each with how often it is open.
 #[derive(Default)]
 pub(crate) struct OpenNames {
-    /// How many names there are, for who asks without the lock.
+    /// Number of names that there are, for readers without the lock.
     count: AtomicU32,
     names: Mutex<HashMap<Box<[u8]>, u32>>,
 }
 
 impl OpenNames {
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
     }
 
-    /// Whether something is open by this name.
+    /// Returns whether something is open by this name.
     pub(crate) fn contains(&self, name: &[u8]) -> bool {
         !self.is_empty() && self.names().contains_key(name)
     }
@@ -28,7 +28,7 @@ impl OpenNames {
         if self.is_empty() { Vec::new() } else { self.names().keys().cloned().collect() }
     }
 
-    /// One more open by this name.
+    /// Adds one open by this name.
     pub(crate) fn add(&self, name: &[u8]) {
         let mut names = self.names();
         match names.get_mut(name) {

@@ -1,5 +1,6 @@
-//! Names of files beside the one that each is recorded by, as a look or a listing has shown them or a change of ours has made them: who looks
-//! for a file by number finds it by these as well, and it is recorded by one of them when it loses the other.
+//! Names of files beside the one that each is recorded by, as a look or a listing has shown them or a change
+//! of ours has made them: a look for a file by number finds it by these as well, and it is recorded by one of
+//! them when it loses the other.
 
 use std::sync::{Mutex, MutexGuard};
 

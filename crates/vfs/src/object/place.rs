@@ -1,4 +1,4 @@
-//! Where an object was last found, and the way there.
+//! Place where an object was last found, and the way there.
 
 use std::sync::Arc;
 
@@ -20,13 +20,14 @@ impl PartialEq for Place {
     }
 }
 
-/// The path of `object` beneath `top` as the places on the way have it; `None` where they do not lead there. Renames may come
-/// in between: who goes there looks whether it is the one.
+/// The path of `object` beneath `top` as the places on the way have it; `None` where they do not lead there.
+/// Renames may come in between: the caller looks whether it is the one.
 pub(crate) fn path_beneath(top: &Arc<Object>, object: &Arc<Object>) -> Option<RelPathBuf> {
     path_up_to(|at| Arc::ptr_eq(at, top), object)
 }
 
-/// As [`path_beneath`] the directory of its volume, which the lane that asks need not have looked at.
+/// Returns the path beneath the directory of its volume ([`path_beneath`]), which the lane that asks need not
+/// have looked at.
 pub(crate) fn path_in_volume(object: &Arc<Object>) -> Option<RelPathBuf> {
     path_up_to(|at| at.number() == Number::ROOT, object)
 }

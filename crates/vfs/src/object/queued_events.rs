@@ -1,5 +1,6 @@
-//! What the kernel's watches have told of names in watched directories and clients have not been told yet, of all lanes: a while passes before
-//! it is, by when this server has told what it does itself. What this server does to a name meanwhile comes behind it.
+//! Events that the kernel's watches have told of names in watched directories and clients have not been told
+//! yet, of all lanes: a while passes before it is, by when this server has told what it does itself. What
+//! this server does to a name meanwhile comes behind it.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -25,17 +26,17 @@ pub(crate) struct NoticedEvent {
 #[derive(Debug)]
 pub(super) struct QueuedEvent {
     pub(super) noticed: NoticedEvent,
-    /// When it was noticed, by the file system's clock.
+    /// Time when it was noticed, by the file system's clock.
     pub(super) seen: SystemTime,
     serial: u64,
     at: Instant,
     /// The other half of a rename within the directory.
     half: Option<u64>,
-    /// Its file is being looked at: later changes of it are others.
+    /// The event's file is being looked at: later changes of it are others.
     is_looked_at: bool,
 }
 
-/// What waits, in the order in which each lane has noticed it.
+/// Waiting events, in the order in which each lane has noticed it.
 #[derive(Debug, Default)]
 pub(super) struct NoticedQueue {
     waiting: VecDeque<QueuedEvent>,
@@ -46,7 +47,7 @@ pub(super) struct NoticedQueue {
 pub(crate) struct DueEvent {
     pub(crate) serial: u64,
     pub(crate) due: Instant,
-    /// What is looked at before it is told.
+    /// File that is looked at before the event is told.
     pub(crate) modified: Option<(Arc<Object>, Box<[u8]>)>,
 }
 
@@ -71,7 +72,7 @@ impl QueuedEvent {
         1 << (self.noticed.lane % 64)
     }
 
-    /// Whether both are a rename within a directory.
+    /// Returns whether both are a rename within a directory.
     pub(super) fn is_moved_to(&self, next: &Self) -> bool {
         self.noticed.what == EntryChange::MovedAway && self.half == Some(next.serial)
     }
@@ -90,7 +91,7 @@ impl NoticedQueue {
         self.waiting.len()
     }
 
-    /// Nobody is told any more.
+    /// Drops all events; no client is told of them.
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
     }
@@ -124,7 +125,7 @@ impl NoticedQueue {
         self.waiting.push_back(QueuedEvent { noticed, seen, serial, at, half, is_looked_at: false });
     }
 
-    /// What a lane is to tell next.
+    /// Returns what a lane is to tell next.
     pub(super) fn next_of(&mut self, lane: usize) -> Option<DueEvent> {
         let next = self.waiting.iter_mut().find(|waiting| waiting.noticed.lane == lane)?;
         let due = next.at + OWN_FIRST;
@@ -206,7 +207,7 @@ impl NoticedQueue {
     }
 }
 
-/// What becomes of a queued event.
+/// Fate of a queued event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum EventFate {
     Waits,

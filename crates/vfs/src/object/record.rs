@@ -1,6 +1,6 @@
-//! What an object keeps for the index: its number, and how the file looked when it had its version. The index is told when
-//! the object is let go of, not at each change: until then the object says what counts, and after a crash the file itself, whose
-//! change time is another one by then.
+//! State that an object keeps for the index: its number, and how the file looked when it had its version. The
+//! index is told when the object is let go of, not at each change: until then the object says what counts,
+//! and after a crash the file itself, whose change time is another one by then.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::attributes::Attributes;
 use crate::names::{VERSIONS_OF_A_READING, is_unchanged_since_read};
 
 impl Object {
-    /// What its volume knows it by, for ever.
+    /// Returns what its volume knows it by, for ever.
     pub fn number(&self) -> Number {
         let word = self.number.load(Ordering::Acquire);
         Number { vnode: (word >> 32) as u32, uniquifier: word as u32 }
@@ -27,10 +27,10 @@ impl Object {
         self.number.load(Ordering::Acquire) != NONE
     }
 
-    /// It is a new file's, which the index knows by this number, and has to be told of.
+    /// Begins the object of a new file, which the index knows by this number, and has to be told of.
     pub(super) fn begin(self: &Arc<Self>, number: Number, now: SystemTime) {
         let mut state = self.lock_state();
-        // Who looked at it in between has asked the index too.
+        // A look in between has asked the index too.
         let is_first = !self.is_loaded();
         let version = if is_first { self.volume.first_version() } else { self.version() };
         self.touch(&mut state, number, version);
@@ -41,11 +41,11 @@ impl Object {
         }
     }
 
-    /// It is that of which the index has this record, looks like this, and was found there.
+    /// Begins the object that has this record in the index, looks like this, and was found there.
     pub(super) fn begin_as(self: &Arc<Self>, record: &ObjectRecord, stat: &Stat, at: Option<At<'_>>) {
         let mut state = self.lock_state();
         state.draft.flags |= KNOWN;
-        // Of those who looked at once the first counts: a change may have come in between.
+        // Of those that looked at once the first counts: a change may have come in between.
         if self.is_loaded() {
             return;
         }
@@ -56,7 +56,8 @@ impl Object {
         if !is_there {
             state.draft.flags |= MOVED;
         }
-        // A hint until somebody finds it there who is told of what is renamed: where it was renamed just now the index knows better.
+        // A hint until a lane finds it there that is told of renames: where it was renamed just now the index
+        // knows better.
         if state.place.is_none() && record.number.kind() == Kind::File {
             state.place = match is_there || record.place.parent == 0 {
                 true => at.map(|at| Place { directory: Arc::clone(at.directory), name: at.name.into() }),
@@ -66,7 +67,7 @@ impl Object {
         self.set(record.number, record.version);
     }
 
-    /// It is one of a volume that is guarded alone: the index has nothing of it.
+    /// Begins an object of a volume that is guarded alone: the index has nothing of it.
     pub(super) fn begin_unnumbered(self: &Arc<Self>, kind: Kind) {
         if self.is_loaded() {
             return;
@@ -95,12 +96,12 @@ impl Object {
         }
     }
 
-    /// As [`touch`](Self::touch), of one that has its number.
+    /// Touches an object that has its number ([`touch`](Self::touch)).
     pub(super) fn touch_loaded(&self, state: &mut ObjectState) {
         self.touch(state, self.number(), self.version());
     }
 
-    /// It is changed, `now`: a later change time is not ours.
+    /// Notes that the object is changed, `now`: a later change time is not ours.
     fn have_changed(&self, draft: &mut VersionState, now: SystemTime) {
         draft.change(now);
         self.volume.index.changed(draft.slot, now);
@@ -134,7 +135,7 @@ impl Object {
         self.touch_loaded(&mut state);
         // Writes that share a permit rise at once, each by one, under the lock.
         let next = next(self.version());
-        // Before anybody sees it: a server that is started after a kill of this one goes on above it.
+        // Before any client sees it: a server that is started after a kill of this one goes on above it.
         self.begin_change(&mut state.draft, next, from);
         self.version.store(next.into(), Ordering::SeqCst);
         next
@@ -159,7 +160,8 @@ impl Object {
         drop(self.put_place(place));
     }
 
-    /// It may have other names than this: the one by which it was last found is kept in mind, if it is another.
+    /// Notes that the file may have other names than this: the one by which it was last found is kept in
+    /// mind, if it is another.
     pub(crate) fn note_other_than(&self, directory: &Arc<Self>, name: &[u8]) {
         let other = {
             let state = self.lock_state();
@@ -172,7 +174,8 @@ impl Object {
         other.into_iter().for_each(|other| self.volume.note_other_name_of(&self.identity, other));
     }
 
-    /// Where it is from now on, by a change of ours. What is changed of it afterwards is shown there: listings of where it was are of before.
+    /// Sets the place, by a change of ours. What is changed of it afterwards is shown there: listings of
+    /// where it was are of before.
     pub(crate) fn set_place(&self, place: Place) {
         let before = self.put_place(place);
         before.iter().for_each(|before| before.directory.shows_change());
@@ -197,25 +200,27 @@ impl Object {
         before.filter(|_| has_moved)
     }
 
-    /// Whether that is where it was last found, and this server has not taken that name away since.
+    /// Returns whether that is where it was last found, and this server has not taken that name away since.
     pub(crate) fn is_placed_at(&self, place: &Place) -> bool {
         self.lock_state().untaken_place() == Some(place)
     }
 
-    /// Whether it was last found by this name, or nobody knows by which.
+    /// Returns whether it was last found by this name, or it is not known by which.
     pub(crate) fn is_last_found_at(&self, directory: &Arc<Self>, name: &[u8]) -> bool {
         let state = self.lock_state();
         let is_it = |place: &Place| Arc::ptr_eq(&place.directory, directory) && *place.name == *name;
         state.place.as_ref().is_none_or(is_it)
     }
 
-    /// Where in this directory it was last found, if it was there, and this server has not taken the name away since.
+    /// Returns the place in this directory where it was last found, if it was there, and this server has not
+    /// taken the name away since.
     pub(crate) fn placed_in(&self, directory: &Arc<Self>) -> Option<Place> {
         let state = self.lock_state();
         state.untaken_place().filter(|place| Arc::ptr_eq(&place.directory, directory)).cloned()
     }
 
-    /// Which of these places, by their directories, it was last found at, if this server has not taken the name away since.
+    /// Returns which of these places, by their directories, it was last found at, if this server has not
+    /// taken the name away since.
     pub(crate) fn placed_among(&self, places: &HashMap<*const Self, Vec<Place>>) -> Option<Place> {
         let state = self.lock_state();
         let place = state.untaken_place()?;
@@ -223,26 +228,26 @@ impl Object {
         among.iter().find(|other| *other == place).cloned()
     }
 
-    /// Whether the index has a record of it.
+    /// Returns whether the index has a record of it.
     pub(crate) fn is_known(&self) -> bool {
         self.lock_state().draft.flags & KNOWN != 0
     }
 
-    /// It may have lost its last name since it was opened, which its last closing is to see: the index did not know it before, or it has
-    /// lost one.
+    /// Notes that the file may have lost its last name since it was opened, which its last closing is to see:
+    /// the index did not know it before, or it has lost one.
     pub(crate) fn is_fresh(&self) {
         if self.volume.is_numbered() {
             self.news.fetch_or(FRESH, Ordering::Relaxed);
         }
     }
 
-    /// Whether the index may have to be told of it as it is closed.
+    /// Returns whether the index may have to be told of it as it is closed.
     pub(super) fn has_news(&self) -> bool {
         self.news.load(Ordering::Relaxed) & (TOUCHED | FRESH) != 0
     }
 
-    /// Notes whether somebody has marked it as backed up: whoever changes it takes the mark away, with what he keeps it by. The note lasts as
-    /// long as the object is in use.
+    /// Notes whether it is marked as backed up: a change takes the mark away, with the attribute that stores
+    /// it. The note lasts as long as the object is in use.
     pub fn note_backed_up(&self, is_backed_up: bool) {
         if self.is_backed_up() != is_backed_up {
             match is_backed_up {
@@ -252,24 +257,24 @@ impl Object {
         }
     }
 
-    /// Whether it was noted so.
+    /// Returns whether it was noted so.
     pub fn is_backed_up(&self) -> bool {
         self.news.load(Ordering::Acquire) & BACKED_UP != 0
     }
 
-    /// A file of ours that nobody could change but us was given its name, or what it gets when it is made: what that did to its change time
-    /// is ours too.
+    /// Notes that a file of the server's own, which no client could change, was given its name, or what it
+    /// gets when it is made: what that did to its change time is ours too.
     pub(crate) fn note_published(&self) {
         self.have_changed(&mut self.lock_state().draft, lane::time::wall_clock());
     }
 
-    /// It has another place than the index knows.
+    /// Notes that the object has another place than the index knows.
     pub(crate) fn note_moved(&self) {
         self.lock_state().draft.flags |= MOVED;
     }
 
-    /// It has lost a name, perhaps its last, which its last closing shows too. The index has to be told if it was that name by
-    /// which it knows the file.
+    /// Notes that the file has lost a name, perhaps its last, which its last closing shows too. The index has
+    /// to be told if it was that name by which it knows the file.
     pub(crate) fn note_lost(&self, directory: &Arc<Self>, name: &[u8], is_last: bool) {
         self.is_fresh();
         let mut state = self.lock_state();
@@ -295,7 +300,7 @@ impl Object {
         }
     }
 
-    /// Whether it has lost the name by which it was last found, and was not found by another since.
+    /// Returns whether it has lost the name by which it was last found, and was not found by another since.
     pub(crate) fn is_unplaced(&self) -> bool {
         self.lock_state().draft.flags & UNPLACED != 0
     }
@@ -358,7 +363,7 @@ impl ObjectState {
         self.place.iter().for_each(|place| place.directory.shows_change());
     }
 
-    /// Where it was last found, unless this server has taken that name away since.
+    /// Returns the place where it was last found, unless this server has taken that name away since.
     fn untaken_place(&self) -> Option<&Place> {
         self.place.as_ref().filter(|_| self.draft.flags & TAKEN == 0)
     }
@@ -375,25 +380,25 @@ impl VersionState {
 
 /// The index has to be told of it, and has room reserved for that.
 const TOUCHED: u8 = 1;
-/// It may have no name any more, which its last closing is to see.
+/// The object may have no name any more, which its last closing is to see.
 const FRESH: u8 = 2;
 /// No news for the index: it is marked as backed up.
 const BACKED_UP: u8 = 4;
-/// It has no name any more.
+/// The object has no name any more.
 pub(super) const GONE: u8 = 1;
 /// The index knows it.
 const KNOWN: u8 = 2;
-/// It is not where the index knows it to be, or nobody has looked.
+/// The object is not where the index knows it to be, or there was no look yet.
 const MOVED: u8 = 4;
 /// This server has taken a name of it away.
 const TAKEN: u8 = 8;
 /// Of its names it was the one that it was last found by: the index is told of the directory alone.
 const UNPLACED: u8 = 16;
-/// A change by somebody else after it was seen would show.
+/// A change by another program after it was seen would show.
 pub(super) const SETTLED: u8 = 32;
 /// Of the changes under way one has failed.
 pub(super) const FAILED: u8 = 64;
-/// The change under way is one beside its content, and somebody else had changed it before.
+/// The change under way is one beside its content, and another program had changed it before.
 pub(super) const OVERTAKEN: u8 = 128;
 
 /// No file's number: vnodes begin at 1.

@@ -1,5 +1,6 @@
-//! Which directories have had a list or descriptor of their own, as the volume's index remembers by their paths. One that is found without
-//! is denied to all but administrators: a copy that leaves attributes out would open it to whom the directory above lets in.
+//! Directories that have had a list or descriptor of their own, as the volume's index remembers by their
+//! paths. One that is found without is denied to all but administrators: a copy that leaves attributes out
+//! would open it to the users that the directory above lets in.
 
 use std::collections::BTreeSet;
 use std::ffi::{CStr, CString, OsStr};
@@ -23,7 +24,7 @@ use crate::name::{RelPath, RelPathBuf};
 pub(super) struct RememberedLists {
     /// `None` where nothing knows of the volume.
     by: Option<(Arc<Index>, VolumeId)>,
-    /// What is found is recorded too: the index is the one that the volume's numbers come from.
+    /// Set if what is found is recorded too: the index is the one that the volume's numbers come from.
     is_kept: bool,
     /// Lists or descriptors lie in it, or have.
     has_rights: AtomicBool,
@@ -44,7 +45,7 @@ impl RememberedLists {
         self.lost.lock().expect("nobody panics while holding it")
     }
 
-    /// Where to record what is found, once there is anything to be told from it.
+    /// Returns where to record what is found, once there is anything to be told from it.
     pub(super) fn records(&self) -> Option<&(Arc<Index>, VolumeId)> {
         self.by.as_ref().filter(|_| self.is_kept && self.has_rights.load(Ordering::Relaxed))
     }
@@ -115,8 +116,8 @@ impl SharedVolume {
         }
     }
 
-    /// What is remembered of this path, and of those beneath, is forgotten for good before another directory is put there: one that is found
-    /// after a kill of the server has lost no list.
+    /// Forgets for good what is remembered of this path, and of those beneath, before another directory is
+    /// put there: one that is found after a kill of the server has lost no list.
     ///
     /// # Errors
     /// [`Error::Io`] where the index cannot be written; [`Error::Overloaded`].
@@ -125,7 +126,7 @@ impl SharedVolume {
         self.record_durably(move |index, volume| index.forget_lists(volume, &at)).await
     }
 
-    /// What was told of directories' lists is safe when this is done.
+    /// Makes safe what was told of directories' lists.
     ///
     /// # Errors
     /// As [`SharedVolume::forget_lists`].
@@ -159,7 +160,8 @@ impl SharedVolume {
         }
     }
 
-    /// Whether a directory that has no list has lost it, and nobody has said that it may be gone. `root` is the volume's directory.
+    /// Returns whether a directory that has no list has lost it, and no administrator has said that it may be
+    /// gone. `root` is the volume's directory.
     ///
     /// # Errors
     /// [`Error::Io`] where the index cannot be read.
@@ -182,7 +184,7 @@ impl SharedVolume {
             self.forget_loss(path);
             return Ok(false);
         };
-        // Who takes the list of a directory away while it is served, as by setfattr(1), means to.
+        // An administrator that removes the list of a served directory, as by setfattr(1), means to.
         let is_same =
             remembered.is_kept && (record.directory, record.generation) == (object.number(), self.generation);
         let sees_trusted = self.objects().options().trusted_attributes;
@@ -209,14 +211,14 @@ impl SharedVolume {
 /// An operator's word that lists which were seen before a time may be gone: the value of [`ACCEPTED_USER`] and [`ACCEPTED_TRUSTED`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
-    /// When, in milliseconds since 1970.
+    /// Time in milliseconds since 1970.
     pub at_ms: u64,
     /// Of the directory and all beneath it, not of the directory alone.
     pub is_of_all: bool,
 }
 
 impl Accepted {
-    /// As it is said now.
+    /// Makes the statement as of now.
     pub fn now(is_of_all: bool) -> Self {
         Self { at_ms: milliseconds(SystemTime::now()), is_of_all }
     }
@@ -226,7 +228,7 @@ impl Accepted {
         format!("{}{}", self.at_ms, if self.is_of_all { "" } else { ALONE })
     }
 
-    /// What a value says; of one that says nothing `None`.
+    /// Returns what a value says; of one that says nothing `None`.
     pub fn parse(value: &[u8]) -> Option<Self> {
         let value = std::str::from_utf8(value).ok()?;
         let (at, is_of_all) = match value.strip_suffix(ALONE) {
@@ -240,7 +242,8 @@ impl Accepted {
     pub const BYTES_MAX: usize = 32;
 }
 
-/// Whether an operator has said, for the directory or for all of one above, that lists seen before may be gone.
+/// Returns whether an operator has said, for the directory or for all of one above, that lists seen before
+/// may be gone.
 pub(crate) async fn is_accepted(
     root: &Dir,
     dir: &Dir,
@@ -269,7 +272,7 @@ async fn accepted(file: &File, name: &CStr) -> Option<Accepted> {
     Accepted::parse(&file.xattr(&name.into(), Accepted::BYTES_MAX).await.ok()?)
 }
 
-/// Whether something has not changed for so long that every file system has it on its disk.
+/// Returns whether something has not changed for so long that every file system has it on its disk.
 fn is_old(stat: &Stat) -> bool {
     let age = lane::time::wall_clock().duration_since(stat.ctime.to_system_time());
     age.is_ok_and(|age| age >= OLD_AFTER)
@@ -281,8 +284,8 @@ pub(super) fn milliseconds(time: SystemTime) -> u64 {
 }
 
 const ALONE: &str = " alone";
-/// What was changed longer ago is on the disk: twice the longest interval at which file systems of Linux write their journals by default
-/// (ext4 5 s, xfs and btrfs 30 s, f2fs 60 s).
+/// Age at which a change is on the disk: twice the longest interval at which file systems of Linux write
+/// their journals by default (ext4 5 s, xfs and btrfs 30 s, f2fs 60 s).
 const OLD_AFTER: Duration = Duration::from_secs(120);
 /// As many as are told of at once.
 const LOST_MAX: usize = 16;

@@ -1,5 +1,5 @@
-//! Which files have room beyond their ends, taken ahead of a client's store: a file in the server's state directory, so that after a
-//! kill the next start gives that room back.
+//! Record of files with room beyond their ends, taken ahead of a client's store: a file in the server's state
+//! directory, so that after a kill the next start gives that room back.
 //!
 //! A slot is written before room is taken, and cleared when it has been given back. Each is 16 bytes, little endian: the volume's
 //! number, the file's vnode and uniquifier, and a checksum of these; zeros: free. After a loss of power a slot may be missing.
@@ -27,7 +27,7 @@ pub(crate) struct RoomRecord {
 #[derive(Debug, Default)]
 struct Slots {
     free: Vec<u16>,
-    /// Those of an earlier process.
+    /// Records of room of an earlier process.
     left: Vec<(u16, VolumeId, Number)>,
 }
 
@@ -63,7 +63,7 @@ impl RoomRecord {
         Ok(Arc::new(Self { file, slots: Mutex::new(slots), under_way: AtomicUsize::new(0) }))
     }
 
-    /// What an earlier process left of a volume; who takes it gives back the room.
+    /// Returns what an earlier process left of a volume; the taker gives back the room.
     pub(crate) fn take_left(self: &Arc<Self>, of: VolumeId) -> Vec<(RoomSlot, Number)> {
         let mut slots = self.lock();
         let left = slots.left.extract_if(.., |(_, volume, _)| *volume == of);
@@ -149,7 +149,7 @@ const SLOT: usize = 16;
 const SLOTS: usize = 4096;
 /// Slots being written at once.
 const UNDER_WAY_MAX: usize = 2;
-/// How long a store waits for its slot.
+/// Time for which a store waits for its slot.
 const PATIENCE: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

@@ -17,7 +17,7 @@ use super::SharedVolume;
 use super::remembered_lists::milliseconds;
 use crate::error::Error;
 
-/// What a pass over the noted access lists has left.
+/// Rest of a pass over the noted access lists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum SyncRest {
     Nothing,
@@ -99,7 +99,7 @@ async fn sync_batch(
         };
         match sync(root, &path).await {
             Ok(()) if is_parent_synced => synced.push((path, record)),
-            // It is there no more: whoever puts another there is told of it then.
+            // It is no longer there: if another is put there that is told then.
             Err(error)
                 if matches!(error.raw_os_error(), Some(libc::ENOENT | libc::ENOTDIR | libc::ELOOP)) => {}
             _ => left = left.max(SyncRest::Failed),
@@ -120,7 +120,7 @@ async fn sync(root: &Dir, path: &[u8]) -> io::Result<()> {
     root.open(&at, how).await?.into_dir()?.sync().await
 }
 
-/// How long a list waits for that: by then most file systems have written it of themselves.
+/// Time for which a list waits for that: by then most file systems have written it of themselves.
 const SYNC_AFTER: Duration = Duration::from_secs(30);
 /// Records looked at in a row.
 const BATCH: usize = 64;

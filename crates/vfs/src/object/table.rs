@@ -44,8 +44,8 @@ pub struct ObjectsOptions {
     pub lanes_max: usize,
     /// The process may read every file: it keeps to mode bits on its clients' behalf.
     pub privileged: bool,
-    /// What clients make becomes theirs, where they are POSIX users: takes CAP_CHOWN, and CAP_DAC_OVERRIDE and CAP_FOWNER to change
-    /// it afterwards.
+    /// Files become those of the clients that make them, where these are POSIX users: takes CAP_CHOWN, and
+    /// CAP_DAC_OVERRIDE and CAP_FOWNER to change it afterwards.
     pub gives_files: bool,
     /// The POSIX user of the process: it owns the files of clients that are no POSIX users.
     pub user: u32,
@@ -53,10 +53,10 @@ pub struct ObjectsOptions {
     pub has_reserve: bool,
     /// Access lists are kept in attributes that take CAP_SYS_ADMIN, out of reach of the file system's other users.
     pub trusted_attributes: bool,
-    /// What clients that cache may rely on.
+    /// Options of callbacks.
     pub callbacks: CallbackOptions,
-    /// Files that are open so that other programs on this machine see what clients lock of them. A client has no more than he leaves
-    /// to others.
+    /// Files that are open so that other programs on this machine see what clients lock of them. A client has
+    /// no more than it leaves to others.
     pub local_locks_max: usize,
 }
 
@@ -65,7 +65,7 @@ struct Shared {
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
     in_use: AtomicUsize,
-    /// Or why there is none. Empty until a volume needs one.
+    /// The index, or why there is none. Empty until a volume needs one.
     index: OnceLock<Result<Arc<Index>, String>>,
     /// For volumes that nothing can be written to.
     stand_in: OnceLock<Arc<Index>>,
@@ -82,11 +82,11 @@ struct Shared {
     last_stamp: AtomicU64,
     /// Of this process, in the names that it gives to files aside.
     mark: OnceLock<u64>,
-    /// Who is called how in security descriptors.
+    /// SIDs of users in security descriptors.
     sids: Mutex<Arc<Sids>>,
     /// Of files with room beyond their ends; `None` where it cannot be kept. Empty where a kill is nothing to go by.
     room_record: OnceLock<Option<Arc<RoomRecord>>>,
-    /// How often an administrator has said that rights were changed beside the server.
+    /// Number of times that an administrator has said that rights were changed beside the server.
     doubted: AtomicU64,
 }
 
@@ -94,7 +94,7 @@ struct Shared {
 type Shard = HashMap<(u64, Identity), Weak<Object>>;
 
 impl Objects {
-    /// None in use yet; numbers and versions are kept in `index`.
+    /// Makes a table without objects in use; numbers and versions are kept in `index`.
     ///
     /// # Panics
     /// For more lanes than there may be.
@@ -168,7 +168,7 @@ impl Objects {
         opened.map(drop)
     }
 
-    /// Where room beyond the ends of files is recorded: `Some(None)` where that cannot be.
+    /// Returns the record of room beyond the ends of files: `Some(None)` where that cannot be.
     pub(crate) fn room_record(&self) -> Option<Option<&Arc<RoomRecord>>> {
         self.shared.room_record.get().map(Option::as_ref)
     }
@@ -178,7 +178,7 @@ impl Objects {
         self.shared.in_use.load(Ordering::Relaxed)
     }
 
-    /// Its bounds.
+    /// Returns the table's bounds.
     pub fn options(&self) -> &ObjectsOptions {
         &self.shared.options
     }
@@ -209,7 +209,8 @@ impl Objects {
         Arc::clone(self.shared.stand_in.get_or_init(index_in_memory))
     }
 
-    /// What tells the names that this process gives to files aside from those of others: when its first lane joined.
+    /// Returns what tells the names that this process gives to files aside from those of others: when its
+    /// first lane joined.
     pub(crate) fn mark(&self) -> u64 {
         let now = || lane::time::wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
         *self.shared.mark.get_or_init(|| now().as_nanos() as u64)
@@ -299,7 +300,8 @@ impl Objects {
         Ok(client)
     }
 
-    /// A time that it gave nobody before: now, or just after the last. A clock that was set back is followed.
+    /// Returns a time that the table has not given before: now, or just after the last. A clock that was set
+    /// back is followed.
     pub(crate) fn next_stamp(&self, now: SystemTime) -> Timestamp {
         let now = now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
         let next = |last: u64| if last < now + STAMPS_AHEAD_NS_MAX { now.max(last + 1) } else { now };
@@ -315,7 +317,7 @@ impl Objects {
         std::ptr::eq(&*object.volume, volume).then_some(object)
     }
 
-    /// Whether SMB's clients hold anything of any object.
+    /// Returns whether SMB's clients hold anything of any object.
     pub(crate) fn any_held(&self) -> bool {
         self.shared.held.load(Ordering::SeqCst) > 0
     }
@@ -329,7 +331,7 @@ impl Objects {
         for shard in &self.shared.shards {
             let shard = shard.lock().expect("nobody panics while holding it");
             let in_use: Vec<_> = shard.values().filter_map(Weak::upgrade).collect();
-            // Who lets go of the last of them here looks for it in the table.
+            // A lane that drops the last of them looks for it in the table.
             drop(shard);
             open.extend(in_use.into_iter().filter(is_beneath));
         }
@@ -366,7 +368,7 @@ impl Objects {
         self.shared.doubted.fetch_add(1, Ordering::SeqCst);
     }
 
-    /// What was looked at under another count than this is doubted.
+    /// Returns the count of doubts: what was looked at under another count is doubted.
     pub(crate) fn rights_generation(&self) -> u64 {
         self.shared.doubted.load(Ordering::Acquire)
     }

@@ -1,4 +1,4 @@
-//! What lanes share of a writable volume: one for each, process-wide, whichever of them has it open.
+//! State of a writable volume that lanes share: one for each, process-wide, whichever of them has it open.
 
 use std::ffi::CStr;
 use std::hash::{BuildHasher, DefaultHasher, Hash, Hasher, RandomState};
@@ -29,20 +29,22 @@ use crate::usage::{Ledger, Space};
 pub struct SharedVolume {
     pub(super) id: VolumeId,
     name: VolumeName,
-    /// Its directory. As long as this lives a lane has that open, so the number names no other.
+    /// Identity of the volume's directory. As long as this lives a lane has that open, so the number names no
+    /// other.
     root: FileId,
     pub(super) gate: Gate,
     is_swept: AtomicBool,
     unfinished: PartialUploads,
-    /// What it holds.
+    /// Ledger of the volume's usage.
     ledger: Ledger,
     objects: Objects,
-    /// Those that are in use, by number.
+    /// Objects that are in use, by number.
     pub(super) numbered: ObjectsByVnode,
     pub(super) other_names: OtherNames,
-    /// Where its numbers and versions are kept: the process's, or one in memory for a volume that nothing can be written to.
+    /// Index of its numbers and versions: the process's, or one in memory for a volume that nothing can be
+    /// written to.
     pub(super) index: Arc<Index>,
-    /// What of objects its files have beside rights: numbers and versions that last.
+    /// Set if its files have lasting numbers and versions.
     pub(super) is_numbered: bool,
     /// Of its files among all objects: a file that lies in several volumes that are guarded alone is an object of each.
     key: u64,
@@ -56,28 +58,28 @@ pub struct SharedVolume {
     distrusts_before: u32,
     /// The least version that a change brings.
     first: Version,
-    /// Some lane has been told that somebody may change it.
+    /// Some lane has opened the volume as one that may be changed.
     is_writable: AtomicBool,
     /// Keeps other servers from writing to the same tree, whatever directory they keep their state in.
     lock: Mutex<Option<Arc<TreeLock>>>,
     pub(super) bearer: MarkAttributes,
-    /// Where its lists and descriptors lie.
+    /// Storage of its lists and descriptors.
     rights_storage: RightsStorage,
-    /// Where the mark on its directory says that they lie, if that bears one as this opening left it.
+    /// Storage that the mark on its directory names, if that bears one as this opening left it.
     marked: Option<RightsIn>,
-    /// Why it is served to administrators alone.
+    /// Reason why it is served to administrators alone.
     seal: OnceLock<Seal>,
-    /// Which of its directories have had lists of their own.
+    /// Directories that have had lists of their own.
     pub(super) remembered: RememberedLists,
     /// A mark with more numbers is on its way to the root.
     pub(super) is_marking: AtomicBool,
-    /// Why nothing can be written to it, though it should.
+    /// Reason why nothing can be written to it, though it should.
     trouble: Option<Box<str>>,
-    /// What is to be told of how it was found.
+    /// News about the opening that is to be told.
     news: Option<&'static str>,
     /// Lanes that have promised clients something in it.
     callback_lanes: LaneBits,
-    /// Who is told of what happens in it.
+    /// Watches of what happens in the volume.
     watches: Watches,
 }
 
@@ -145,7 +147,7 @@ impl SharedVolume {
         &self.watches
     }
 
-    /// One that has no directory.
+    /// Makes a volume that has no directory.
     #[cfg(test)]
     pub(crate) fn of_nothing(objects: &Objects, name: &str) -> Arc<Self> {
         let spec = VolumeSpec::new(name.parse().unwrap(), "/nowhere", crate::spec::VolumeOptions::default());
@@ -313,27 +315,28 @@ impl SharedVolume {
         Ok(())
     }
 
-    /// Its number, which it keeps for ever.
+    /// Returns the volume's number, which it keeps for ever.
     pub fn id(&self) -> VolumeId {
         self.id
     }
 
-    /// What its index has of it now: when it was made, what it held when that was last counted.
+    /// Returns what its index has of it now: when it was made, what it held when that was last counted.
     pub fn record(&self) -> Option<VolumeRecord> {
         self.index.volume_of(self.id)
     }
 
-    /// Whether its files have numbers and versions that last. Of one that is guarded alone nothing is kept but rights.
+    /// Returns whether its files have numbers and versions that last. Of one that is guarded alone nothing is
+    /// kept but rights.
     pub fn is_numbered(&self) -> bool {
         self.is_numbered
     }
 
-    /// What its files have among the process's objects beside their identities.
+    /// Returns what its files have among the process's objects beside their identities.
     pub(super) fn key(&self) -> u64 {
         self.key
     }
 
-    /// A number for an object of a volume that is guarded alone: nobody relies on it.
+    /// Returns a number for an object of a volume that is guarded alone: no client relies on it.
     pub(super) fn next_unnumbered(&self, kind: Kind) -> Number {
         let count = self.unnumbered.fetch_add(1, Ordering::Relaxed) % (u32::MAX / 2 - 2);
         let vnode = match kind {
@@ -344,7 +347,7 @@ impl SharedVolume {
         Number { vnode, uniquifier: 1 }
     }
 
-    /// Whether nobody has begun to look through it for what a crash left.
+    /// Returns whether no lane had begun to look through it for what a crash left.
     pub(crate) fn begin_sweep(&self) -> bool {
         !self.is_swept.swap(true, Ordering::Relaxed)
     }
@@ -354,12 +357,12 @@ impl SharedVolume {
         &self.unfinished
     }
 
-    /// Its directory.
+    /// Returns the identity of the volume's directory.
     pub fn root(&self) -> FileId {
         self.root
     }
 
-    /// How clients name it.
+    /// Returns how clients name it.
     pub fn name(&self) -> &VolumeName {
         &self.name
     }
@@ -372,12 +375,13 @@ impl SharedVolume {
         &self.ledger
     }
 
-    /// What it holds and may hold; `None` where nobody counts.
+    /// Returns what the volume holds and may hold; `None` where usage is not counted.
     pub fn space(&self) -> Option<Space> {
         self.ledger.space()
     }
 
-    /// Has the index remember what it holds, for who asks while it is not served; a crash after it has it counted anew.
+    /// Has the index remember what it holds, for questions while it is not served; a crash after it has it
+    /// counted anew.
     pub(crate) fn remember_usage(&self) {
         if let Some(usage) = self.ledger.settled() {
             let _ = self.index.record_usage(self.id, usage, false);
@@ -389,27 +393,29 @@ impl SharedVolume {
         &self.objects
     }
 
-    /// Why nothing can be written to it, though its specification says that something may: in words for the administrator.
+    /// Returns why nothing can be written to it, though its specification says that something may: in words
+    /// for the administrator.
     pub fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
 
-    /// Where its lists and descriptors lie.
+    /// Returns where its lists and descriptors lie.
     pub(crate) fn rights_storage(&self) -> RightsStorage {
         if self.is_sealed() { self.rights_storage.sealed() } else { self.rights_storage }
     }
 
-    /// Whether the mark that takes a privilege was lost.
+    /// Returns whether the mark that takes a privilege was lost.
     pub(super) fn is_lost(&self) -> bool {
         self.seal.get() == Some(&Seal::Lost)
     }
 
-    /// Why it is served to administrators alone: in words for the administrator. `None` where rights count as they lie.
+    /// Returns why it is served to administrators alone: in words for the administrator. `None` where rights
+    /// count as they lie.
     pub fn seal(&self) -> Option<String> {
         self.seal.get().map(ToString::to_string)
     }
 
-    /// Whether it is served to administrators alone.
+    /// Returns whether it is served to administrators alone.
     pub(crate) fn is_sealed(&self) -> bool {
         self.seal.get().is_some()
     }
@@ -430,7 +436,7 @@ impl SharedVolume {
         }
     }
 
-    /// What was found as it was opened that the administrator should know, though it is served.
+    /// Returns what was found as it was opened that the administrator should know, though it is served.
     pub fn news(&self) -> Option<&'static str> {
         self.news
     }
@@ -445,12 +451,13 @@ impl SharedVolume {
         self.first
     }
 
-    /// Whether clients may change what lies in it, or might until a reload.
+    /// Returns whether clients may change what lies in it, or might until a reload.
     pub(super) fn is_writable(&self) -> bool {
         self.is_writable.load(Ordering::Relaxed)
     }
 
-    /// Which opening of which volume this is: its uuid, and the generation that it began. No two openings have the same.
+    /// Returns which opening of which volume this is: its uuid, and the generation that it began. No two
+    /// openings have the same.
     pub fn opening(&self) -> Option<([u8; 16], u32)> {
         Some((self.record()?.uuid, self.generation))
     }
@@ -460,13 +467,14 @@ impl SharedVolume {
         Some((self.record()?.uuid, self.generation_before?))
     }
 
-    /// When it was opened first since the machine lost its power, in seconds since 1970 (later, where it is opened oftener than once a
-    /// second); 0: that never happened. Of content that is older the disk may have kept the time without the bytes, or the reverse.
+    /// Returns when it was opened first since the machine lost its power, in seconds since 1970 (later, where
+    /// it is opened oftener than once a second); 0: that never happened. Of content that is older the disk
+    /// may have kept the time without the bytes, or the reverse.
     pub fn distrusts_before(&self) -> u32 {
         self.distrusts_before
     }
 
-    /// Whether this is the volume's own directory.
+    /// Returns whether this is the volume's own directory.
     pub(super) fn is_root(&self, stat: &Stat) -> bool {
         (self.root.dev, self.root.ino) == (stat.dev, stat.ino)
     }
@@ -479,7 +487,7 @@ impl SharedVolume {
 
 impl Drop for SharedVolume {
     fn drop(&mut self) {
-        // Nobody changes it any more: who serves it next need not count.
+        // It is not changed any more: the next server need not count.
         if let Some(usage) = self.ledger.settled() {
             let _ = self.index.record_usage(self.id, usage, true);
         }
@@ -523,7 +531,7 @@ pub(crate) fn enter(
     Ok(opened)
 }
 
-/// Why a volume is served to administrators alone.
+/// Reason why a volume is served to administrators alone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 enum Seal {
     /// The process cannot see what the volume has.
@@ -546,13 +554,13 @@ enum Seal {
          `linerate acl list DIR` and then say so by `linerate acl accept DIR`"
     )]
     Gone,
-    /// Nobody knows what it has.
+    /// It is not known what rights the tree has.
     #[error("{0}")]
     Unknown(String),
 }
 
 impl Seal {
-    /// `is_bare`: its index knows of lists, nobody has said that they may be gone.
+    /// `is_bare`: its index knows of lists, no administrator has said that they may be gone.
     fn of(read: &Result<RootMark, String>, sees_trusted: bool, is_bare: bool) -> Option<Self> {
         let borne = match read {
             Ok(borne) => borne,
@@ -567,13 +575,13 @@ impl Seal {
     }
 }
 
-/// Whether somebody has said that rights count as they lie now. Blocks.
+/// Returns whether an administrator has said that rights count as they lie now. Blocks.
 fn is_accepted(dir: &Dir, sees_trusted: bool) -> bool {
     let name = if sees_trusted { ACCEPTED_TRUSTED } else { ACCEPTED_USER };
     dir.xattr_at_start(&name.into(), Accepted::BYTES_MAX).is_ok()
 }
 
-/// Whether the directory's own list lies where its owner may write it. Blocks.
+/// Returns whether the directory's own list lies where its owner may write it. Blocks.
 fn lies_with_users(dir: &Dir) -> bool {
     let list = |name: &CStr| match dir.xattr_at_start(&name.into(), Acl::BYTES_MAX) {
         Err(error) if error.raw_os_error() == Some(libc::ERANGE) => Some(Vec::new()),
@@ -600,7 +608,7 @@ fn new_uuid() -> [u8; 16] {
 
 /// By `linerate acl accept`: on a directory, in the attributes that its server goes by; the value is an [`Accepted`].
 pub const ACCEPTED_TRUSTED: &CStr = c"trusted.linerate.accepted";
-/// The same where the server has no privilege.
+/// Attribute that accepts the rights of a tree, where the server has no privilege.
 pub const ACCEPTED_USER: &CStr = c"user.linerate.accepted";
 //@ level: WARN
 //@ subject: volume {name}:

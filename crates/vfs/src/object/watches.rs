@@ -1,5 +1,6 @@
-//! What happens in a directory, or anywhere beneath it, told as it happens: names that come and go, and files that change, whichever lane
-//! and whichever service does it. Where nobody watches, a change looks at one number.
+//! Watches of clients: events in a directory, or anywhere beneath it, told as they happen: names that come
+//! and go, and files that change, whichever lane and whichever service does it. Without a watch, a change
+//! looks at one number.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering};
@@ -15,7 +16,7 @@ use super::queued_events::{DueEvent, NoticedEvent, NoticedQueue as Noticing, Own
 use super::{Object, Place, SharedVolume};
 use crate::name::{Name, RelPath, RelPathBuf};
 
-/// What a client's watch is to report.
+/// Options of a client's watch.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchOptions {
     /// Of everything beneath the directory, not of its own names alone.
@@ -29,7 +30,7 @@ pub struct WatchOptions {
 pub struct EventMask(u8);
 
 impl EventMask {
-    /// None of them.
+    /// A mask of no kinds of events.
     pub const NONE: Self = Self(0);
     /// Names of files come and go.
     pub const FILES: Self = Self(1);
@@ -44,7 +45,7 @@ impl EventMask {
     /// A file has got another name: told once more, of the new one.
     pub const MOVED: Self = Self(32);
 
-    /// Whether it has any of these.
+    /// Returns whether it has any of these.
     pub const fn meets(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
@@ -66,36 +67,36 @@ impl std::ops::BitOr for EventMask {
     }
 }
 
-/// What has happened to a name, or to what has it.
+/// Event of a name, or of what has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EventKind {
-    /// It has come.
+    /// The name has come.
     Added,
-    /// It has gone.
+    /// The name has gone.
     Removed,
-    /// It was given up for another one of the directory, which is told next.
+    /// The name was given up for another one of the directory, which is told next.
     RenamedFrom,
     /// See [`EventKind::RenamedFrom`].
     RenamedTo,
-    /// What has it has changed.
+    /// The file with the name has changed.
     Modified,
 }
 
 /// One thing that has happened.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// What.
+    /// Kind of the event.
     pub what: EventKind,
     /// To which name, from the watched directory on.
     pub path: RelPathBuf,
 }
 
-/// What a watch has to report.
+/// Report of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchReport {
-    /// What has happened since it was asked last, in order; never nothing.
+    /// Events since it was asked last, in order; never nothing.
     Events(Vec<Event>),
-    /// More than is kept, or something of which nobody knows what it was: look anew.
+    /// More than is kept, or something unknown: look anew.
     Lost,
     /// The directory is taken away, or is to be.
     Going,
@@ -111,21 +112,21 @@ struct Watched {
     how: WatchOptions,
     consumer: Consumer,
     queue: Mutex<EventQueue>,
-    /// How often directories have come or gone beneath.
+    /// Number of times that directories have come or gone beneath.
     grown: AtomicU32,
     /// The kernel's watch tells what others do in the directory.
     is_kernel_watched: AtomicBool,
 }
 
-/// Whether somebody still watches.
+/// Tells whether a client still watches.
 pub(crate) struct WatchAlive(Weak<Watched>);
 
 /// Attributes of a file whose change the kernel reports.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum FileLook {
-    /// It was changed last at this time.
+    /// The file was changed last at this time.
     Changed(SystemTime),
-    /// Nothing has the name any more, or nobody has looked.
+    /// Nothing has the name any more, or there was no look.
     Unknown,
 }
 
@@ -138,12 +139,12 @@ pub(crate) struct OwnChange<'a> {
     pub(crate) echo: Echo,
 }
 
-/// What the kernel's watch tells of a change of this server.
+/// Event of the kernel's watch that a change of this server causes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Echo {
-    /// What is told.
+    /// The same event that is reported.
     Same,
-    /// That the name came: another file has come to have it in one step.
+    /// An event that the name came: another file has come to have it in one step.
     Came,
     /// Nothing: the same, of which that is told.
     None,
@@ -159,7 +160,7 @@ impl OwnChange<'_> {
     }
 }
 
-/// What a watch reports of a name.
+/// Report on a name.
 struct NameReport<'a> {
     directory: &'a Arc<Object>,
     name: &'a [u8],
@@ -170,7 +171,7 @@ struct NameReport<'a> {
     heard: u64,
 }
 
-/// What was told of a name lately, so that the kernel's word of it is known.
+/// Recent report on a name, so that the kernel's word of it is known.
 #[derive(Debug)]
 struct Recent {
     directory: usize,
@@ -179,13 +180,13 @@ struct Recent {
     /// By this server.
     is_own: bool,
     at: Instant,
-    /// It was changed until then.
+    /// Time until which the file was changed.
     until: SystemTime,
     /// Lanes whose watch has told of it too, each counted by its number in 64.
     heard: u64,
 }
 
-/// How a name changed, as the kernel reports it.
+/// Change of a name, as the kernel reports it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum KernelChange {
     Came,
@@ -205,7 +206,7 @@ struct EventQueue {
 struct AllWatches {
     /// By the directory's object, which each of them keeps alive.
     by_directory: HashMap<usize, Vec<Arc<Watched>>>,
-    /// Who has how many.
+    /// Numbers of watches by client.
     books: Books,
     recent: VecDeque<Recent>,
     noticed: Noticing,
@@ -221,7 +222,7 @@ pub(crate) struct Watches {
 }
 
 impl Watch {
-    /// What has happened. Without anything, who asks is woken when something does; one at a time is.
+    /// Polls for events. Without an event, the waker is called when one comes; one at a time is.
     pub fn poll(&self, cx: &mut Context<'_>) -> Poll<WatchReport> {
         let mut queue = self.0.lock();
         if queue.goes {
@@ -296,13 +297,13 @@ impl AllWatches {
         self.recent.push_back(recent);
     }
 
-    /// What was told lately of a name of which the kernel tells.
+    /// Returns what was told lately of a name of which the kernel tells.
     fn recent_of(&mut self, of: &NoticedEvent) -> impl Iterator<Item = &mut Recent> {
         let (directory, name) = (key(&of.directory), &*of.name);
         self.recent.iter_mut().filter(move |recent| recent.directory == directory && *recent.name == *name)
     }
 
-    /// Whether the change was reported before the lane noticed it: that counts once.
+    /// Returns whether the change was reported before the lane noticed it: that counts once.
     fn was_reported(&mut self, waiting: &QueuedEvent) -> bool {
         let (change, bit) = (waiting.change(), waiting.bit());
         // Of how a file looks this server tells as often as it likes.
@@ -362,22 +363,22 @@ impl WatchAlive {
         self.0.strong_count() > 0
     }
 
-    /// What is watched.
+    /// Returns what is watched.
     pub(crate) fn directory(&self) -> Option<Arc<Object>> {
         self.0.upgrade().map(|watched| Arc::clone(&watched.directory))
     }
 
-    /// Whether all that is beneath it is watched too.
+    /// Returns whether all that is beneath it is watched too.
     pub(crate) fn is_of_all_beneath(&self) -> bool {
         self.0.upgrade().is_some_and(|watched| watched.how.beneath)
     }
 
-    /// How often directories have come or gone beneath.
+    /// Returns how often directories have come or gone beneath.
     pub(crate) fn grown(&self) -> u32 {
         self.0.upgrade().map_or(0, |watched| watched.grown.load(Ordering::Relaxed))
     }
 
-    /// Whether the kernel's watch reports what other programs do in the directory.
+    /// Checks whether the kernel's watch reports what other programs do in the directory.
     pub(crate) fn is_kernel_watched(&self, is_kernel_watched: bool) {
         if let Some(watched) = self.0.upgrade() {
             watched.is_kernel_watched.store(is_kernel_watched, Ordering::Relaxed);
@@ -386,7 +387,7 @@ impl WatchAlive {
 }
 
 impl Watches {
-    /// Whether there are any.
+    /// Returns whether there are any.
     pub(crate) fn any(&self) -> bool {
         self.count.load(Ordering::Acquire) != 0
     }
@@ -410,7 +411,7 @@ impl Watches {
         self.kept.fetch_sub(watched.lock().events.len(), Ordering::Relaxed);
     }
 
-    /// Whether anybody is told what happens to names of a directory.
+    /// Returns whether a client is told what happens to names of a directory.
     pub(crate) fn concern(&self, directory: &Arc<Object>) -> bool {
         let all = self.lock();
         let mut at = Arc::clone(directory);
@@ -437,7 +438,7 @@ impl Watches {
         has_room
     }
 
-    /// What a lane has noticed and is to tell next.
+    /// Returns what a lane has noticed and is to tell next.
     pub(crate) fn next_noticed(&self, lane: usize) -> Option<DueEvent> {
         self.lock().noticed.next_of(lane)
     }
@@ -457,7 +458,7 @@ impl Watches {
         self.report_own(directory, &[OwnChange { name, what, kinds, echo: Echo::Same }]);
     }
 
-    /// As [`Watches::report`], for the names of one change.
+    /// Reports the names of one change ([`Watches::report`]).
     pub(crate) fn report_own(&self, directory: &Arc<Object>, changes: &[OwnChange<'_>]) {
         let mut woken = Vec::new();
         let own = changes.iter().filter_map(|one| {
@@ -561,12 +562,12 @@ impl Watches {
             at = directory;
         }
         if at.number() != Number::ROOT {
-            // Nobody knows where it is, so anybody may have to hear.
+            // It is not known where it is, so any watch may have to hear.
             let beneath = all.by_directory.values().flatten().filter(|watched| watched.how.beneath);
             woken.extend(beneath.filter_map(|watched| watched.lose(&mut watched.lock())));
         }
         if self.kept.load(Ordering::Relaxed) > KEPT_MAX {
-            // Who keeps most gives way.
+            // The watch that keeps most gives way.
             let most = all.by_directory.values().flatten().max_by_key(|watched| watched.lock().events.len());
             woken.extend(most.and_then(|watched| watched.lose(&mut watched.lock())));
         }
@@ -647,7 +648,7 @@ impl SharedVolume {
 }
 
 impl Object {
-    /// Who watches this directory is told that it is to be taken away.
+    /// Tells the watches of this directory that it is to be removed.
     pub fn announce_end(self: &Arc<Self>) {
         if self.volume().watches().any() {
             self.volume().watches().report_going(self);
@@ -679,7 +680,7 @@ fn path_of(names: &[Box<[u8]>]) -> Option<RelPathBuf> {
 //@ attack: smb-hoards
 /// Of one volume.
 const WATCHES_MAX: usize = 65_536;
-/// Events that one watch keeps; beyond them all are lost, and who watches is told so.
+/// Events that one watch keeps; beyond them all are lost, and the watching client is told so.
 const EVENTS_MAX: usize = 1024;
 //@ limit: changes kept for clients that watch
 //@ section: SMB
@@ -708,11 +709,12 @@ const NOTICED_MAX: usize = 4096;
 //@ empty: one that is older is told twice; others feel nothing
 //@ counter: none
 //@ attack: smb-pools
-/// What was told lately.
+/// Largest number of recent reports that are kept.
 const RECENT_MAX: usize = 4096;
-/// How long the kernel's word of it may take.
+/// Time for which the kernel's word of it may take.
 const RECENT_FOR: Duration = Duration::from_secs(3);
-/// How long behind what this server has done to a file its closing may tell of that, where nobody can look any more.
+/// Time for which behind what this server has done to a file its closing may tell of that, where no look is
+/// possible any more.
 const OWN_CLOSE: Duration = Duration::from_secs(1);
 /// Longest tick of the clock that file systems stamp with.
 const TICK_MAX: Duration = Duration::from_millis(20);

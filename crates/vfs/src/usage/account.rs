@@ -11,12 +11,12 @@ use super::count::Count;
 use super::room::Room;
 use super::{Space, SpaceState};
 
-/// What a volume holds.
+/// Account of a volume's usage.
 pub(crate) struct Account {
     is_counting: AtomicBool,
     /// Some walker is or was at it.
     has_walker: AtomicBool,
-    /// What it says is not what a walk would find: a change did not come to its end.
+    /// Set if the account is not what a walk would find: a change did not come to its end.
     is_uncertain: AtomicBool,
     count: Mutex<Count>,
     pub(super) contents: Contents,
@@ -48,7 +48,7 @@ impl Account {
         account
     }
 
-    /// What the volume may hold from now on. What it holds already stays.
+    /// Sets the volume's quota. What it holds already stays.
     pub(super) fn set_quota(&self, quota: Quota) {
         self.bytes.set_limit(quota.bytes);
         self.files.set_limit(quota.files);
@@ -65,7 +65,7 @@ impl Account {
         Space { used, quota, state }
     }
 
-    /// What is there turns out to be so much more.
+    /// Adds usage that was found.
     pub(super) fn add(&self, files: u64, bytes: u64) {
         self.files.take_unchecked(files);
         self.bytes.take_unchecked(bytes);
@@ -92,7 +92,7 @@ impl Account {
         self.bytes.give_unchecked(shrunk);
     }
 
-    /// Whether a count is wanted and this is the first to offer one.
+    /// Returns whether a count is wanted and this is the first to offer one.
     pub(super) fn begin_walk(&self) -> bool {
         self.is_counting() && !self.is_uncertain() && !self.has_walker.swap(true, Ordering::SeqCst)
     }
@@ -150,6 +150,6 @@ impl std::fmt::Debug for LaneAccount {
 //@ empty: refused before anything is changed (507 over HTTP); others too, until something is removed
 //@ counter: vfs_refused{reason="quota"}, volume_used_bytes
 //@ attack: http-edges
-/// What a lane draws at once.
+/// Bytes that a lane draws at once.
 const BATCH_BYTES: u64 = 16 << 20;
 const BATCH_FILES: u64 = 1024;

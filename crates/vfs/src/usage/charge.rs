@@ -1,4 +1,4 @@
-//! What a change takes of a volume's room, before it is made, and what it comes to when it is over.
+//! Charge of a change to a volume's room, taken before it is made and settled when it is over.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::volume::Volume;
 /// Room that is taken, and given back unless it is kept.
 #[must_use]
 pub(crate) struct Charge {
-    /// `None` where nobody counts.
+    /// Account of the charge; `None` where usage is not counted.
     of: Option<Rc<LaneAccount>>,
     files: u64,
     bytes: u64,
@@ -27,7 +27,7 @@ impl Volume {
         self.root().account(|| Some(self.cache().peer()?.member().index()))
     }
 
-    /// Whether what a change does has to be known.
+    /// Returns whether what a change does has to be known.
     pub(crate) fn is_accounted(&self) -> bool {
         self.account().is_some()
     }
@@ -44,17 +44,18 @@ impl Volume {
         Ok(Charge { of, files, bytes })
     }
 
-    /// Whether there is room for one more file of so many bytes beside all that is there, as far as is known; nothing is taken. For
-    /// who would refuse an upload before it comes.
+    /// Checks whether there is room for one more file of so many bytes beside all that is there, as far as is
+    /// known; nothing is taken. For a service that would refuse an upload before it comes.
     ///
     /// # Errors
     /// [`Error::Quota`].
     pub fn fits(&self, bytes: u64) -> Result<(), Error> {
-        // The room is gone again at once: who announces much takes nothing from others.
+        // The room is gone again at once: a client that announces much takes nothing from others.
         self.counted(self.charge(1, bytes).map(drop))
     }
 
-    /// Whether there is room for `file` to become `len` bytes long, as far as is known; nothing is taken.
+    /// Checks whether there is room for `file` to become `len` bytes long, as far as is known; nothing is
+    /// taken.
     ///
     /// # Errors
     /// [`Error::Quota`]; those of looking at the file.
@@ -96,7 +97,7 @@ impl Volume {
         }
     }
 
-    /// It has, or has not.
+    /// Ends a move, which was made or not.
     pub(crate) fn end_move(
         &self,
         directory: &Arc<Object>,
@@ -105,7 +106,7 @@ impl Volume {
         place: impl FnOnce(),
     ) {
         let Some(of) = self.account() else { return place() };
-        // Its place and its mark change in one step for whoever asks.
+        // Its place and its mark change in one step for readers.
         let mut place = Some(place);
         let moved = of.account.unless_counted(MovedUsage::Nothing, |count| {
             let Some(to) = to else {
@@ -154,12 +155,12 @@ impl Charge {
         self.bytes -= more;
     }
 
-    /// What it was taken for has a name in `directory` now, and nothing in it.
+    /// Notes that the new file has a name in `directory` now, and nothing in it.
     pub(crate) fn made_in(self, volume: &Volume, directory: &Arc<Object>) {
         self.made_of(volume, directory, 0);
     }
 
-    /// As [`Charge::made_in`], of `size` bytes.
+    /// Charges a new file ([`Charge::made_in`]) of `size` bytes.
     pub(crate) fn made_of(mut self, volume: &Volume, directory: &Arc<Object>, size: u64) {
         let Some(of) = volume.account() else { return };
         if !of.account.unless_counted(true, |count| count.is_counted(directory)) {

@@ -12,18 +12,18 @@ use crate::error::Error;
 use crate::file::OpenFile;
 use crate::volume::Volume;
 
-/// How long a change leaves a file.
+/// Length that a change leaves of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// To here, if it was shorter.
     To(u64),
-    /// So far beyond its end, with nobody else at it.
+    /// A change so far beyond its end, with no other change of it under way.
     Beyond(u64),
     /// At most to here, if it was shorter.
     Within(u64),
     /// As long as this.
     Exactly(u64),
-    /// As it was.
+    /// The file stays as it was.
     AsItWas,
 }
 
@@ -31,9 +31,9 @@ pub(crate) enum Reach {
 #[derive(Default)]
 pub(super) struct Contents([Mutex<HashMap<u64, Content>>; SHARDS]);
 
-/// One of them.
+/// A counted change of one file's content.
 struct Content {
-    /// As it is counted.
+    /// The file as it is counted.
     known: CountedFile,
     /// Room is taken for so many bytes of it.
     reach: u64,
@@ -51,8 +51,8 @@ pub(crate) struct ContentChange {
 }
 
 impl ContentChange {
-    /// Takes room for what a change of `file`, which nobody but who shares its permit changes, may add; `None` where nobody
-    /// counts.
+    /// Takes room for what a change of `file`, which only the sharers of its change lock change, may add;
+    /// `None` where usage is not counted.
     ///
     /// # Errors
     /// [`Error::Quota`]; those of looking at the file.
@@ -83,7 +83,7 @@ impl ContentChange {
         Ok(Some(Self { of, file: Rc::clone(file), inode, reach }))
     }
 
-    /// It is over. The last of those at the file says what they have come to.
+    /// Ends the change. The last of those at the file says what they have come to.
     pub(crate) fn end(self, is_done: bool) {
         let account = &self.of.account;
         let mut contents = account.contents.shard(self.inode);
@@ -121,13 +121,13 @@ impl LaneAccount {
         }
         let grown = size.saturating_sub(known.size);
         self.give_back(0, taken.saturating_sub(grown) + known.size.saturating_sub(size));
-        // Longer than it was to be: somebody else writes to it, behind the server's back.
+        // Longer than it was to be: another program writes to it.
         self.account.add(0, grown.saturating_sub(taken));
     }
 }
 
 impl Reach {
-    /// How long a file of `size` bytes is then, at most.
+    /// Returns how long a file of `size` bytes is then, at most.
     fn from(self, size: u64) -> u64 {
         match self {
             Self::To(end) | Self::Within(end) => size.max(end),

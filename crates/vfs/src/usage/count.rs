@@ -1,15 +1,17 @@
-//! A tree is counted while it changes. One walker enters its directories one after the other, each under the permit of that
-//! directory, so that its names stand still meanwhile; everybody who changes something says so here when it is done.
+//! A tree is counted while it changes. One walker enters its directories one after the other, each under the
+//! permit of that directory, so that its names stand still meanwhile; every change is noted here when it is
+//! done.
 //!
 //! A directory is *counted* once the walker has entered it. A change in one that is counted changes what the volume uses; in
 //! one that is not it changes nothing, as the walker will see it. Which it is, its own mark or that of the nearest directory
 //! above it says: `Waiting` for the walker, or `Entered` beneath one that waits. Without any it is counted. The volume's own
 //! directory waits first. Marks go with their directories, so that a directory that moves takes along what it is.
 //!
-//! A file with several names may be counted in one directory and have names in others: such are remembered by inode. So are
-//! files whose content changes meanwhile, as who writes to an open file need not know where it lies by now: the walker counts
-//! those that it comes to as long as they are then; those that it does not come to any more were counted as long as they were
-//! before, and the difference is added when all is counted.
+//! A file with several names may be counted in one directory and have names in others: such are remembered by
+//! inode. So are files whose content changes meanwhile, as a writer of an open file need not know where it
+//! lies by now: the walker counts those that it comes to as long as they are then; those that it does not
+//! come to any more were counted as long as they were before, and the difference is added when all is
+//! counted.
 
 use std::collections::HashMap;
 use std::collections::HashSet;
@@ -21,7 +23,7 @@ use index::Usage;
 
 use crate::object::{Identity, Object};
 
-/// How far a count has come.
+/// State of a count.
 #[derive(Default)]
 pub(super) struct Count {
     /// The walker has begun; until then nothing is counted.
@@ -50,7 +52,7 @@ enum WalkMark {
     Entered,
 }
 
-/// How long a file was when its content began to change, and is.
+/// Length of a file when its content began to change, and its length now.
 #[derive(Clone, Copy)]
 struct Changed {
     before: u64,
@@ -83,7 +85,7 @@ impl Count {
         self.waiting.push(Arc::clone(root));
     }
 
-    /// Whether what lies in `directory` is counted.
+    /// Returns whether what lies in `directory` is counted.
     pub(super) fn is_counted(&self, directory: &Arc<Object>) -> bool {
         if !self.has_begun {
             return false;
@@ -105,7 +107,7 @@ impl Count {
         true
     }
 
-    /// Whether a file with a name in `directory` is counted.
+    /// Returns whether a file with a name in `directory` is counted.
     pub(super) fn has(&self, directory: &Arc<Object>, file: CountedFile) -> bool {
         self.linked.contains(&file.inode) || self.is_counted(directory)
     }
@@ -120,7 +122,7 @@ impl Count {
         None
     }
 
-    /// Whether a directory is to be entered.
+    /// Returns whether a directory is to be entered.
     pub(super) fn is_waiting(&self, directory: &Arc<Object>) -> bool {
         self.marks.get(directory.identity()) == Some(&WalkMark::Waiting)
     }
@@ -152,7 +154,7 @@ impl Count {
                 self.linked.insert(leaf.inode);
             }
             let changed = self.changed.remove(&leaf.inode).map(|changed| changed.now);
-            // Who is changing it now says when he is done that it was as long as this.
+            // The change under way says at its end that it was as long as this.
             let size = self.changing.get(&leaf.inode).copied().or(changed);
             holds.files += 1;
             holds.bytes += size.unwrap_or(leaf.size);
@@ -189,7 +191,8 @@ impl Count {
         self.changing.insert(file.inode, file.size);
     }
 
-    /// It has changed, and is `size` bytes long. Of what has no name any more nothing is counted.
+    /// Notes that the file has changed, and is `size` bytes long. Of what has no name any more nothing is
+    /// counted.
     pub(super) fn end_content(&mut self, file: CountedFile, size: u64) {
         self.changing.remove(&file.inode);
         if file.links > 0 {
@@ -242,12 +245,13 @@ impl Count {
         self.moving.insert(directory.identity().clone(), Arc::clone(from));
     }
 
-    /// It stays after all.
+    /// Notes that the directory stays after all.
     pub(super) fn end_unmoved(&mut self, directory: &Arc<Object>) {
         self.moving.remove(directory.identity());
     }
 
-    /// It has moved, with all that lies beneath it, which is counted or not as before. What that changes of itself.
+    /// Notes that the directory has moved, with all that lies beneath it, which is counted or not as before.
+    /// What that changes of itself.
     pub(super) fn moved_directory(
         &mut self,
         directory: &Arc<Object>,
@@ -280,15 +284,15 @@ fn hash_of(directory: &Arc<Object>) -> u64 {
     hasher.finish()
 }
 
-/// What a move changes of what is counted.
+/// Effect of a move on the counted usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MovedUsage {
     Nothing,
-    /// What was not counted is now, as so many bytes.
+    /// The moved file was not counted and is now, as so many bytes.
     In {
         bytes: u64,
     },
-    /// What was counted, as so many bytes, is not any more, but will be.
+    /// The moved file was counted, as so many bytes, and is not any more, but will be.
     Out {
         bytes: u64,
     },
@@ -310,7 +314,7 @@ const LINKED_MAX: usize = 1 << 22;
 const CHANGED_MAX: usize = 1 << 20;
 /// Directories that are remembered until then, by eight bytes each.
 const FOUND_MAX: usize = 1 << 22;
-/// As deep as a path may be.
+/// Largest depth of a path.
 const DEPTH_MAX: usize = 4096;
 
 #[cfg(test)]

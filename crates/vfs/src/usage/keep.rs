@@ -1,4 +1,5 @@
-//! Keeps what a volume holds counted: counts it where nobody knows, anew where it is in doubt, and has the index remember.
+//! Keeps what a volume holds counted: counts it where the usage is unknown, anew where it is in doubt, and
+//! has the index remember.
 
 use std::time::Duration;
 
@@ -9,9 +10,10 @@ use crate::spec::VolumeSpec;
 use crate::volume::{Volume, WeakVolume};
 
 impl Volume {
-    /// What the volume may hold from now on, and whether it is counted at all, as `spec` has it; what it holds already stays.
-    /// Then counts it where that is wanted and nobody else does, as long as the lane has it open and nobody changes his
-    /// mind. For each lane that opens it, and again when a configuration changes.
+    /// Sets what the volume may hold from now on, and whether it is counted at all, as `spec` has it; what it
+    /// holds already stays. Then counts it where that is wanted and no other lane does, as long as the lane
+    /// has it open and the specification stays. For each lane that opens it, and again when a configuration
+    /// changes.
     pub fn keep_counted(&self, spec: &VolumeSpec) -> impl Future<Output = ()> + 'static {
         if let Some(shared) = self.shared() {
             shared.ledger().set(spec.is_counted(), spec.quota);
@@ -38,7 +40,7 @@ async fn keep_once(volume: &WeakVolume) -> Option<Duration> {
     if !volume.shared()?.ledger().is_wanted() {
         return None;
     }
-    // Nothing is added where nobody can write, as where a configuration is only tried.
+    // Nothing is added where no client can write, as where a configuration is only tried.
     if volume.shared()?.trouble().is_some() {
         return Some(PERIOD);
     }

@@ -1,7 +1,7 @@
 //! Whether a volume is counted, and the account that is kept of it now.
 //!
-//! An account is exchanged for a new one while no change is inside the volume's gate, so that each change begins and ends with
-//! the same. Where nobody counts, a change reads one word that never changes.
+//! An account is exchanged for a new one while no change is inside the volume's gate, so that each change
+//! begins and ends with the same. Where usage is not counted, a change reads one word that never changes.
 
 use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
@@ -40,7 +40,8 @@ impl Ledger {
         }
     }
 
-    /// Which account is kept now, for who has looked before: 0 for none that there ever was.
+    /// Returns the number of the account that is kept now, for comparison with an earlier look: 0 where there
+    /// never was one.
     pub(crate) fn epoch(&self) -> u32 {
         self.epoch.load(Ordering::Acquire)
     }
@@ -50,7 +51,7 @@ impl Ledger {
         self.now().account.clone()
     }
 
-    /// Whether it is counted from now on, and what the volume may hold. What it holds already stays.
+    /// Checks whether it is counted from now on, and what the volume may hold. What it holds already stays.
     pub(crate) fn set(&self, is_wanted: bool, quota: Quota) {
         let mut now = self.now();
         now.quota = quota;
@@ -67,7 +68,7 @@ impl Ledger {
         self.is_wanted.load(Ordering::SeqCst)
     }
 
-    /// Whether a new account is to be begun.
+    /// Returns whether a new account is to be begun.
     pub(super) fn wants_renewal(&self) -> bool {
         let is_good = |account: &Arc<Account>| !account.is_uncertain();
         self.is_wanted() && !self.now().account.as_ref().is_some_and(is_good)
@@ -80,12 +81,12 @@ impl Ledger {
         self.epoch.fetch_add(1, Ordering::Release);
     }
 
-    /// What the volume holds and may hold; `None` where nobody counts.
+    /// Returns what the volume holds and may hold; `None` where usage is not counted.
     pub(crate) fn space(&self) -> Option<Space> {
         Some(self.account()?.space())
     }
 
-    /// What it holds, where that is known for certain.
+    /// Returns what it holds, where that is known for certain.
     pub(crate) fn settled(&self) -> Option<Usage> {
         self.space().filter(Space::is_counted).map(|space| space.used)
     }
@@ -96,12 +97,12 @@ impl Ledger {
 }
 
 impl UncertainChange {
-    /// While a change is made, of what this is the account of, if anybody keeps one.
+    /// Begins a change of what this account is of, if one is kept.
     pub(crate) fn of(account: Option<Rc<LaneAccount>>) -> Self {
         Self(account)
     }
 
-    /// It is over: what it came to was said, or it came to nothing.
+    /// Ends the change: what it came to was said, or it came to nothing.
     pub(crate) fn over(mut self) {
         self.0 = None;
     }

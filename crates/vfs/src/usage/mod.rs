@@ -1,8 +1,9 @@
-//! What a volume holds, in bytes and files, and what it may hold.
+//! Usage of a volume in bytes and files, and its quota.
 //!
-//! *Bytes* are the lengths of its regular files, as AFS counts them: what a file takes on the disk changes behind its owner's
-//! back (delayed allocation, preallocation, compression), so no two counts of it agree. *Files* are files, directories and
-//! links. A file with several names counts once; one without counts no more, though who has it open keeps it.
+//! *Bytes* are the lengths of its regular files, as AFS counts them: what a file takes on the disk changes
+//! behind its owner's back (delayed allocation, preallocation, compression), so no two counts of it agree.
+//! *Files* are files, directories and links. A file with several names counts once; one without counts no
+//! more, though it stays while it is open.
 //!
 //! A change takes room before it is made, and knows from what it changes how much that is: nothing is walked. The first
 //! count of a tree is made by a walker while it changes ([`count`]). One [`Account`] is kept from one beginning of a count to
@@ -32,25 +33,25 @@ pub(crate) use self::staged_size::StagedSize;
 pub(crate) use self::tally::UsageTally;
 pub use self::walk::CountFailed;
 
-/// What a volume holds, and may.
+/// Usage and quota of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// What is counted.
+    /// Counted usage.
     pub used: Usage,
-    /// What there may be.
+    /// Quota of the volume.
     pub quota: Quota,
-    /// How far the count is.
+    /// State of the count.
     pub state: SpaceState,
 }
 
-/// How far what a volume holds is counted.
+/// State of counting a volume's usage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SpaceState {
     /// All of it.
     Counted,
-    /// These directories so far; what is used is what was seen in them.
+    /// Counting goes on, with these directories so far; what is used is what was seen in them.
     Counting {
-        /// How many.
+        /// Number of directories.
         directories: u64,
     },
     /// A change did not come to its end: it is counted again soon.
@@ -58,7 +59,7 @@ pub enum SpaceState {
 }
 
 impl Space {
-    /// Whether all is counted; else `used` is what was seen so far.
+    /// Returns whether all is counted; else `used` is what was seen so far.
     pub fn is_counted(&self) -> bool {
         self.state == SpaceState::Counted
     }

@@ -1,5 +1,6 @@
-//! The room that a file system keeps for its own user (ext4: 5 % for root, as it is made). A server of root would be given of it, and so would
-//! whoever writes by the server: here everybody has what common users have.
+//! The room that a file system keeps for its own user (ext4: 5 % for root, as it is made). A server of root
+//! would be given of it, and so would clients that write by the server: here every client has what common
+//! users have.
 //!
 //! A lane looks how much that is, takes half of its part of it as an allowance, and looks again when that is used or old. So a write costs a
 //! subtraction, and a look a second at most as long as there is room.
@@ -13,7 +14,7 @@ use lane::time;
 use crate::error::Error;
 use crate::volume::Volume;
 
-/// What one lane may write of a volume before it looks again.
+/// Amount that one lane may write of a volume before it looks again.
 #[derive(Debug, Default)]
 pub(crate) struct Allowance {
     bytes: Cell<u64>,
@@ -33,7 +34,7 @@ impl Volume {
         }
     }
 
-    /// The same, of what is new in the file system of `file`: a name, an attribute.
+    /// Checks the room for what is new in the file system of `file`: a name, an attribute.
     ///
     /// # Errors
     /// As [`Volume::spare`].
@@ -46,7 +47,7 @@ impl Volume {
         if allowance.renew(&room, lanes, len) { Ok(()) } else { Err(Error::NoSpace) }
     }
 
-    /// The same, of one name more in a directory.
+    /// Checks the room for one name more in a directory.
     ///
     /// # Errors
     /// As [`Volume::spare`].
@@ -62,8 +63,8 @@ impl Allowance {
         left.inspect(|left| self.bytes.set(*left)).is_some()
     }
 
-    /// Whether there are `len` bytes of so much room. Half of what is left is shared by the lanes: the rest is for what each has written
-    /// that is not on the disk, and counts as free.
+    /// Returns whether there are `len` bytes of so much room. Half of what is left is shared by the lanes:
+    /// the rest is for what each has written that is not on the disk, and counts as free.
     fn renew(&self, room: &SystemStat, lanes: usize, len: u64) -> bool {
         let free = room.blocks_free.saturating_mul(room.block_bytes);
         let left = free.checked_sub(len);
@@ -73,7 +74,7 @@ impl Allowance {
     }
 }
 
-/// Whether a range of a file is inside of it, without a hole.
+/// Returns whether a range of a file is inside of it, without a hole.
 async fn is_there(file: &File, offset: u64, len: u64) -> bool {
     let end = offset.saturating_add(len);
     let Ok(stat) = file.stat() else { return false };
@@ -82,5 +83,6 @@ async fn is_there(file: &File, offset: u64, len: u64) -> bool {
 
 /// As long as others cannot have written much.
 const ALLOWED: Duration = Duration::from_secs(1);
-/// What a name may take at most: a block of the directory, and of a new directory or a long link one of its own.
+/// Bytes that a name may take at most: a block of the directory, and of a new directory or a long link one of
+/// its own.
 const NAME_BYTES: u64 = 8192;

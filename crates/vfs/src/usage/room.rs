@@ -1,17 +1,17 @@
 //! Room in a volume, of bytes or of files, that many lanes take and give back at once and never take more of than there is.
 //!
-//! A lane takes from its own *allotment*, a word that nobody else writes as long as there is enough; it draws anew in batches
-//! from what all share. Only when that is short are the allotments of all lanes gathered, under a lock, so that nobody is
-//! refused while anything is left.
+//! A lane takes from its own *allotment*, a word that no other lane writes as long as there is enough; it
+//! draws anew in batches from what all share. Only when that is short are the allotments of all lanes
+//! gathered, under a lock, so that no client is refused while anything is left.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 
-/// What is taken, and how much there is.
+/// Taken and total room.
 pub(super) struct Room {
     /// [`UNLIMITED`] for no limit.
     limit: AtomicU64,
-    /// What is in use, and the allotments of all lanes.
+    /// Room in use, and the allotments of all lanes.
     taken: AtomicI64,
     allotments: Box<[Allotment]>,
     batch: i64,
@@ -19,7 +19,7 @@ pub(super) struct Room {
     drawing: Mutex<()>,
 }
 
-/// What one lane has drawn and not used. On a cache line of its own.
+/// Room that one lane has drawn and not used. On a cache line of its own.
 #[derive(Default)]
 #[repr(align(128))]
 struct Allotment(AtomicI64);
@@ -44,7 +44,7 @@ impl Room {
         (limit != UNLIMITED).then_some(limit)
     }
 
-    /// What is in use. Exact while nobody takes or gives back.
+    /// Returns what is in use. Exact while no lane takes or gives back.
     pub(super) fn used(&self) -> u64 {
         let allotted: i64 = self.allotments.iter().map(|allotment| allotment.0.load(Ordering::SeqCst)).sum();
         // Less than nothing was counted where files came behind the server's back and went by it.

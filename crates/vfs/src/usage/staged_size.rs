@@ -1,4 +1,4 @@
-//! What a file takes of its volume's room before it has a name.
+//! Room that a file takes of its volume before it has a name.
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -37,7 +37,7 @@ impl StagedSize {
         Ok(())
     }
 
-    /// It has a name in `directory`, and this size, if that is known.
+    /// Notes that the file has a name in `directory`, and this size, if that is known.
     pub(crate) fn made_in(&self, volume: &Volume, directory: &Arc<Object>, size: Option<u64>) {
         if let Some(charge) = self.charge.take() {
             charge.made_of(volume, directory, size.unwrap_or(self.end.get()));

@@ -1,4 +1,4 @@
-//! What a walk through a tree that nobody changes finds: by the same rules as the count of one that is served.
+//! Findings of a walk through a tree without changes: by the same rules as the count of one that is served.
 
 use std::collections::HashSet;
 
@@ -8,7 +8,7 @@ use lane::fs::FileKind;
 use super::CountedFile;
 use crate::attributes::Attributes;
 
-/// What was found so far.
+/// Findings so far.
 #[derive(Debug, Default)]
 pub(crate) struct UsageTally {
     used: Usage,

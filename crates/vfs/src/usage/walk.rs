@@ -15,10 +15,11 @@ use crate::name::{Name, RelPath};
 use crate::object::{At, By, Object, Place, SharedVolume, path_beneath};
 use crate::volume::Volume;
 
-/// Why a volume is not counted.
+/// Reason why a volume is not counted.
 #[derive(Debug, thiserror::Error)]
 pub enum CountFailed {
-    /// It has more directories side by side, or more files with several names, than a count keeps in mind.
+    /// The volume has more directories side by side, or more files with several names, than a count keeps in
+    /// mind.
     #[error("it has more directories side by side, or files with several names, than can be kept in mind")]
     TooLarge,
     /// Changes were under way all the time, so that no count could begin.
@@ -27,9 +28,9 @@ pub enum CountFailed {
     /// A directory cannot be read.
     #[error("{path}: {source}")]
     Directory {
-        /// Which, beneath the volume's own.
+        /// Path of the directory, beneath the volume's own.
         path: String,
-        /// What the file system says.
+        /// Error of the file system.
         source: Error,
     },
 }
@@ -42,14 +43,15 @@ struct Walker<'v> {
 }
 
 impl Volume {
-    /// What the volume holds and may hold; `None` of one that nobody may change, or where nobody counts.
+    /// Returns what the volume holds and may hold; `None` of a read-only one, or where usage is not counted.
     pub fn space(&self) -> Option<Space> {
         self.shared()?.space()
     }
 
-    /// Counts what the volume holds, if nobody has and nobody is at it, or anew where it is in doubt; while it is changed. `told`
-    /// hears how far it has come, now and then. It takes half of one helper's time at most, and gives others of the lane their
-    /// turns. Until it is done, and where it fails or is dropped, what it has seen is what is used.
+    /// Counts what the volume holds, if no lane has or is at it, or anew where it is in doubt; while it is
+    /// changed. `told` hears how far it has come, now and then. It takes half of one helper's time at most,
+    /// and gives others of the lane their turns. Until it is done, and where it fails or is dropped, what it
+    /// has seen is what is used.
     ///
     /// # Errors
     /// [`CountFailed`].
@@ -86,7 +88,7 @@ impl SharedVolume {
 }
 
 impl Walker<'_> {
-    /// Where it ends before all is counted, another may begin anew.
+    /// Walks the tree. Where it ends before all is counted, another may begin anew.
     async fn walk(&self, told: impl Fn(Space)) -> Result<(), CountFailed> {
         let unfinished = IncompleteWalk(&self.account);
         let walked = self.walk_all(told).await;

@@ -57,7 +57,7 @@ fn another_process_and_clients_find_each_others_locks() {
         assert_eq!(Other::lock(&page, "exclusive").answer, "ok");
         it.lock(&volume, &[lock], true).await.unwrap();
         it.close(&volume, &caller).await.unwrap();
-        // Nobody holds anything of the file, so nothing is open for locks.
+        // No client holds anything of the file, so nothing is open for locks.
         assert_eq!(Other::lock(&page, "exclusive").answer, "ok");
     })
     .unwrap();
@@ -105,7 +105,7 @@ fn the_other_process() {
         Err(rustix::io::Errno::AGAIN | rustix::io::Errno::ACCESS) => println!("{ANSWER}AGAIN"),
         Err(error) => println!("{ANSWER}{error}"),
     }
-    // Until who has started it wants it no more.
+    // Until its starter wants it no more.
     let _ = std::io::stdin().read_line(&mut String::new());
 }
 

@@ -133,7 +133,7 @@ fn one_server_at_a_time_writes_to_a_tree_whatever_else_they_have_in_common() {
         assert!(told.contains("another server"), "{told}");
         assert!(matches!(make(&other, "b").await, Err(Error::ReadOnly)));
         assert!(lookup(&other, "a").await.is_ok(), "it is read all the same");
-        // Who only reads keeps nobody out, and is let write by a reload alone when nobody else does.
+        // A reader keeps no other out, and a reload lets it write only when no other does.
         let reads = open(&reader, "reads", Writable::Nobody).unwrap();
         assert_eq!(trouble(&reader), None);
         assert!(open(&reader, "reads", Writable::anyone()).is_err());
@@ -206,7 +206,7 @@ fn a_file_renamed_over_a_cached_one_is_served_from_the_next_look_up() {
         fs::write(tree.path("page.new"), "new").unwrap();
         fs::rename(tree.path("page.new"), tree.path("page")).unwrap();
         assert_eq!(text(&volume, "page").await.unwrap(), "new");
-        // Who began with the old file ends with it.
+        // A reader that began with the old file ends with it.
         assert_eq!(read_all(&old).await, "old");
     });
 }
@@ -688,7 +688,7 @@ fn without_watches_a_switched_link_is_noticed_when_its_time_is_over() {
     });
 }
 
-/// Everybody hears at once, and what was told is counted.
+/// Every client hears at once, and what was told is counted.
 #[derive(Default)]
 struct Telling(std::cell::Cell<usize>);
 
@@ -765,7 +765,7 @@ fn stores_through_a_mapping_show_at_once_to_who_reads_and_to_who_caches_when_the
     });
 }
 
-/// How much a server keeps of a volume.
+/// Amount that a server keeps of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Plain,

@@ -263,7 +263,7 @@ fn out_of_descriptors_only_new_files_are_refused_and_only_until_some_are_free() 
         }
         let volume = world.volume(CacheOptions::default(), VolumeOptions::default());
         world.host.set_descriptors_max(16);
-        // Nobody uses what is cached: it makes room.
+        // Nothing uses what is cached: it makes room.
         for n in 0..40 {
             lookup(&volume, &format!("f{n}")).await.unwrap();
         }
@@ -295,7 +295,7 @@ fn a_failing_disk_is_told_and_not_remembered() {
     });
 }
 
-/// What a failing disk did, as the operator reads it.
+/// The operator reads what a failing disk did.
 #[test]
 fn a_failing_disk_is_logged_with_the_path_and_what_clients_do_wrong_is_not() {
     let told = Told::default();
@@ -518,7 +518,7 @@ impl OnHost {
     }
 }
 
-/// What was the truth when: the content of each path, `None` where there was none.
+/// Truth by time: the content of each path, `None` where there was none.
 #[derive(Default)]
 struct History {
     of: BTreeMap<&'static str, Vec<(std::time::Instant, Option<String>)>>,
@@ -529,7 +529,7 @@ impl History {
         self.of.entry(path).or_default().push((time::now(), content));
     }
 
-    /// Whether `path` held `content` at some moment from `since` to now.
+    /// Returns whether `path` held `content` at some moment from `since` to now.
     fn was_true(&self, path: &str, content: Option<&str>, since: std::time::Instant) -> bool {
         let versions = &self.of[path];
         versions.iter().enumerate().any(|(n, (_, version))| {

@@ -1,4 +1,4 @@
-//! What somebody may do by way of a watched directory that is promised, and whether another way lets the same people through.
+//! Rights of users by way of a watched directory, and whether another way lets the same users through.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use crate::error::Error;
 use crate::root::Root;
 
 impl WatchedDir {
-    /// What somebody may do here: nothing where he may not pass through a directory above.
+    /// Returns the principal's rights here: none where the principal may not pass through a directory above.
     pub(crate) fn rights(&self, principal: &Principal, policy: &VolumePolicy) -> Rights {
         let Some(access) = self.access.get() else { return Rights::NONE };
         if self.withholds(None) {
@@ -31,7 +31,7 @@ impl WatchedDir {
         access.keep(principal, rights)
     }
 
-    /// What somebody may do with something in it that is no directory, and has this descriptor of its own.
+    /// Returns the principal's rights over a file in the directory that has this descriptor of its own.
     pub(crate) fn rights_of(
         &self,
         principal: &Principal,
@@ -50,7 +50,8 @@ impl WatchedDir {
         }
     }
 
-    /// What somebody is granted by the directory's own descriptor, as an access mask of SMB; `None` without one.
+    /// Returns what the principal is granted by the directory's own descriptor, as an access mask of SMB;
+    /// `None` without one.
     pub(crate) fn granted_here(&self, principal: &Principal, policy: &VolumePolicy) -> Option<u32> {
         let own = self.access.get()?.own()?;
         let passes = |upper: &Rc<Self>| upper.rights(principal, policy).contains(Rights::TRAVERSE);
@@ -60,7 +61,8 @@ impl WatchedDir {
         })
     }
 
-    /// As [`WatchedDir::granted_here`], by the descriptor of something in it that is no directory.
+    /// Returns what the principal is granted by the descriptor of a file in the directory
+    /// ([`WatchedDir::granted_here`]).
     pub(crate) fn granted_of(&self, principal: &Principal, policy: &VolumePolicy, own: &Own) -> u32 {
         match self.rights(principal, policy).contains(Rights::TRAVERSE) {
             true => own.granted(principal, &self.sids()),
@@ -81,7 +83,7 @@ impl WatchedDir {
         Ok(!Access::new(&stat, list.as_deref(), object, above).is_as(access))
     }
 
-    /// Who is called how in descriptors.
+    /// Returns the SIDs that users have in descriptors.
     fn sids(&self) -> Arc<Sids> {
         let object = self.object().expect("only what is promised has rights");
         object.volume().objects().sids()
@@ -92,7 +94,7 @@ impl WatchedDir {
         std::iter::successors(Some(self), |at| at.upper.as_deref())
     }
 
-    /// Whether it lets the same through as another.
+    /// Returns whether it lets the same through as another.
     pub(crate) fn passes_as(&self, other: &Self, policy: &VolumePolicy) -> bool {
         let both = self.access.get().zip(other.access.get());
         std::ptr::eq(self, other) || both.is_some_and(|(one, other)| one.passes_as(other, policy))

@@ -4,15 +4,15 @@ use std::cell::Cell;
 
 use super::*;
 
-/// A lane that looks at a name to remember it, and one that changes the name. Steps of either are single accesses to what they share, and
-/// all of these are in one order that everybody sees (`SeqCst`), so going through every order of the steps goes through all that can
-/// happen.
+/// A lane that looks at a name to remember it, and one that changes the name. Steps of either are single
+/// accesses to what they share, and all of these are in one order that all see (`SeqCst`), so going through
+/// every order of the steps goes through all that can happen.
 struct Both {
     marks: Arc<SnoopFilter>,
     slot: FilterSlot,
     /// The permit of the directory is held.
     is_held: Cell<bool>,
-    /// What the name leads to.
+    /// Target of the name.
     tree: Cell<u32>,
     looker: Looker,
     changer: Changer,
@@ -38,7 +38,7 @@ struct Changer {
     is_acknowledged: bool,
 }
 
-/// What comes next where there is a choice.
+/// Next step where there is a choice.
 #[derive(Clone, Copy, Debug)]
 enum Next {
     Look,
@@ -79,7 +79,7 @@ impl Both {
         }
     }
 
-    /// What may come next.
+    /// Returns what may come next.
     fn open(&self) -> Vec<Next> {
         let mut open = Vec::new();
         if self.looker.step < LOOKS {
@@ -142,7 +142,7 @@ impl Both {
         }
     }
 
-    /// Nobody remembers what a change that has been acknowledged made untrue.
+    /// Checks that no lane remembers what a change that has been acknowledged made untrue.
     fn is_true(&self) -> bool {
         !self.changer.is_acknowledged || self.looker.remembered.is_none_or(|seen| seen == self.tree.get())
     }

@@ -1,4 +1,4 @@
-//! What clients have locked of a file, as other programs on the server's machine see it (fcntl(2), "Open file description
+//! Locks of clients, as other programs on the server's machine see it (fcntl(2), "Open file description
 //! locks"), and what those have locked, as clients do.
 //!
 //! One open of the file, which is on no lane, has all that the server's clients have locked of it: among them [`grants`]
@@ -33,7 +33,7 @@ mod spans;
 /// The open file that has the locks, as long as a client holds anything of the file.
 pub(crate) struct LocalLocks {
     state: Mutex<LocalLockState>,
-    /// Its place among those of all files.
+    /// The file's place among those of all files.
     _place: LocalLockFile,
 }
 
@@ -42,12 +42,12 @@ struct LocalLockState {
     /// Exclusive locks can be had.
     is_writable: bool,
     set: Vec<Span>,
-    /// Somebody changes it.
+    /// A task changes the locks.
     is_busy: bool,
     waiting: Vec<Waker>,
-    /// When a task ends what advisory locks hold then, if one waits for that.
+    /// Time when a task ends advisory locks, if one waits for that.
     ends: Option<Instant>,
-    /// That task, which ends when nobody holds anything of the file any more.
+    /// Waker of that task, which ends when no client holds anything of the file any more.
     ending: Option<Waker>,
 }
 
@@ -72,13 +72,14 @@ impl LocalLocks {
         Self { state: Mutex::new(state), _place: place }
     }
 
-    /// Whether more is set than clients hold.
+    /// Returns whether more is set than clients hold.
     pub(super) fn has_more_than(&self, grants: &Grants) -> bool {
         let set = self.lock().set.clone();
         changes(&set, &wanted(grants)).iter().any(|change| change.is_less())
     }
 
-    /// Whether no task waits for this moment or an earlier one; the one who asks has one wait for it.
+    /// Returns whether no task waits for this moment or an earlier one; the caller then has a task wait for
+    /// it.
     fn waits_no_task_until(&self, until: Instant) -> bool {
         let mut state = self.lock();
         let is_first = state.ends.is_none_or(|at| until < at);
@@ -111,7 +112,7 @@ struct Waits {
 }
 
 impl Waits {
-    /// Waits until then, or until nobody holds anything of the file any more.
+    /// Waits until then, or until no client holds anything of the file any more.
     async fn until(&self, until: Instant) {
         let mut sleep = pin!(lane::time::sleep_until(until));
         std::future::poll_fn(|cx| {
@@ -173,7 +174,8 @@ impl LocalLockTurn {
         true
     }
 
-    /// Sets what clients hold of these bytes. `None` where nobody holds anything of the file by this any more.
+    /// Sets what clients hold of these bytes. `None` where no client holds anything of the file by this any
+    /// more.
     async fn acquire(
         &self,
         volume: &Volume,
@@ -278,8 +280,8 @@ impl Volume {
         })
     }
 
-    /// Has what an advisory lock holds end with it, though nobody asks for anything any more. One task waits for the locks of a file,
-    /// however often they are taken and extended.
+    /// Has what an advisory lock holds end with it, though no client asks for anything any more. One task
+    /// waits for the locks of a file, however often they are taken and extended.
     pub(super) fn end_in_time(&self, object: &Arc<Object>, until: Instant) {
         let Some(local) = object.grants().local().filter(|local| local.waits_no_task_until(until)) else {
             return;
@@ -305,7 +307,8 @@ impl Volume {
         .detach();
     }
 
-    /// What has the locks of a file; `None` where nobody holds anything of it, or it is none whose bytes are locked.
+    /// Returns the holder of a file's locks; `None` where no client holds anything of it, or it is none whose
+    /// bytes are locked.
     async fn local(
         &self,
         object: &Arc<Object>,
@@ -353,7 +356,7 @@ impl Volume {
     }
 }
 
-/// How all that clients hold of the file's own data has it locked.
+/// Returns how all that clients hold of the file's own data has it locked.
 pub(super) fn wanted(grants: &Grants) -> Vec<Span> {
     spans(grants.locked())
 }
@@ -362,7 +365,7 @@ fn kind(exclusive: Option<bool>) -> Option<LockKind> {
     exclusive.map(|exclusive| if exclusive { LockKind::Exclusive } else { LockKind::Shared })
 }
 
-/// Whether it may still be read.
+/// Returns whether it may still be read.
 fn is_not_writable(error: &std::io::Error) -> bool {
     matches!(
         error.raw_os_error(),
@@ -374,7 +377,7 @@ fn is_not_writable(error: &std::io::Error) -> bool {
 //@ section: Files and listings
 //@ unit: lock
 //@ connection: as its locks
-//@ empty: refused; who waits is tried again every {}
+//@ empty: refused; a waiting request is tried again every {}
 //@ counter: vfs_grants_refused{reason="local"}
 //@ attack: none, only other programs of the machine hold such locks
 //@ reach: server

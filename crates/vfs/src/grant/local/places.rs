@@ -1,18 +1,18 @@
-//! How many files are open for their locks alone: each takes a descriptor.
+//! Limit on files that are open for their locks alone: each takes a descriptor.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use budget::{Books, Consumer, Shares};
 use grants::Refused;
 
-/// Those of a process.
+/// The places of a process for files with local locks.
 #[derive(Clone)]
 pub(crate) struct LocalLockFiles(Arc<Mutex<Books>>);
 
 /// A place, until this is dropped.
 pub(super) struct LocalLockFile {
     places: LocalLockFiles,
-    /// Who locked the file first.
+    /// The client that locked the file first.
     consumer: Consumer,
 }
 
@@ -21,7 +21,8 @@ impl LocalLockFiles {
         Self(Arc::new(Mutex::new(Books::new(max, Shares::ONCE))))
     }
 
-    /// A place for a file that a client locks. Its address and user have no more than they leave, so that who comes next always finds some.
+    /// Takes a place for a file that a client locks. Its address and user have no more than they leave, so
+    /// that the next client always finds some.
     ///
     /// # Errors
     /// [`Refused::TooMany`].

@@ -30,7 +30,7 @@ impl Span {
 }
 
 impl SpanChange {
-    /// Something is given up by it, which nobody can be in the way of.
+    /// Returns whether the change gives a lock up, which nothing can conflict with.
     pub(super) fn is_less(&self) -> bool {
         self.after < self.before
     }
@@ -40,13 +40,13 @@ impl SpanChange {
         spans.iter().any(|span| span.meets(&here))
     }
 
-    /// As fcntl(2) takes a range: 0 bytes are all there will ever be.
+    /// Returns the length as fcntl(2) takes it: 0 bytes are all there will ever be.
     pub(super) fn len(&self) -> u64 {
         if self.to == END { 0 } else { self.to - self.from }
     }
 }
 
-/// What the locks come to, in order; none touches another of its kind.
+/// Returns what the locks come to, in order; none touches another of its kind.
 pub(super) fn spans(locks: impl IntoIterator<Item = RangeLock>) -> Vec<Span> {
     let mut steps = Vec::new();
     for RangeLock { range, exclusive } in locks {
@@ -81,7 +81,7 @@ pub(super) fn spans(locks: impl IntoIterator<Item = RangeLock>) -> Vec<Span> {
     spans
 }
 
-/// What makes the one the other, in order.
+/// Returns what makes the one the other, in order.
 pub(super) fn changes(before: &[Span], after: &[Span]) -> Vec<SpanChange> {
     let ends = |spans: &[Span]| spans.iter().flat_map(|span| [span.from, span.to]).collect::<Vec<_>>();
     let mut borders = [ends(before), ends(after)].concat();
@@ -130,7 +130,7 @@ mod tests {
         RangeLock { range: Range { offset, len }, exclusive }
     }
 
-    /// How each of the first bytes is locked.
+    /// Returns how each of the first bytes is locked.
     fn bytes(spans: &[Span]) -> Vec<Option<bool>> {
         let at = |byte: u64| spans.iter().find(|span| (span.from..span.to).contains(&byte));
         (0..40).map(|byte| at(byte).map(|span| span.exclusive)).collect()

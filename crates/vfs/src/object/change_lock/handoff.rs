@@ -1,10 +1,11 @@
 //! Cohort handoff: a released change lock stays on its lane for a moment though no change waits there, and others
 //! wait on other lanes.
 //!
-//! Where several lanes change one object all the time, each would else make one change and wake the next, which costs more than the change.
-//! Who asks there again and again, as clients do who make names in one directory, is there again before another lane would have woken. So
-//! what would go to another lane is kept for [`HANDOFF_FOR`], for as long as who is first in line has [patience](super::OVERTAKEN_FOR). Where
-//! nobody comes it is not tried again for a while.
+//! Where several lanes change one object all the time, each would else make one change and wake the next,
+//! which costs more than the change. A lane that asks again and again, as where clients make names in one
+//! directory, asks again before another lane would have woken. So what would go to another lane is kept for
+//! [`HANDOFF_FOR`], for as long as the first in line has [patience](super::OVERTAKEN_FOR). Where no change
+//! comes it is not tried again for a while.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -34,7 +35,7 @@ impl CohortHandoff {
 }
 
 impl ChangeLock {
-    /// Whether the lock may stay on a lane where no change waits: mostly one comes soon.
+    /// Returns whether the lock may stay on a lane where no change waits: mostly one comes soon.
     pub(super) fn may_hand_off(&self) -> bool {
         let failed_handoffs = self.failed_handoffs.load(Ordering::Relaxed);
         // Under the lock of the line.
@@ -106,7 +107,7 @@ impl Drop for HandoffTimer {
 /// There is no handoff to watch any more.
 struct HandoffOver;
 
-/// How long nobody has to come.
+/// Time for which a handoff waits for the next change on the lane.
 pub(in crate::object) const HANDOFF_FOR: Duration = Duration::from_micros(100);
 /// After a stay in vain, turns that go on at once where they could stay.
 pub(in crate::object) const FAILED_HANDOFFS: u8 = 32;

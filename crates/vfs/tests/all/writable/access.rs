@@ -1,4 +1,4 @@
-//! Who may do what, where; and that nobody may for longer than the change that forbids it takes.
+//! Rights of users by place; and that none outlives the change that forbids it.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -84,14 +84,14 @@ fn what_an_open_was_granted_to_delete_goes_though_who_closes_it_may_delete_nothi
             consumer: CLIENT,
             wanted: None,
         };
-        // Who makes a file has it go with the open that has made it.
+        // The maker of a file has it go with the open that has made it.
         drop(home.create(&alice(), name("made"), NEW).await.unwrap());
         let at = path("home/made");
         let (made, _) = volume.open_shared(&alice(), at, &how(Access::DELETE), &mut |_| {}).await.unwrap();
         made.delete_on_close(true).unwrap();
         assert_eq!(made.close(&volume, &alice()).await.unwrap(), CloseOutcome::Deleted);
         assert!(matches!(volume.lookup_as(&operator(), at, Rights::NONE).await, Err(Error::NotFound)));
-        // And who may delete it does, whoever looks at it last.
+        // And a user that may delete it does, whichever looks at it last.
         drop(home.create(&operator(), name("made"), NEW).await.unwrap());
         let (theirs, _) =
             volume.open_shared(&operator(), at, &how(Access::DELETE), &mut |_| {}).await.unwrap();
@@ -99,7 +99,7 @@ fn what_an_open_was_granted_to_delete_goes_though_who_closes_it_may_delete_nothi
         theirs.set_deletion(&volume, true).await.unwrap();
         assert_eq!(theirs.close(&volume, &operator()).await.unwrap(), CloseOutcome::Stays);
         assert_eq!(last.close(&volume, &alice()).await.unwrap(), CloseOutcome::Deleted);
-        // By its name she deletes nothing.
+        // By its name Alice deletes nothing.
         drop(home.create(&operator(), name("made"), NEW).await.unwrap());
         assert!(matches!(home.remove(&alice(), name("made")).await, Err(Error::Denied(_))));
     });
@@ -260,7 +260,7 @@ fn a_damaged_list_lets_in_nobody_but_who_can_mend_it() {
 
 #[test]
 fn rights_that_others_change_count_within_a_second_at_every_depth_however_that_is_told() {
-    /// How a lane is told what others change.
+    /// Ways by which a lane is told what others change.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum Told {
         Watched,
@@ -293,7 +293,7 @@ fn rights_that_others_change_count_within_a_second_at_every_depth_however_that_i
                     if told == Told::Resting {
                         come_and_go(&top, 10).await;
                     }
-                    // Who keeps asking is not let in for longer by that.
+                    // A client that keeps asking is not let in for longer by that.
                     let _ = read(&volume, &nobody(), "d/e/page").await;
                 }
                 time::sleep(Duration::from_millis(1)).await;
@@ -356,7 +356,7 @@ pub(super) fn sharing(index: &Arc<Index>, sees_trusted: bool) -> Objects {
     Objects::new(options, Arc::clone(index))
 }
 
-/// The volume, writable by anybody, in a cache of its own.
+/// Opens the volume, writable by any user, in a cache of its own.
 pub(super) fn opened(objects: &Objects) -> (Cache, Volume) {
     let cache = Cache::sharing(CacheOptions::default(), objects);
     let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", VolumeOptions::default());
@@ -408,7 +408,7 @@ fn a_list_or_descriptor_of_the_other_kind_grants_nobody_anything_at_any_depth() 
                     assert_eq!(reads, wanted, "made {made}, serves {serves}: {step}");
                 }
             };
-            // As an administrator of the machine sets them, who sees everything.
+            // As an administrator of the machine sets them, which sees everything.
             let set = |at: &str, name: &str, value: &[u8]| {
                 fs.configure(|config| config.privileged = true);
                 fs.set_xattr(at, name, value).unwrap();
@@ -437,7 +437,7 @@ fn a_list_or_descriptor_of_the_other_kind_grants_nobody_anything_at_any_depth() 
                 seen("a descriptor", if made { [false, false, true] } else { [true; 3] }).await;
                 remove(at, "user.NTACL");
             }
-            // Who sets one has the other gone.
+            // Setting one removes the other.
             if serves {
                 set("/srv/d", other_list(made), &everyone);
                 seen("the other kind", [false, false, true]).await;

@@ -1,4 +1,4 @@
-//! What clients that cache are told, one change at a time: who hears, of what, and who does not.
+//! Callback breaks, one change at a time: which hear, of what, and which do not.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -24,7 +24,7 @@ use super::{directory, name, nobody, on_lanes, path, root, watched, watched_in};
 
 const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
 
-/// What another program does.
+/// Action of another program.
 type Act = fn(&Fs);
 
 #[test]
@@ -50,7 +50,7 @@ fn a_thousand_writes_in_a_row_by_one_client_take_one_permit() {
         assert_eq!(service.contents_asked.get(), 1, "nobody else was asked or told for all but the first");
         let now = writers[0].file().object().unwrap().version();
         assert_eq!(u64::from(now), u64::from(before) + 1000, "and each has its version");
-        // Who looks in between takes the permit back.
+        // A look in between takes the permit back.
         look_with_callback(&volume, &other, "page").await;
         write(1000).await;
         assert_eq!(service.contents_asked.get(), 2);
@@ -172,14 +172,14 @@ fn replies_on_their_way_from_any_lane_come_before_the_word_that_all_is_void() {
                 drop(reply);
                 time::sleep(Duration::from_millis(10)).await;
                 assert!(told.borrow().is_empty(), "there is one more on its way from the other lane");
-                // A change meanwhile waits for him too.
+                // A change meanwhile waits for it too.
                 let began = time::now();
                 root(&volume).await.remove(&nobody(), name("page")).await.unwrap();
                 assert!(time::now() - began > Duration::from_millis(50));
                 assert_eq!(told.take(), [(1, Said::All)]);
                 voiding.await;
                 step.set(3);
-                // A reply that never comes keeps nobody waiting for ever.
+                // A reply that never comes keeps no change waiting for ever.
                 let lost = look_with_callback(&volume, &client, "").await;
                 let _lost = lost.in_flight_reply();
                 let began = time::now();
@@ -280,7 +280,7 @@ fn what_somebody_external_changes_the_servers_back_is_told_when_notification_tel
         time::sleep(Duration::from_secs(1)).await;
         assert_eq!(volume.counters().external_changes.get(), 1);
         service.told.take();
-        // A new name: of that hears who relies on the directory.
+        // A new name: clients that rely on the directory hear of it.
         fs.write("/srv/new", "").unwrap();
         until(|| !service.told.borrow().is_empty()).await;
         let top = root.object().unwrap().identity().clone();
@@ -313,7 +313,7 @@ fn what_others_do_in_a_directory_is_told_for_as_long_as_somebody_relies_on_it() 
         fs.write("/srv/dir/page", "second").unwrap();
         until(|| !service.told.borrow().is_empty()).await;
         assert_eq!(service.told.take(), [(1, Said::Object(page))]);
-        // Two hours later nobody relies on anything.
+        // Two hours later no client relies on anything.
         time::sleep(Duration::from_secs(7200)).await;
         assert_eq!(volume.counters().watches.get(), 0);
         assert_eq!(volume.counters().pinned_watches_evicted.get(), 0);
@@ -341,7 +341,7 @@ fn who_relies_on_a_file_alone_hears_that_somebody_else_has_replaced_it_or_taken_
         until(|| service.told.borrow().len() >= 3).await;
         let heard = ["replaced", "removed", "moved"].map(|at| (1, Said::Object(of[at].clone())));
         assert_eq!(sorted(&service.told), sorted(&Rc::new(RefCell::new(heard.into()))));
-        // Who does it himself keeps what he was promised.
+        // A client that makes the change itself keeps its callback.
         let caller = nobody().sparing(one.holder());
         root(&volume).await.remove(&caller, name("ours")).await.unwrap();
         time::sleep(Duration::from_secs(5)).await;
@@ -517,7 +517,7 @@ fn of_more_changes_than_are_looked_at_one_by_one_clients_hear_that_all_is_void()
     });
 }
 
-/// Who was told what, in turn.
+/// Clients and what they were told, in turn.
 pub(super) type Told = Rc<RefCell<Vec<(u64, Said)>>>;
 
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -542,7 +542,7 @@ impl Service {
         service
     }
 
-    /// As one that only tells clients what they were promised.
+    /// Makes a notifier that only tells clients of their callbacks.
     pub(super) fn teller_on(volume: &Volume) -> Rc<Self> {
         let service = Rc::new(Self { told: Rc::default(), contents_asked: Cell::new(0) });
         volume.cache().add_callback_notifier(&(Rc::clone(&service) as Rc<dyn CallbackNotifier>));

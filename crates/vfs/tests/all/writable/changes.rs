@@ -1,4 +1,4 @@
-//! What each change does, and what it refuses.
+//! Effects of each change, and its refusals.
 
 use lane::backend::sim::Config;
 use lane::buffer::{Buf, BufClass};

@@ -1,4 +1,4 @@
-//! Whatever was done to index and tree, a check that mends what it finds finds nothing afterwards.
+//! After any damage to index and tree, a check that mends what it finds finds nothing afterwards.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -327,7 +327,7 @@ impl Bed {
                         record[37..41].copy_from_slice(&other.to_le_bytes());
                         put(vnode, &record[..NAME_AT + len]);
                     }
-                    // A number of another kind, or one that nobody was given.
+                    // A number of another kind, or one that was never given.
                     _ => {
                         let taken = |number: &u32| records.iter().any(|(taken, _)| taken == number);
                         let numbers = [vnode + 1, 501, 502, 4_000_001];
@@ -344,7 +344,7 @@ impl Bed {
     }
 }
 
-/// Somebody changes the tree behind the server's back.
+/// Changes the tree as another program.
 fn edit(fs: &Fs, rng: &mut SmallRng) {
     let tree = fs.tree();
     let beneath = |found: &str| found.starts_with("/srv/");
@@ -369,7 +369,7 @@ fn edit(fs: &Fs, rng: &mut SmallRng) {
     };
 }
 
-/// As docs/design/index.md has them.
+/// Table of objects, as docs/design/index.md has it.
 const OBJECTS: TableDefinition<'_, (u32, u32), &[u8]> = TableDefinition::new("objects");
 const IDENTITIES: TableDefinition<'_, (u32, &[u8]), u32> = TableDefinition::new("identities");
 /// Identity and name stand at the end of an object's record.

@@ -1,6 +1,7 @@
-//! Clients that cache, of the AFS kind, simulated: they keep what they read until they are told or it runs out, are reached late, wrongly
-//! or not at all, and ask any lane; lanes end under them, handlers are given up, tables are full. None that can be reached reads
-//! older than the last acknowledged change; who makes a change keeps its promise; and nobody waits beyond the bounds.
+//! Clients that cache, of the AFS kind, simulated: they keep what they read until they are told or it runs
+//! out, are reached late, wrongly or not at all, and ask any lane; lanes end under them, handlers are given
+//! up, tables are full. None that can be reached reads older than the last acknowledged change; the client
+//! that makes a change keeps its callback; and none waits beyond the bounds.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -24,7 +25,7 @@ use super::{Process, nobody, path, root};
 const FILES: [&str; 3] = ["a", "b", "c"];
 const CLIENTS: usize = 4;
 const LANES: usize = 3;
-/// How long a promise lasts.
+/// Time for which a promise lasts.
 const LASTS: Duration = Duration::from_secs(20);
 /// A client believes it for less.
 const BIAS: Duration = Duration::from_secs(2);
@@ -58,14 +59,14 @@ struct Bed {
     clients: Vec<SimClient>,
     truth: HashMap<&'static str, Truth>,
     names: RefCell<HashMap<Identity, &'static str>>,
-    /// What each version of each file had in it.
+    /// Content of each version of each file.
     contents: RefCell<HashMap<(&'static str, Version), u8>>,
     told: Cell<usize>,
 }
 
 #[derive(Default)]
 struct Truth {
-    /// Somebody writes: each write has one more in it than the one before.
+    /// A client writes: each write has one more in it than the one before.
     is_written: Cell<bool>,
     tried: Cell<u8>,
     acknowledged: Cell<u8>,
@@ -75,7 +76,7 @@ struct SimClient {
     holder: Holder,
     record: RefCell<Option<Arc<Client>>>,
     mode: Cell<Mode>,
-    /// It was out of reach, and has not been served since.
+    /// The client was out of reach, and has not been served since.
     is_doubtful: Cell<bool>,
     /// Tellings on their way that began when it could not be reached.
     late: Cell<u32>,
@@ -89,17 +90,17 @@ struct Kept {
     until: Instant,
 }
 
-/// How a client takes what it is told.
+/// Behaviour of a client that is notified.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     Good,
     /// Nothing reaches it or comes from it.
     Partitioned,
-    /// It hears after more than anybody's patience.
+    /// The client answers after more than the server's patience.
     Slow,
-    /// It answers something else, at once.
+    /// The client answers something else, at once.
     Garbage,
-    /// As [`Mode::Partitioned`], and its address says that nobody is there.
+    /// Partitioned ([`Mode::Partitioned`]), and its address reports a closed port.
     Gone,
 }
 
@@ -133,7 +134,7 @@ impl Drop for Late {
     }
 }
 
-/// How the clients of the bed are told, on every lane.
+/// Notifier of the bed's clients, on every lane.
 struct Telling(Weak<Bed>);
 
 impl Bed {
@@ -212,7 +213,7 @@ impl Bed {
         self.volumes.borrow_mut()[lane] = Some(volume);
     }
 
-    /// What one client does.
+    /// Runs one client.
     async fn live(self: Rc<Self>, n: usize) {
         let mut rng = SmallRng::seed_from_u64(self.seed * 31 + n as u64);
         let client = &self.clients[n];
@@ -237,7 +238,7 @@ impl Bed {
         }
     }
 
-    /// Whoever can be reached never has older than the last acknowledged change.
+    /// Checks that a reachable client never has older than the last acknowledged change.
     async fn check(self: Rc<Self>) {
         loop {
             time::sleep(Duration::from_millis(25)).await;
@@ -366,14 +367,14 @@ impl Bed {
         let client = &self.clients[n];
         let kept = client.cache.borrow().get(file).copied();
         let Some(Some((version, times))) = written else {
-            // Nobody knows whether it was made.
+            // It is not known whether it was made.
             client.cache.borrow_mut().remove(file);
             return;
         };
         truth.acknowledged.set(truth.acknowledged.get().max(next));
         assert!(time::now() - began < Duration::from_secs(60));
         if let Some(kept) = kept.filter(|_| client.mode.get() == Mode::Good && !client.is_doubtful.get()) {
-            // It kept its promise while it wrote: nobody else's change came in between.
+            // It kept its promise while it wrote: no other client's change came in between.
             assert_eq!(u64::from(version), u64::from(kept.version) + u64::from(times), "of {file}");
             client.cache.borrow_mut().insert(file, Kept { content: next, version, ..kept });
         } else {

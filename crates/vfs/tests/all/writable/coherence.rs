@@ -1,4 +1,5 @@
-//! What one lane changes every other sees at its next look, however slow the mail, and though lanes come and go.
+//! Coherence of lanes: what one changes every other sees at its next look, however slow the mail, and though
+//! lanes come and go.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -171,7 +172,7 @@ fn clients_of_every_lane_are_told_before_the_change_and_he_who_makes_it_is_named
     assert_eq!(seen, [(0, Some(Holder(7))), (1, Some(Holder(7)))]);
 }
 
-/// On which lane, and who was spared.
+/// On which lane, and which holder was spared.
 type Told = Rc<RefCell<Vec<(usize, Option<Holder>)>>>;
 
 /// A service whose clients take their time.

@@ -1,4 +1,4 @@
-//! Security descriptors of single files and directories: kept, kept to by whoever asks, and handed down.
+//! Security descriptors of single files and directories: kept, kept to for every caller, and handed down.
 
 use std::sync::Arc;
 
@@ -55,7 +55,7 @@ async fn rights(volume: &Volume, who: &Caller, at: &str) -> Rights {
     }
 }
 
-/// A volume in which everybody may write, and a directory `home` with a file `page`.
+/// Runs a test with a volume in which every user may write, and a directory `home` with a file `page`.
 fn in_home<F: Future<Output = ()> + 'static>(
     test: impl Fn(Volume, Directory, Process) -> F + Copy + 'static,
 ) {
@@ -102,7 +102,7 @@ fn what_is_granted_is_told_as_smb_has_it() {
         let bob = caller("bob");
         let found = volume.lookup_with_rights(&bob, path("home/page"), Rights::NONE).await.unwrap();
         assert_eq!(found.granted(&bob.principal), Some(FILE_EXECUTE | APPEND_DATA));
-        // To others, who know no such thing, it is no right to write or read.
+        // To others, which know no such thing, it is no right to write or read.
         assert!(!found.rights(&bob.principal).intersects(Rights::WRITE | Rights::READ));
         assert!(matches!(home.open_writer(&bob, name("page")).await, Err(Error::Denied(_))));
         let home = volume.lookup_with_rights(&bob, path("home"), Rights::NONE).await.unwrap();
@@ -148,7 +148,7 @@ fn what_is_made_in_a_directory_with_a_descriptor_gets_its_own_of_it_whoever_make
         }
         assert_eq!(rights(&volume, &bob, "home/sub").await.to_string(), "rlk");
         assert!(matches!(home.create(&bob, name("no"), NEW).await, Err(Error::Denied(_))));
-        // Where nothing is handed down, what is made is who made it's.
+        // Where nothing is handed down, what is made belongs to its maker.
         home.set_descriptor(&root, &with(vec![allow(0, FILE_ALL, Sid::EVERYONE)])).await.unwrap();
         home.create(&bob, name("bobs"), NEW).await.unwrap();
         assert!(rights(&volume, &bob, "home/bobs").await.contains(Rights::WRITE));

@@ -1,4 +1,4 @@
-//! The gate of a volume: closed and empty, nothing changes, and who wants to change something hears why.
+//! The gate of a volume: closed and empty, nothing changes, and a change is refused with the reason.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -85,7 +85,7 @@ fn a_start_holds_changes_of_all_volumes_back_for_a_while_those_that_are_opened_l
             let objects = at_work.objects.clone();
             lane::spawn(async move {
                 time::sleep(after).await;
-                // Whoever closes it for another reason meanwhile is not overruled.
+                // A closing for another reason meanwhile is not overruled.
                 close.into_iter().for_each(|why| objects.volumes()[0].close(why));
                 // A reload opens what it serves.
                 if close.is_none() {

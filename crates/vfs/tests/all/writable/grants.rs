@@ -1,4 +1,4 @@
-//! What opens do for their service, one rule each, on two lanes.
+//! Opens, one rule each, on two lanes.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -41,7 +41,7 @@ pub(super) async fn open(volume: &Volume, at: &str, how: &OpenHow<'_>) -> Result
     Ok(volume.open_shared(&nobody(), path(at), how, &mut |_| {}).await?.0)
 }
 
-/// Who is told on this lane: all of it.
+/// Holders that are told on this lane: all of it.
 #[derive(Default)]
 pub(super) struct Told(pub(super) RefCell<Vec<(Holder, Caching)>>);
 
@@ -125,7 +125,8 @@ fn a_name_goes_with_its_last_open_and_a_new_file_of_that_name_stays() {
     });
 }
 
-/// As AFS's clients store, who are answered with how the file looks afterwards. The share mode ends with the open, the name a moment later.
+/// AFS's clients store, and are answered with the file's status afterwards. The share mode ends with the
+/// open, the name a moment later.
 #[test]
 fn nothing_is_done_for_good_to_a_file_that_goes_with_who_let_nobody_do_it() {
     seeds(300, |seed| {
@@ -224,7 +225,7 @@ fn a_directory_is_not_renamed_by_smb_while_something_beneath_is_open_but_by_othe
         rename(&by).await.unwrap();
         closing.await;
         assert_eq!(told.0.take(), [(kept.holder(), Caching::R)]);
-        // Beside, and without an open, nobody is in the way.
+        // Beside, and without an open, nothing is in the way.
         let beside = open(&volume, "b", &EVERYTHING).await.unwrap();
         let beneath = open(&volume, "c/deep/page", &EVERYTHING).await.unwrap();
         root.rename(&nobody(), name("c"), &root, name("a"), vfs::Replace::Never).await.unwrap();
@@ -256,7 +257,7 @@ fn names_end_leases_of_their_directory_but_for_the_parents_own_and_data_does_at_
         it.close(&volume, &nobody()).await.unwrap();
         assert_eq!(told.0.take(), [(two.holder(), Caching::NONE)]);
         two.acknowledge(volume.cache(), Caching::NONE).unwrap();
-        // Somebody without an open spares nobody, and a new name shows at once.
+        // A caller without an open spares no holder, and a new name shows at once.
         root.create(&nobody(), name("new"), NEW).await.unwrap();
         assert_eq!(told.0.take(), [(one.holder(), Caching::NONE)]);
         for open in [one, two] {
@@ -286,7 +287,7 @@ fn ranges_bind_opens_and_who_waits_gets_his_turn_on_any_lane() {
                 time::sleep(Duration::from_micros(100)).await;
             }
             if lane == 1 {
-                // He gives up before his turn.
+                // The waiter gives up before its turn.
                 let lock = [whole];
                 let waits = it.lock(&volume, &lock, true);
                 assert!(time::timeout(Duration::from_millis(5), waits).await.is_err());

@@ -25,10 +25,10 @@ const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
 /// Long enough for notification and for the search for files that are no longer where they were.
 const SOON: Duration = Duration::from_secs(1);
 const A_WHILE: Duration = Duration::from_millis(100);
-/// Longer than a lane remembers what nobody uses.
+/// Longer than a lane remembers what is not used.
 const LONG: Duration = Duration::from_secs(400);
 
-/// What becomes of the first of two names.
+/// Fate of the first of two names.
 #[derive(Clone, Copy, Debug)]
 enum Loss {
     Removed,
@@ -115,7 +115,7 @@ fn whatever_becomes_of_one_name_a_write_by_another_is_the_next_version_and_told(
                     (true, _) => {
                         look_with_callback(&volume, &client, "second").await.confirm().unwrap().version
                     }
-                    // Nobody looks before it is written.
+                    // No client looks before it is written.
                     (false, Some(file)) => file.object().unwrap().version(),
                     (false, None) => volume.lookup(path("second")).await.unwrap().object().unwrap().version(),
                 };
@@ -155,7 +155,7 @@ fn whatever_becomes_of_one_name_what_nobody_writes_keeps_its_version() {
     }
 }
 
-/// Where the third name goes, and by which name the file was looked at last before the first goes.
+/// The third name's place varies, and the name that the file was looked at by last before the first goes.
 #[test]
 fn a_number_leads_to_its_file_for_as_long_as_that_has_a_name() {
     for (opens, handles) in [(true, true), (false, true), (false, false)] {
@@ -195,7 +195,7 @@ fn a_number_leads_to_its_file_for_as_long_as_that_has_a_name() {
     }
 }
 
-/// What another program does to `/srv/a`, a name of the file that a client relies on.
+/// Action of another program on `/srv/a`, a name of the file that a client relies on.
 type Act = fn(&Fs);
 
 #[test]
@@ -221,7 +221,7 @@ fn who_relies_on_a_file_hears_within_a_second_of_what_another_program_does_to_an
                     volume.cache().clear();
                     let look = look_with_callback(&volume, &client, found).await;
                     time::sleep(waits).await;
-                    // Somebody is about in the directory.
+                    // A client works in the directory.
                     fs.write("/srv/beside", "").unwrap();
                     fs.remove("/srv/beside").unwrap();
                     time::sleep(A_WHILE).await;

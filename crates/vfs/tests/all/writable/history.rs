@@ -4,7 +4,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::time::Instant;
 
-/// What was asked for. Directories are named by inode, as who holds them open means them whatever they are called.
+/// Request of a history. Directories are named by inode, as an open means them whatever they are called.
 #[derive(Clone, Debug)]
 pub(crate) enum Asked {
     Look(Vec<&'static str>),
@@ -16,10 +16,10 @@ pub(crate) enum Asked {
     Exchange((u64, &'static str), (u64, &'static str)),
 }
 
-/// What came of it.
+/// Outcome of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Came {
-    /// What was found or made.
+    /// Inode that was found or made.
     Inode(u64),
     Done,
     Refused,

@@ -19,7 +19,7 @@ pub(super) struct Keeper {
     volume: Volume,
     record: Arc<Client>,
     kept: RefCell<Option<Kept>>,
-    /// How often it has kept something, and been told.
+    /// Number of times that it has kept something, and been told.
     pub(super) seen: Cell<[u32; 2]>,
     me: RefCell<Weak<Keeper>>,
 }
@@ -77,7 +77,7 @@ impl Keeper {
         drop(in_flight_reply);
     }
 
-    /// What it has kept is what the file with this inode holds.
+    /// Checks that what it has kept is what the file with this inode holds.
     pub(super) fn check(&self, inode: u64, now: &str) {
         let kept = self.kept.borrow();
         if let Some(kept) = kept.as_ref().filter(|kept| kept.until > time::now() && kept.inode == inode) {

@@ -1,6 +1,6 @@
-//! Clients that hold leases and oplocks on several lanes, one that was promised to be told, and somebody without either who writes, replaces,
-//! moves and removes: SMB, AFS and HTTP beside each other. A change is over only when they have given back what is in its way, or have had
-//! their time, and nobody reads what was.
+//! Clients that hold leases and oplocks on several lanes, one with callbacks, and one without either that
+//! writes, replaces, moves and removes: SMB, AFS and HTTP beside each other. A change is over only when they
+//! have given back what is in its way, or have had their time, and none reads what was.
 
 use std::cell::{Cell, RefCell};
 use std::net::{IpAddr, Ipv4Addr};
@@ -26,10 +26,10 @@ use super::{Process, name, nobody, path, root};
 
 const SEEDS: u64 = 1000;
 const ANY: CreateOptions = CreateOptions { exclusive: false, mode: 0o644 };
-/// As the server has it.
+/// The server's patience.
 const PATIENCE: Duration = Duration::from_secs(35);
 
-/// What is the same for all of one world.
+/// State that is the same for all of one world.
 struct All {
     host: Host,
     clients: RefCell<Vec<Rc<Client>>>,
@@ -47,14 +47,14 @@ struct Client {
     /// Never answers.
     is_dead: bool,
     rng: RefCell<SmallRng>,
-    /// By what number he is told, from before his open is made.
+    /// Number by which the holder is told, from before its open is made.
     holder: Cell<Option<Holder>>,
     open: RefCell<Option<Rc<Open>>>,
     writer: RefCell<Option<Writer>>,
     inode: Cell<u64>,
     share: Cell<Share>,
     believes: Cell<Caching>,
-    /// Since when he should have answered at the latest.
+    /// Time at which the holder should have answered at the latest.
     until: Cell<Option<Instant>>,
     cached: RefCell<Option<String>>,
     dirty: RefCell<Option<String>>,
@@ -76,7 +76,7 @@ impl All {
         self.seen.set(seen);
     }
 
-    /// Nobody relies on anything but what is so.
+    /// Checks that no client relies on anything but the current state.
     fn check(&self) {
         let clients = self.clients.borrow();
         let current = self.host.fs().stat("/srv/page").ok();
@@ -99,7 +99,7 @@ impl All {
         }
     }
 
-    /// The file with this inode has lost its name: nobody relies on it, and everybody lets names go.
+    /// Checks a file that has lost its name: no client relies on it, and all drop its names.
     fn check_gone(&self, inode: u64) {
         for client in self.clients.borrow().iter().filter(|client| client.inode.get() == inode) {
             if client.open.borrow().is_some() {
@@ -222,7 +222,7 @@ impl Client {
         }
     }
 
-    /// Writes back what he has kept.
+    /// Writes back what the client has kept.
     async fn flush(&self) {
         // One at a time, and all that was kept meanwhile.
         while self.is_flushing.get() {
@@ -237,7 +237,7 @@ impl Client {
 
     async fn write_back(&self, text: String) {
         let Some(open) = self.open.borrow().clone() else { return };
-        // By what he had open then: the name may lead elsewhere by now.
+        // By what the client had open then: the name may lead elsewhere by now.
         let Some(writer) = self.writer.borrow().clone() else { return };
         let buf = buf(&text).await;
         writer.write_at(&open.caller(&nobody()), 0, buf).await.0.unwrap();
@@ -248,7 +248,7 @@ impl Client {
         if self.open.borrow().is_none() {
             return;
         }
-        // A dead one loses what he had not written.
+        // A dead one loses what it had not written.
         if !self.is_dead {
             self.flush().await;
         }
@@ -261,7 +261,7 @@ impl Client {
         open.close(&self.volume, &nobody()).await.unwrap();
     }
 
-    /// He is told.
+    /// Tells the holder of a break.
     fn take(&self, asked: &LeaseBreak) {
         let to = asked.grant_break.to;
         if !to.contains(Caching::R) && !asked.grant_break.from.contains(Caching::W) {
@@ -271,7 +271,7 @@ impl Client {
             self.believes.set(to);
             return;
         }
-        // Without anything to write back he relies at once on no more than is left.
+        // Without anything to write back the holder relies at once on no more than is left.
         if !self.believes.get().contains(Caching::W) {
             self.believes.set(self.believes.get().and(to));
         }
@@ -302,7 +302,8 @@ impl Client {
         }
         match open.acknowledge(self.volume.cache(), to) {
             Ok(_) => self.all.saw(4),
-            // He was told as who had the lease by an open that he has closed since. This one need have been given nothing.
+            // The holder was told of a lease by an open that it has closed since. This one need have been
+            // given nothing.
             Err(BadAcknowledgement::NoHolder) => {
                 assert!(open.opened().caching.is_none())
             }
@@ -329,7 +330,7 @@ impl InvalidationListener for Client {
     }
 }
 
-/// He has no open: HTTP and AFS change so.
+/// Runs a client without opens: HTTP and AFS change so.
 async fn stranger(all: Rc<All>, volume: Volume, seed: u64) {
     let mut rng = SmallRng::seed_from_u64(seed);
     let root = root(&volume).await;
@@ -431,7 +432,7 @@ fn changes_by_others_are_over_when_leases_are_given_back_or_have_run_out() {
                 for run in runs.into_iter().chain(keeper) {
                     run.await;
                 }
-                // Whoever is asked by others answers.
+                // A lane that is asked by others answers.
                 time::sleep(Duration::from_secs(400)).await;
                 if lane == 1 {
                     let keeper = all.keeper.take().unwrap();

@@ -1,4 +1,5 @@
-//! What clients cache under leases and oplocks, and another program changes: they are told, whether anybody looks or not.
+//! Changes by another program of what clients cache under leases and oplocks: they are told, whether a client
+//! looks or not.
 
 use std::time::Duration;
 
@@ -14,7 +15,7 @@ use super::{directory, name, nobody, on_lanes, path, root, watched};
 const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
 /// Within so long the kernel's watches tell, and what they tell of is looked at.
 const SOON: Duration = Duration::from_secs(1);
-/// Longer than a lane remembers what nobody uses.
+/// Longer than a lane remembers what is not used.
 const LONG: Duration = Duration::from_secs(400);
 /// Longer than the clock of a file system's stamps stands still.
 const TICK: Duration = Duration::from_millis(20);
@@ -48,7 +49,7 @@ const HOLDS: [Holds; 4] = [
     Holds::Oplock(Caching::RWH),
 ];
 
-/// What the holder does between the open and the change, and where the file is then.
+/// Action of the holder between the open and the change, and the file's place then.
 #[derive(Clone, Copy, Debug)]
 enum Before {
     Nothing,
@@ -85,7 +86,7 @@ impl Before {
     }
 }
 
-/// What another program does.
+/// Change by another program.
 #[derive(Clone, Copy, Debug)]
 enum Change {
     Writes,
@@ -102,7 +103,7 @@ impl Change {
     }
 }
 
-/// Two directories, and in one of them a file that somebody has written to a while ago.
+/// Two directories, and in one of them a file that was written to a while ago.
 async fn make(volume: &Volume, fs: &Fs) {
     let top = root(volume).await;
     for one in ["d", "e"] {

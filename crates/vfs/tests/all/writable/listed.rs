@@ -13,7 +13,7 @@ use super::{Process, directory, name, nobody, path, watched};
 
 const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
 const A_WHILE: Duration = Duration::from_millis(100);
-/// So that no stamp is of a whole second, which might be all that a file system has.
+/// A pause so that no stamp is of a whole second, which might be all that a file system has.
 const A_MOMENT: Duration = Duration::from_millis(5);
 
 /// All that a listing of each of these directories tells of their files, beside what a look at each tells.
@@ -137,8 +137,8 @@ fn what_this_server_changes_shows_in_every_listing_at_once() {
     }
 }
 
-/// What another program does by any name of a file that had several when it was listed shows at once; by a name that it has just given the file
-/// within a second.
+/// A change by another program, by any name of a file that had several when it was listed, shows at once; by
+/// a name that it has just given the file within a second.
 #[test]
 fn what_other_programs_change_by_another_name_shows_in_listings() {
     type Change = (&'static str, fn(&Fs), Duration);

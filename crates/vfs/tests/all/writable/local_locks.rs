@@ -1,4 +1,4 @@
-//! What clients lock other programs of the server's machine find locked, and the other way round.
+//! Locks of clients and of other programs of the server's machine, which exclude each other.
 
 use std::cell::Cell;
 use std::future::poll_fn;
@@ -56,7 +56,7 @@ fn lock(offset: u64, len: u64, exclusive: bool) -> RangeLock {
     RangeLock { range: Range { offset, len }, exclusive }
 }
 
-/// As another program has it.
+/// Locks bytes as another program does.
 fn foreign(fs: &Fs, bytes: Bytes<u64>, exclusive: bool) -> Option<ForeignLock> {
     let kind = if exclusive { LockKind::Exclusive } else { LockKind::Shared };
     match fs.lock(PAGE, bytes, kind) {
@@ -124,7 +124,7 @@ fn what_other_programs_have_locked_clients_do_not_get_or_wait_for() {
         ends.await;
         assert_eq!((time::now() - begun).as_secs(), 3);
         assert!(foreign(&fs, 15..16, true).is_none());
-        // Who waits no more leaves nothing behind.
+        // A waiter that gives up leaves nothing behind.
         let theirs = foreign(&fs, 30..31, false);
         let wanted = [lock(30, 1, true)];
         let waits = it.lock(&volume, &wanted, true);

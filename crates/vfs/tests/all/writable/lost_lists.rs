@@ -1,4 +1,5 @@
-//! Directories that had lists or descriptors and are found without: denied to all but administrators until somebody says otherwise.
+//! Directories that had lists or descriptors and are found without: denied to all but administrators until
+//! one accepts it.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -40,7 +41,7 @@ pub(super) fn world() -> (World, Fs) {
     (world, fs)
 }
 
-/// Who reads the page of each directory: nobody in particular, Alice, an administrator.
+/// Returns which users read the page of each directory: anonymous, Alice, an administrator.
 pub(super) async fn readers(volume: &Volume, at: &str) -> [bool; 3] {
     let at = format!("{at}/page");
     [
@@ -211,7 +212,7 @@ fn a_list_taken_away_through_the_server_or_beside_it_while_it_runs_is_not_lost()
         let d = directory_as(&volume, &operator(), "d").await;
         d.set_access_list(&operator(), Some(&list(&[("alice", Rights::READER)]))).await.unwrap();
     });
-    // Nobody has looked at it since: it was remembered as it was set.
+    // It was not looked at since: it was remembered as it was set.
     fs.remove_xattr("/srv/d", "user.linerate.acl").unwrap();
     served(&world, &index, false, async |volume| {
         all_read(&volume, &[("d", CLOSED), ("d/e", CLOSED)], "lost later").await;
@@ -245,7 +246,7 @@ fn what_is_remembered_follows_what_clients_do_with_directories() {
         root.make_directory(&who, name("d"), 0o755).await.unwrap();
         o.make_directory(&who, name("none"), 0o755).await.unwrap();
         o.exchange(&who, name("none"), &o, name("secret")).await.unwrap();
-        // What is made beneath a list begins with a copy, and nobody looks at it.
+        // What is made beneath a list begins with a copy, and no client looks at it.
         let moved = directory_as(&volume, &who, "o/moved").await;
         moved.make_directory(&who, name("made"), 0o755).await.unwrap();
         moved.make_directory(&who, name("gone"), 0o755).await.unwrap();
@@ -278,7 +279,7 @@ fn what_is_remembered_follows_what_clients_do_with_directories() {
     });
 }
 
-/// As HTTP alone serves it, to be read.
+/// Runs a test with a read-only volume, as HTTP alone serves it.
 fn read_only(world: &World, index: &Arc<Index>, test: impl AsyncFnOnce(Volume) + 'static) {
     let objects = sharing(index, false);
     let host = world.host("10.0.0.1");
@@ -350,7 +351,7 @@ fn a_mark_that_vanishes_while_the_volume_is_served_leaves_it_to_administrators()
     }
 }
 
-/// What is done to directories with lists just before the server is killed.
+/// Last step on directories with lists before the server is killed.
 #[derive(Clone, Copy, Debug)]
 enum Last {
     TakesTheListAway,
@@ -403,7 +404,7 @@ impl Last {
         }
     }
 
-    /// Who reads in `d`, `d/e` and `f` after it.
+    /// Returns which users read in `d`, `d/e` and `f` after it.
     fn wanted(self) -> Vec<(&'static str, [bool; 3])> {
         match self {
             Self::TakesTheListAway | Self::RemovesAndMakesAnew => vec![("d", OPEN), ("d/e", OPEN)],

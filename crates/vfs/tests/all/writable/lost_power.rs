@@ -14,14 +14,15 @@ use super::access::{directory_as, list, operator, root_as, served};
 use super::lost_lists::{CLOSED, LISTS, OPEN, readers};
 use super::name;
 
-/// How a directory comes by a list, or by another place, or loses its list, just before the power goes.
+/// Way in which a directory comes by a list, or by another place, or loses its list, just before the power
+/// goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Way {
     /// By AFS and the like.
     Set,
     /// By SMB.
     Described,
-    /// It has one, and gets another.
+    /// The directory has a list, and gets another.
     SetAnew,
     MadeBeneathAList,
     MadeDescribed,
@@ -52,7 +53,7 @@ const WAYS: [Way; 12] = [
 ];
 
 impl Way {
-    /// Where `d` and `d/e` have lists before it, and `f` and `f/e` have none.
+    /// Makes the step, where `d` and `d/e` have lists before it, and `f` and `f/e` have none.
     async fn happens(self, volume: &Volume, fs: &Fs) {
         let (top, who) = (root_as(volume).await, operator());
         let at = async |path| directory_as(volume, &who, path).await;
@@ -98,7 +99,7 @@ impl Way {
         }
     }
 
-    /// Who set the list by a request of its own relies on it from the answer on.
+    /// A client that set the list by a request of its own relies on it from the answer on.
     fn is_kept_at_once(self) -> Option<&'static str> {
         match self {
             Self::Set => Some("f/user.linerate.acl"),
@@ -116,7 +117,7 @@ fn directories(fs: &Fs) -> Vec<(String, bool, bool)> {
     named.map(|(path, found)| (path, has(&found, LIST), has(&found, DESCRIPTOR))).collect()
 }
 
-/// Who reads in a directory by the nearest list or descriptor that is there.
+/// Returns which users read in a directory by the nearest list or descriptor that is there.
 fn wanted(directories: &[(String, bool, bool)], at: &str) -> [bool; 3] {
     let above = at.match_indices('/').map(|(end, _)| &at[..end]).chain([at]);
     let nearest = above.rev().find_map(|above| {
@@ -180,7 +181,7 @@ impl Machine {
         lost
     }
 
-    /// Who reads in each directory that is there; `lost`: those that are closed.
+    /// Checks which users read in each directory; `lost`: those that are closed.
     fn is_read(&mut self, lost: Vec<String>, why: String, goes_on: Duration) {
         let found = directories(&self.fs);
         let wanted = found.iter().map(|(at, ..)| {

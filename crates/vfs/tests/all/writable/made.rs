@@ -1,4 +1,4 @@
-//! Files that are just made, and found by others before who makes them has ended.
+//! Files that are just made, and found by others before their maker has ended.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -42,7 +42,7 @@ fn a_file_that_others_find_as_it_is_made_keeps_its_number_over_a_kill() {
                 let how = CreateOptions { exclusive: true, mode: 0o644 };
                 all.push(root.create(&nobody(), name(&format!("f{n}")), how).await.unwrap());
             }
-            // As it is found after a kill now, while they are in use and nobody has told of them.
+            // As it is found after a kill now, while they are in use and not recorded.
             let after = Index::open(memory.parted(), options).unwrap();
             let home = after.volume("test").unwrap().0;
             for made in &all {
@@ -66,7 +66,7 @@ fn what_is_made_where_others_make_names_too_is_found_without_opening_it_anew() {
         let made = Rc::clone(&made);
         async move {
             let top = root(&volume).await;
-            // The permit is never free: who is done hands it to who waits on this lane or the other.
+            // The permit is never free: each change hands it to the next on this lane or the other.
             let makers = (0..TASKS).map(|task| {
                 let (volume, top, made) = (volume.clone(), top.clone(), Rc::clone(&made));
                 lane::spawn(async move {

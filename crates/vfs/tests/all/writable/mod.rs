@@ -60,7 +60,7 @@ struct Process {
     lanes: Vec<usize>,
     writable: Writable,
     quota: Quota,
-    /// What the volume holds is counted though nothing limits it.
+    /// Set if usage is counted though nothing limits it.
     is_counted: bool,
 }
 
@@ -142,7 +142,7 @@ fn watched<F: Future<Output = ()> + 'static>(
     watched_in(World::new(1, Config::clean()), writable, test);
 }
 
-/// As [`watched`], in this world.
+/// Runs a test ([`watched`]) in this world.
 fn watched_in<F: Future<Output = ()> + 'static>(
     world: World,
     writable: Writable,
@@ -158,7 +158,7 @@ fn watched_in<F: Future<Output = ()> + 'static>(
     });
 }
 
-/// Whose opens and locks those are that nobody shares with.
+/// Consumer of opens and locks in tests with one client.
 const CLIENT: Consumer = Consumer { address: IpAddr::V4(Ipv4Addr::new(192, 0, 2, 1)), user: None };
 
 fn name(text: &str) -> Name<'_> {

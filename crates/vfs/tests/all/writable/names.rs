@@ -93,7 +93,7 @@ fn what_another_program_does_between_changes_of_ours_is_in_another_version() {
         time::sleep(SEEN_WITHIN).await;
         assert!(image.catch_up(), "what notification tells of a change of ours is no other's");
         assert_eq!(image.history.version(), before.next());
-        // Nobody has looked since the change of ours.
+        // No client has looked since the change of ours.
         fs.write("/srv/theirs", "").unwrap();
         let mut image = Image::of(&root).await.unwrap();
         assert!(image.names.contains_key(&b"theirs"[..]));
@@ -122,7 +122,7 @@ fn an_image_follows_each_change_in_one_step_of_the_version() {
     on_lanes(1, Config::clean(), 1, |_, _, volume| async move {
         let root = root(&volume).await;
         let sub = root.make_directory(&nobody(), name("sub"), 0o755).await.unwrap();
-        // What notification tells of that when there is an image already may be anybody's.
+        // What notification tells of that when there is an image already may be of any program.
         time::sleep(SEEN_WITHIN).await;
         let mut images = [Image::of(&root).await.unwrap(), Image::of(&sub).await.unwrap()];
         let reads = volume.counters().names_read.get();

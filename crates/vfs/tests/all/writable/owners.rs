@@ -1,4 +1,4 @@
-//! What a POSIX user makes is his, where the server may give it away.
+//! Owners of new files: what a POSIX user makes belongs to it, where the server may give it away.
 
 use std::sync::Arc;
 
@@ -35,7 +35,7 @@ fn what_a_posix_user_makes_is_his_where_the_server_may_give_it_away() {
                 assert_eq!(owner(&fs, &format!("annes-{what}")), annes, "{what}");
                 assert_eq!(owner(&fs, &format!("guests-{what}")), servers, "who is no POSIX user: {what}");
             }
-            // What replaces a file is who made it's; what is only changed stays whose it was.
+            // What replaces a file belongs to its maker; what is only changed stays whose it was.
             let staged = root.stage(&user("anne"), 0o644).await.unwrap();
             staged.publish(&user("anne"), name("guests-file"), Expect::Anything).await.unwrap();
             assert_eq!(owner(&fs, "guests-file").0 == 501, gives_files);
@@ -251,7 +251,7 @@ async fn pages(n: usize) -> lane::buffer::Buf {
 
 #[test]
 fn where_mode_bits_count_only_its_owner_sets_a_files_mode_whatever_the_way() {
-    // Nothing says who made what is the server's user's here.
+    // Nothing tells the maker of what is the server's user's here.
     const SERVER: u32 = 7;
     for gives_files in [true, false] {
         let world = World::new(1, Config::clean());
@@ -313,7 +313,7 @@ fn where_mode_bits_count_only_its_owner_sets_a_files_mode_whatever_the_way() {
     }
 }
 
-/// Whose what a simulated server makes is.
+/// Owner of what a simulated server makes.
 const SIMULATED: u32 = 1000;
 /// Mode bits that keep others out of what has them.
 const PRIVATE: [u32; 3] = [0o600, 0o640, 0o200];
@@ -353,9 +353,9 @@ fn a_record_of_a_maker_counts_where_mode_bits_do_and_for_the_uid_that_the_file_h
         let anonymous = record(server, 32766);
         for (at, (attribute, value, uid, may)) in [
             ("trusted.linerate.maker", anonymous.clone(), server, true),
-            // Any user of the machine who may write to the file could write that.
+            // Any user of the machine that may write to the file could write that.
             ("user.linerate.maker", anonymous.clone(), server, false),
-            // Given to somebody since.
+            // Given to a user since.
             ("trusted.linerate.maker", anonymous.clone(), 501, false),
             ("trusted.linerate.maker", record(server, 1001), server, false),
             ("trusted.linerate.maker", anonymous[..9].to_vec(), server, false),
@@ -372,7 +372,7 @@ fn a_record_of_a_maker_counts_where_mode_bits_do_and_for_the_uid_that_the_file_h
             let read = volume.lookup_as(&nobody, path(&file["/srv/".len()..]), Rights::READ).await;
             assert_eq!(read.is_ok(), may, "{at}: {read:?}");
         }
-        // An administrator gives it to somebody, and that may be the server's user.
+        // An administrator gives it to a user, and that may be the server's user.
         let how = CreateOptions { exclusive: true, mode: 0o600 };
         root.create(&nobody, name("taken"), how).await.unwrap();
         assert!(volume.lookup_as(&nobody, path("taken"), Rights::READ).await.is_ok());
@@ -381,7 +381,7 @@ fn a_record_of_a_maker_counts_where_mode_bits_do_and_for_the_uid_that_the_file_h
         root.set_attributes_of(&operator, name("taken"), given).await.unwrap();
         let read = volume.lookup_as(&nobody, path("taken"), Rights::READ).await;
         assert!(matches!(read, Err(Error::Denied(_))), "{read:?}");
-        // Beneath a list nobody owns what anonymous made: a drop box shows nobody's drops to the next.
+        // Beneath a list no user owns what anonymous made: a drop box shows no client's drops to the next.
         root.make_directory(&nobody, name("box"), 0o777).await.unwrap();
         let mut list = Acl::new();
         list.set(Side::Given, "system:anyuser".parse().unwrap(), Rights::INSERT | Rights::LOOKUP).unwrap();
@@ -440,7 +440,7 @@ fn a_posix_list_that_local_programs_set_lets_in_nobody_whom_it_keeps_out() {
     });
 }
 
-/// A server that gives files away, over a directory in which everybody may make things.
+/// Makes a server that gives files away, over a directory in which every user may make files.
 fn giving(world: &World) -> Process {
     let mut process = Process::with(world, 1, |options| {
         (options.privileged, options.gives_files) = (true, true);
@@ -452,7 +452,7 @@ fn giving(world: &World) -> Process {
     process
 }
 
-/// Whether `other` may go on with all that `maker` makes with these bits: all of it, or none.
+/// Returns whether `other` may go on with all that `maker` makes with these bits: all of it, or none.
 async fn goes_on(
     volume: &vfs::Volume,
     root: &vfs::Directory,

@@ -50,7 +50,7 @@ fn a_number_names_one_file_and_with_its_version_one_content_whatever_happens() {
     }
 }
 
-/// As a client of SMB does who still has it open: the file is gone with the process.
+/// A client of SMB that still has it open writes: the file is gone with the process.
 #[test]
 fn what_is_written_after_the_last_name_went_leaves_no_record_over_a_kill() {
     let mut history = History::new(1);
@@ -213,13 +213,14 @@ impl History {
         false
     }
 
-    /// Another file with the same bytes: what is left of the process, as what ends with it and jobs of its helpers, cannot write to it.
+    /// Makes another file with the same bytes: what is left of the process, as what ends with it and jobs of
+    /// its helpers, cannot write to it.
     fn part(&mut self) {
         self.index = self.index.parted();
     }
 
-    /// The whole disk, tree and index, is as it was some time ago. Numbers that were given out since are given out again, as nobody
-    /// who knows of them is left; versions are not, by the time of day.
+    /// Sets the whole disk, tree and index, back to some time ago. Numbers that were given out since are
+    /// given out again, as no client that knows of them is left; versions are not, by the time of day.
     fn set_disk_back(&mut self, (tree, index): &(Image, Vec<u8>)) {
         self.host.fs().set_back(tree);
         self.index.set_back(index);
@@ -255,7 +256,7 @@ impl History {
         self.agrees = true;
     }
 
-    /// Somebody changes the tree while no server runs, or nobody does.
+    /// Changes the tree while no server runs, or leaves it.
     fn edit(&mut self) -> bool {
         let mut is_edited = false;
         while self.rng.random_bool(0.4) {
@@ -285,7 +286,7 @@ impl History {
     }
 }
 
-/// What one lane does.
+/// Runs one lane.
 async fn work(seed: u64, objects: &Objects, index: &Arc<Index>, said: &RefCell<Said>) {
     let mut rng = SmallRng::seed_from_u64(seed);
     let day = Duration::from_secs(86_400);
@@ -356,8 +357,8 @@ async fn change(volume: &Volume, at: &str, rng: &mut SmallRng) -> Result<(), Err
     }
 }
 
-/// Notes number, version and content of what has a name, if nobody changes anything meanwhile: what is read then is of that
-/// version.
+/// Notes number, version and content of what has a name, if nothing changes meanwhile: what is read then is
+/// of that version.
 async fn look(volume: &Volume, at: &str, said: &RefCell<Said>) {
     let changes = said.borrow().changes;
     let found = match volume.lookup_as(&nobody(), path(at), Rights::READ).await {

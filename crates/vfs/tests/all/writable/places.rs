@@ -92,7 +92,8 @@ fn every_living_file_is_found_by_its_number_after_any_history_of_its_names() {
     assert!(files < 100 || with_more > files / 10, "{with_more} of {files} had several names at the end");
 }
 
-/// Each lane has files of its own, which it makes, renames, links and removes, and looks for by number; the directories are everybody's.
+/// Each lane has files of its own, which it makes, renames, links and removes, and looks for by number; the
+/// directories are shared.
 async fn change_and_find(volume: &Volume, lane: usize, living: &RefCell<Living>, seed: u64) {
     let mut rng = SmallRng::seed_from_u64(seed);
     for step in 0..25 {
@@ -111,7 +112,7 @@ async fn change_and_find(volume: &Volume, lane: usize, living: &RefCell<Living>,
             (Some(said), 2) => link(volume, living, &said, new, &mut rng).await,
             _ => create(volume, living, format!("file {step} of {lane}"), new, &mut rng).await,
         }
-        // Anybody's: while its names are moved it is somewhere all the time.
+        // Shared by all lanes: while its names are moved it is somewhere all the time.
         let any: Vec<_> = living.borrow().iter().map(|(said, (number, _))| (said.clone(), *number)).collect();
         let Some((said, number)) = any.choose(&mut rng) else { continue };
         match volume.find(&nobody(), *number, Rights::READ).await {
@@ -151,7 +152,8 @@ async fn remove(volume: &Volume, living: &RefCell<Living>, said: &str, rng: &mut
     }
 }
 
-/// One with a single name goes anywhere, one with several stays in its directory, as AFS has it.
+/// Renames a file: one with a single name goes anywhere, one with several stays in its directory, as AFS has
+/// it.
 async fn rename(volume: &Volume, living: &RefCell<Living>, said: &str, new: String, rng: &mut SmallRng) {
     let (number, mut names) = living.borrow().get(said).unwrap().clone();
     let (at, from) = names.swap_remove(rng.random_range(0..names.len()));
@@ -170,7 +172,8 @@ async fn link(volume: &Volume, living: &RefCell<Living>, said: &str, new: String
     living.borrow_mut().insert(said.to_owned(), (number, names));
 }
 
-/// A client that takes its time keeps a removal waiting; meanwhile somebody beside the server gives the file another name elsewhere.
+/// A client that takes its time keeps a removal waiting; meanwhile a program beside the server gives the file
+/// another name elsewhere.
 #[test]
 fn a_file_that_got_another_name_beside_the_server_while_clients_were_told_of_its_removal_keeps_its_number() {
     on_lanes(1, Config::clean(), 1, |_, process, volume| async move {

@@ -1,4 +1,4 @@
-//! Volumes that nobody may change and whose files lanes share all the same: for clients that cache.
+//! Read-only volumes whose files lanes share all the same: for clients that cache.
 
 use std::rc::Rc;
 use std::time::Duration;

@@ -67,12 +67,12 @@ fn a_file_in_use_is_found_wherever_it_has_moved_and_never_another() {
     });
 }
 
-/// What there is, as the lane that makes all changes knows it.
+/// State of the tree, as the lane that makes all changes knows it.
 #[derive(Default)]
 struct Truth {
     /// Every file there ever was, and what it says.
     files: Vec<(Identity, Number, String)>,
-    /// Where those are that have a name, by what they say. It keeps them in use: nobody else may have them open.
+    /// Places of files that have a name, by what they say. It keeps them in use: no other may have them open.
     paths: HashMap<String, (String, String)>,
     kept: Vec<Rc<vfs::OpenFile>>,
 }
@@ -180,20 +180,20 @@ fn after_a_restart_no_identity_leads_out_of_the_volume_or_to_another_file_whatev
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum By {
     Handle,
-    /// There are handles, which this process may not open.
+    /// Handles exist, which this process may not open.
     PlaceUnprivileged,
-    /// There are none.
+    /// Handles do not exist.
     PlaceAlone,
 }
 
-/// What was known before the restart.
+/// Facts of a file before the restart.
 #[derive(Debug)]
 struct One {
     identity: Identity,
     number: Number,
     path: String,
     ino: u64,
-    /// What a file says; `None` for a directory.
+    /// Content of a file; `None` for a directory.
     said: Option<String>,
     /// The inode of the directory it was in.
     above: u64,
@@ -242,7 +242,7 @@ fn move_behind_the_back(fs: &Fs, step: u32, rng: &mut SmallRng) {
 }
 
 impl One {
-    /// Whether what was found is this, and whether it should have been.
+    /// Checks whether what was found is this, and whether it should have been.
     async fn judge(&self, how: By, fs: &Fs, found: Result<Resolved, Error>, is_calm: bool) {
         let tree = fs.tree();
         let is_it = |path: &&String| fs.stat(path).is_ok_and(|stat| stat.ino == self.ino);

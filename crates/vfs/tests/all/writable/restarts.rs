@@ -51,18 +51,19 @@ fn what_a_client_has_not_stored_yet_survives_a_server_that_is_started_anew() {
     }
 }
 
-/// What a client keeps of the file.
+/// State of a client.
 #[derive(Default)]
 struct Client {
-    /// As the last status or store said.
+    /// Number and version of the last status or store.
     known: Option<(Number, Version)>,
     /// All that it wrote, whether it has stored it or not.
     content: Vec<u8>,
-    /// How much of that the server has.
+    /// Bytes of that which the server has.
     stored: usize,
-    /// What it knows was told by this life of the server, or by an earlier one after which versions count on.
+    /// Set if what it knows was told by this life of the server, or by an earlier one after which versions
+    /// count on.
     is_sure: bool,
-    /// It has heard nothing from this life of the server yet.
+    /// The client has heard nothing from this life of the server yet.
     is_of_before: bool,
     /// This life of the server has gone on for a while since the last store.
     is_at_rest: bool,
@@ -184,7 +185,7 @@ impl History {
         }
     }
 
-    /// Another program writes the file while no server runs.
+    /// Writes the file as another program while no server runs.
     fn edit(&self, fs: &Fs) {
         fs.write(FILE, "somebody else's").unwrap();
         self.client.borrow_mut().is_sure = false;
@@ -196,7 +197,7 @@ impl History {
     }
 }
 
-/// What the client does while one life of the server lasts.
+/// Runs the client while one life of the server lasts.
 async fn write(client: &RefCell<Client>, seed: u64, objects: &Objects, index: &Arc<Index>) {
     let mut rng = SmallRng::seed_from_u64(seed);
     let cache = CacheOptions {

@@ -1,5 +1,5 @@
-//! Files with names in several directories: made only where nobody gets or loses rights by it, one file by every name, and found by its number
-//! whichever name goes.
+//! Files with names in several directories: made only where no user gets or loses rights by it, one file by
+//! every name, and found by its number whichever name goes.
 
 use std::future::poll_fn;
 use std::net::IpAddr;
@@ -73,16 +73,16 @@ fn a_name_in_another_directory_is_had_where_all_rights_are_the_same_or_by_who_ad
         // What counts are rights, not whose list it is: each has its own copy.
         ("mallory rlidwk", "mallory rlidwk", "mallory", true),
         ("mallory rliw alice rl", "alice rl mallory rliw", "mallory", true),
-        // She would have more there, and so would others.
+        // Alice would have more there, and so would others.
         ("mallory rliw", "mallory rlidwka", "mallory", false),
         ("mallory rlidwk", "mallory rlidwk alice rl", "mallory", false),
         // Or others less, whose clients ask for the file by its number.
         ("mallory rlidwk alice rl", "mallory rlidwk", "mallory", false),
         ("mallory rlidwk", "", "mallory", false),
-        // She might give and take them where the file is.
+        // Alice might give and take them where the file is.
         ("mallory rlidwka", "mallory rlidwk alice rl", "mallory", true),
         ("mallory rlidwka alice rl", "mallory rliw", "mallory", true),
-        // Nobody is master of another's files by being that of where they are to go.
+        // A user does not get rights over another's files by administering where they are to go.
         ("alice rl", "mallory rlidwka", "mallory", false),
         ("alice rl", "mallory rlidwka", "operator", true),
     ] {
@@ -132,11 +132,13 @@ fn whoever_is_not_let_through_to_a_file_is_not_by_another_name_of_it_and_none_wh
             assert!(matches!(refused, Err(Error::Denied(Rights::ADMINISTER))), "{from} {to}: {refused:?}");
         }
         link(&volume, &mallory, ("open/a", "open/below/b"), Replace::Never).await.unwrap();
-        // Whom the upper directory lets in is counted, not which it is: a second one with the same list is as good.
+        // The users that the upper directory lets in are compared, not the directory: a second one with the
+        // same list is as good.
         let other = make(&root, "other", Some(&list(&[("mallory", "rlidwk")]))).await;
         make(&other, "open", Some(&all)).await;
         link(&volume, &mallory, ("shut/open/a", "other/open/b"), Replace::Never).await.unwrap();
-        // Who administers the directory, but not the one above that shuts others out, makes no way round that.
+        // A user that administers the directory, but not the one above that shuts others out, makes no way
+        // round that.
         let own = list(&[("system:anyuser", "rlidwk"), ("mallory", "rlidwka")]);
         directory_as(&volume, "shut/open").await.set_access_list(&operator(), Some(&own)).await.unwrap();
         let refused = link(&volume, &mallory, ("shut/open/a", "open/c"), Replace::Never).await;
@@ -165,7 +167,7 @@ fn what_a_file_has_of_its_own_counts_by_every_name_and_lets_it_have_some_where_l
         assert!(matches!(refused, Err(Error::Denied(_))), "{refused:?}");
         let found = volume.lookup_as(&operator(), path("from/a"), Rights::NONE).await.unwrap();
         from.set_descriptor_of(&operator(), name("a"), found.object().unwrap(), &own).await.unwrap();
-        // Who lists the directory sees it: that is no other's either.
+        // A user that lists the directory sees it: that is no other's either.
         let refused = link(&volume, &mallory, ("from/a", "to/b"), Replace::Never).await;
         assert!(matches!(refused, Err(Error::Denied(_))), "{refused:?}");
         let descriptor = Arc::new(Descriptor { dacl: None, ..Descriptor::default() });
@@ -315,9 +317,9 @@ fn a_file_that_loses_one_of_two_names_is_found_by_its_number_after_a_restart_too
     }
 }
 
-/// What docs/design/access.md says of a file with several parents that is asked for by its number: the list of the
-/// one that is recorded decides, which is the first where rights differed as the second name was made, else the second; when that name
-/// goes, the other is recorded.
+/// A file with several parents that is asked for by its number, as docs/design/access.md has it: the list of
+/// the one that is recorded decides, which is the first where rights differed as the second name was made,
+/// else the second; when that name goes, the other is recorded.
 #[test]
 fn by_its_number_a_file_has_the_rights_of_the_recorded_parent_and_of_the_other_when_that_name_goes() {
     on_lanes(1, Config::clean(), 1, |_, _, volume| async move {

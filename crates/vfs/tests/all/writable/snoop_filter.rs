@@ -1,4 +1,4 @@
-//! Who is asked before a name changes: lanes that may remember something of it, and no others.
+//! Lanes that are asked before a name changes: lanes that may remember something of it, and no others.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -136,7 +136,7 @@ fn uploads_to_one_name_from_two_lanes_ask_nobody_once_it_is_there() {
                 step.set(step.get() + 1);
             }
         }
-        // The first one is kept, as it took nobody's place.
+        // The first one is kept, as it took no other's place.
         assert!(
             volume.counters().invalidations_sent.get() <= 1,
             "{}",

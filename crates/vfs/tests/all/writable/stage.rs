@@ -133,7 +133,7 @@ fn of_ten_that_expect_nothing_under_a_name_one_publishes_and_of_ten_that_take_an
 fn a_file_that_appears_behind_the_servers_back_is_not_replaced_unawares() {
     on_lanes(1, Config::clean(), 1, |_, process, volume| async move {
         let root = root(&volume).await;
-        // The lane has learnt that there is none, and nobody tells it otherwise.
+        // The lane has learnt that there is none, and is not told otherwise.
         assert_eq!(inode(&volume, "page").await, None);
         process.host.fs().write("/srv/page", "theirs").unwrap();
         let how = CreateOptions { exclusive: true, mode: 0o644 };
@@ -166,7 +166,7 @@ async fn futures<T>(both: [impl Future<Output = T>; 2]) -> Vec<T> {
     both.into_iter().filter_map(|(_, result)| result).collect()
 }
 
-/// What is in the volume's directory on the disk.
+/// Returns what is in the volume's directory on the disk.
 async fn names() -> Vec<String> {
     let entries = Dir::open_root("/srv".as_ref()).unwrap().entries(100).await.unwrap();
     let mut names: Vec<_> = entries.into_iter().map(|entry| String::from_utf8(entry.name).unwrap()).collect();

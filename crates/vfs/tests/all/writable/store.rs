@@ -1,5 +1,5 @@
-//! Changes of a file's content in several steps: one version for all, unless somebody looked in between; and attributes of what
-//! cannot be opened to write.
+//! Changes of a file's content in several steps: one version for all, unless there was a look in between; and
+//! attributes of what cannot be opened to write.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -19,7 +19,7 @@ use vfs::{
 
 use super::{Process, name, nobody, path, root, watched};
 
-/// Everybody hears at once.
+/// A notifier of clients that hear at once.
 #[derive(Default)]
 struct Telling(RefCell<Vec<Holder>>);
 
@@ -109,14 +109,14 @@ fn what_has_no_room_changes_neither_content_nor_version() {
 #[test]
 fn what_is_announced_takes_room_as_it_comes_is_charged_and_given_back_however_it_ends() {
     const MIB: u64 = 1 << 20;
-    /// How a store ends.
+    /// End of a store.
     #[derive(Clone, Copy, Debug, PartialEq)]
     enum End {
         /// Nothing comes.
         Silent,
         /// The client goes away after a part.
         Aborted,
-        /// It says less in the end than it announced.
+        /// The store is shorter in the end than announced.
         Cut,
         /// All has come.
         Whole,
@@ -174,7 +174,7 @@ fn what_is_announced_takes_room_as_it_comes_is_charged_and_given_back_however_it
                 if end != End::Full || came <= 8 * MIB {
                     assert!(taken <= 2 * came + MIB + (64 << 10), "{taken} for {came}");
                     assert!(taken >= came, "{taken} for {came}");
-                    // What is taken is everybody's room: it counts.
+                    // What is taken is shared room: it counts.
                     assert!(
                         matches!(volume.fits(32 * MIB - taken + 1), Err(Error::Quota)),
                         "{taken} for {came}"
@@ -194,7 +194,7 @@ fn what_is_announced_takes_room_as_it_comes_is_charged_and_given_back_however_it
             assert_eq!(fs.stat("/srv/f").unwrap().size, came, "{end:?}");
             assert_eq!(before - free(), came, "{end:?}: nothing but the content is left taken");
             volume.fits(32 * MIB - came).unwrap();
-            // Nor does anything else than content take room for nobody.
+            // Nor does anything else than content take room in vain.
             made.writer.allocate(&nobody(), Allocate::KeepSize, 0, 20 * MIB).await.unwrap();
             assert_eq!(before - free(), came, "{end:?}: set aside for nobody");
             let much = made.writer.allocate(&nobody(), Allocate::KeepSize, 0, 40 * MIB).await;
@@ -272,7 +272,7 @@ fn room_ahead_of_a_store_is_given_back_by_the_start_after_a_kill() {
             // Killed before it has come to it.
             continue;
         }
-        // Nobody but the operator of the machine may go there.
+        // Only the operator of the machine may go there.
         host.fs().set_mode("/srv/closed", 0o700).unwrap();
         let swept = host.start_on(0, async move {
             let volume = open(&objects);

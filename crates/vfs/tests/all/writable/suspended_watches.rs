@@ -75,7 +75,7 @@ fn who_relies_on_something_where_a_watch_rested_hears_what_others_did_meanwhile(
         let top = root.object().unwrap().identity().clone();
         let heard = [(1, Said::Object(written)), (1, Said::Object(replaced)), (2, Said::Object(top))];
         assert_eq!(sorted(&service.told), sorted(&Rc::new(std::cell::RefCell::new(heard.into()))));
-        // From here on it is watched again, for as long as he relies on something in it.
+        // From here on it is watched again, for as long as the client relies on something in it.
         time::sleep(CacheOptions::default().idle_max * 10).await;
         assert_eq!((counters.watches.get(), counters.watches_rested.get()), (1, 1));
         fs.write("/srv/stays", "by another").unwrap();
@@ -189,7 +189,7 @@ fn what_nobody_saw_while_the_watches_of_several_lanes_rested_is_told_once() {
                 let many =
                     look_with_callback(&volume, &client, "many").await.resolved().object().unwrap().clone();
                 until(|| volume.counters().watches_rested.get() == 1).await;
-                // He was told of the first change, and relies on it anew once there are no more.
+                // The client was told of the first change, and relies on it anew once there are no more.
                 let storm_is_over = async || {
                     let before = many.version();
                     time::sleep(Duration::from_millis(100)).await;

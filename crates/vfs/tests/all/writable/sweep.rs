@@ -1,4 +1,4 @@
-//! What a crash can leave of files that were not published, and what takes it away.
+//! Leftovers of a crash from files that were not published, and their removal.
 
 use std::time::Duration;
 
@@ -119,7 +119,7 @@ fn what_linerate_put_did_not_finish_goes_at_a_start_and_ten_minutes_after_its_cl
         let opening = OpenHow { share: Share::from_bits(0), ..EVERYTHING };
         let (held, ..) = volume.open_shared(&nobody(), path(&open), &opening, &mut |_| {}).await.unwrap();
         root.rename(&nobody(), name(&renamed), &root, name("renamed"), Replace::Never).await.unwrap();
-        // Nobody goes on with one that another program puts there, but this server does not hear of it.
+        // No client resumes one that another program puts there, but this server does not hear of it.
         volume.sweep().await;
         for minutes in 1..=9 {
             time::sleep(Duration::from_secs(60)).await;
@@ -139,7 +139,7 @@ fn what_linerate_put_did_not_finish_goes_at_a_start_and_ten_minutes_after_its_cl
         assert!(is_there("/srv/renamed"));
         kept.iter().for_each(|path| assert!(is_there(path), "{path}"));
         assert_eq!(volume.counters().swept.get(), 2);
-        // Again, once nobody was looked after.
+        // Again, once none was looked after.
         let again = staged("again");
         root.create(&nobody(), name(&again), how).await.unwrap();
         time::sleep(Duration::from_secs(720)).await;

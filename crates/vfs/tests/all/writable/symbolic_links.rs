@@ -34,7 +34,7 @@ fn a_link_is_promised_by_number_until_it_is_gone() {
         root.symlink(&nobody(), name("l"), b"target").await.unwrap();
         let number = root.symbolic_link(&nobody(), name("l")).await.unwrap().object.number();
         let until = time::now() + Duration::from_secs(60);
-        // Nobody uses it any more: the index knows where it was.
+        // It is not in use any more: the index knows where it was.
         let look_with_callback =
             volume.find_link_with_callback(&nobody(), &client, number, until).await.unwrap();
         assert_eq!(look_with_callback.link().target, b"target");

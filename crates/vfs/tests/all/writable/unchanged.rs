@@ -1,5 +1,6 @@
-//! What is done to the names and attributes of a file leaves its version: random histories of renames, exchanges, links, removals, replacements
-//! and changes of attributes on two lanes, over stops in order, with looks between them and beside them.
+//! Changes of a file's names and attributes, which leave its version: random histories of renames, exchanges,
+//! links, removals, replacements and changes of attributes on two lanes, over stops in order, with looks
+//! between them and beside them.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -63,7 +64,7 @@ async fn off_the_second() {
     }
 }
 
-/// What has each name: which file, by the order in which they were made.
+/// File of each name: which file, by the order in which they were made.
 type Files = BTreeMap<Spot, usize>;
 
 struct History {
@@ -142,7 +143,7 @@ impl Step {
         }
     }
 
-    /// What the names lead to afterwards.
+    /// Returns what the names lead to afterwards.
     fn changes(self, files: &mut Files, made: &mut usize) {
         match self {
             Self::Rename(from, to) => {

@@ -1,5 +1,5 @@
-//! What a volume holds is what a walk of its tree finds, whatever was changed by how many lanes while it was counted and
-//! after; and it never holds more than it may.
+//! Counted usage, which is what a walk of the tree finds, whatever was changed by how many lanes while it was
+//! counted and after; and it never holds more than it may.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -66,7 +66,7 @@ fn what_is_used_is_what_a_walk_finds_after_any_history() {
             while done.get() < lives {
                 time::sleep(Duration::from_millis(1)).await;
             }
-            // Where a lane ended in mid-change somebody counts anew, and says so meanwhile.
+            // Where a lane ended in mid-change another counts anew, and says so meanwhile.
             let mut space = volume.space().unwrap();
             *tally.borrow_mut().entry("doubts").or_default() += u64::from(space.state == SpaceState::InDoubt);
             for _ in 0..100 {
@@ -85,7 +85,7 @@ fn what_is_used_is_what_a_walk_finds_after_any_history() {
         assert!(space.is_counted(), "{space:?}");
         assert_eq!(space.used, walk(&host.fs()), "seed {seed}");
         assert_eq!(space.quota, quota);
-        // Who comes after, and knows nothing, finds the same.
+        // A later server, which knows nothing, finds the same.
         let later = Process { objects: Process::objects_with(1, |_| {}), lanes: vec![0], ..process };
         let counted = world.block_on(&host, async move { count(&later.volume()).await });
         assert_eq!(counted.used, space.used);
@@ -386,7 +386,7 @@ pub(super) async fn change_at_random(volume: &Volume, rng: &mut SmallRng) {
         let (volume, mut dice) = (volume.clone(), SmallRng::seed_from_u64(rng.random()));
         let open = Rc::clone(&open);
         let change = async move { one_at_random(&volume, &mut dice, &open).await };
-        // Who asked for it may be gone before it is made.
+        // Its client may be gone before it is made.
         match rng.random_bool(0.2) {
             true => drop(time::timeout(patience, change).await),
             false => drop(change.await),

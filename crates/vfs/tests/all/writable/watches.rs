@@ -1,4 +1,4 @@
-//! How many directories clients may watch.
+//! Limits on directories that clients watch.
 
 use std::net::{IpAddr, Ipv6Addr};
 
