@@ -154,7 +154,7 @@ impl<const N: usize> Chars<N> {
         Some(Self(chars))
     }
 
-    /// What stands before the first NUL; everything when there is none.
+    /// Returns what stands before the first NUL; everything when there is none.
     pub fn text(&self) -> &[u8] {
         let len = self.0.iter().position(|&char| char == 0).unwrap_or(N);
         &self.0[..len]

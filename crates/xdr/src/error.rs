@@ -1,4 +1,4 @@
-//! What can be wrong with an encoding, and at which byte.
+//! Errors of an encoding, with the byte.
 
 /// `core::result::Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -10,7 +10,7 @@ pub enum Error {
     /// The input ends inside an item. More input may complete it.
     #[error("input ends at byte {offset}: {missing} more bytes needed")]
     Truncated {
-        /// Where the input ends.
+        /// Offset where the input ends.
         offset: usize,
         /// A lower bound of the bytes that are missing.
         missing: usize,
@@ -18,7 +18,7 @@ pub enum Error {
     /// A count or length is above the bound its declaration gives.
     #[error("length {len} at byte {offset} is above its bound of {max}")]
     TooLong {
-        /// Where the length stands.
+        /// Offset of the length.
         offset: usize,
         /// The length found.
         len: usize,
@@ -28,7 +28,7 @@ pub enum Error {
     /// A boolean is neither 0 nor 1 (RFC 4506 section 4.4).
     #[error("boolean at byte {offset} is {value}, not 0 or 1")]
     BadBool {
-        /// Where the boolean stands.
+        /// Offset of the boolean.
         offset: usize,
         /// The word found.
         value: u32,
@@ -36,7 +36,7 @@ pub enum Error {
     /// An enumeration or union discriminant has a value that its type does not list (RFC 4506 sections 4.3, 4.15).
     #[error("{value} at byte {offset} is no member of {type_name}")]
     BadEnum {
-        /// Where the value stands.
+        /// Offset of the value.
         offset: usize,
         /// The value found.
         value: i64,
@@ -46,7 +46,7 @@ pub enum Error {
     /// A word does not fit the narrower C type it stands for.
     #[error("word {value:#010x} at byte {offset} does not fit {type_name}")]
     OutOfRange {
-        /// Where the word stands.
+        /// Offset of the word.
         offset: usize,
         /// The word found.
         value: u32,
@@ -56,19 +56,19 @@ pub enum Error {
     /// The bytes that pad an item to a multiple of four are not all zero (RFC 4506 section 4.9).
     #[error("padding at byte {offset} is not zero")]
     BadPadding {
-        /// Where the padding starts.
+        /// Offset of the padding.
         offset: usize,
     },
     /// A string that has to be UTF-8 is not.
     #[error("string at byte {offset} is not UTF-8")]
     NotUtf8 {
-        /// Where the first invalid byte stands.
+        /// Offset of the first invalid byte.
         offset: usize,
     },
     /// Lists and optional values are nested deeper than the reader allows.
     #[error("more than {max} lists and optional values inside each other at byte {offset}")]
     TooDeep {
-        /// Where the value that goes too deep starts.
+        /// Offset of the value that goes too deep.
         offset: usize,
         /// The reader's limit.
         max: u32,
@@ -76,15 +76,15 @@ pub enum Error {
     /// Bytes follow the last item.
     #[error("{len} bytes left over at byte {offset}")]
     Trailing {
-        /// Where they start.
+        /// Offset where they start.
         offset: usize,
-        /// How many there are.
+        /// Number of them.
         len: usize,
     },
     /// The output has no room for an item.
     #[error("output is full at byte {offset}: no room for {needed} bytes")]
     Full {
-        /// How much was written before.
+        /// Number of bytes that were written before.
         offset: usize,
         /// The size of the item that did not fit.
         needed: usize,
@@ -92,7 +92,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Whether more input could make the read succeed: true for [`Error::Truncated`] alone.
+    /// Returns whether more input could make the read succeed: true for [`Error::Truncated`] alone.
     pub const fn is_truncated(&self) -> bool {
         matches!(self, Self::Truncated { .. })
     }

@@ -2,7 +2,8 @@
 
 use crate::{Decode, Error, Result, UNIT, padding};
 
-/// How deep lists and optional values may nest unless [`Reader::with_max_depth`] says otherwise. Each level is a stack frame.
+/// Depth to which lists and optional values may nest unless [`Reader::with_max_depth`] says otherwise. Each
+/// level is a stack frame.
 pub const MAX_DEPTH: u32 = 256;
 
 /// A cursor over XDR input. Cheap to clone, so a caller can try a decode and come back with more input.

@@ -1,4 +1,4 @@
-//! What stubs made by `rxgen` share: the procedure traits and rxgen's error codes.
+//! Common parts of stubs made by `rxgen`: the procedure traits and rxgen's error codes.
 //!
 //! A request is the opcode as a word, then the IN and INOUT parameters in order; a reply is the INOUT and OUT
 //! parameters in order, with no status word, since failures travel as an Rx abort. In a split call raw bytes of the
@@ -35,7 +35,7 @@ pub mod code {
     pub const CC_XDRFREE: i32 = -457;
 }
 
-/// Why a stub gave up. [`Fault::abort_code`] is what the peer is told.
+/// Reason why a stub gave up. [`Fault::abort_code`] is what the peer is told.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// Client: a parameter of the request does not fit its declaration or the buffer.
@@ -43,7 +43,7 @@ pub enum Fault {
     EncodeRequest {
         /// Package and name of the procedure.
         procedure: &'static str,
-        /// What is wrong.
+        /// Error of the encoding.
         error: Error,
     },
     /// Client: the reply is not what the interface declares.
@@ -51,7 +51,7 @@ pub enum Fault {
     DecodeReply {
         /// Package and name of the procedure.
         procedure: &'static str,
-        /// What is wrong.
+        /// Error of the encoding.
         error: Error,
     },
     /// Server: a parameter of the reply does not fit its declaration or the buffer.
@@ -59,7 +59,7 @@ pub enum Fault {
     EncodeReply {
         /// Package and name of the procedure.
         procedure: &'static str,
-        /// What is wrong.
+        /// Error of the encoding.
         error: Error,
     },
     /// Server: the request's parameters are not what the interface declares.
@@ -67,13 +67,13 @@ pub enum Fault {
     DecodeRequest {
         /// Package and name of the procedure.
         procedure: &'static str,
-        /// What is wrong.
+        /// Error of the encoding.
         error: Error,
     },
     /// Server: the request is too short to hold an opcode.
     #[error("request has no opcode: {error}")]
     NoOpcode {
-        /// What is wrong.
+        /// Error of the encoding.
         error: Error,
     },
     /// Server: the interface has no procedure with this opcode.
@@ -97,8 +97,8 @@ impl Fault {
         }
     }
 
-    /// Whether the input merely ended too soon: while the peer has not sent its last packet, a caller can wait for
-    /// more bytes and decode again instead of aborting.
+    /// Returns whether the input merely ended too soon: while the peer has not sent its last packet, a caller
+    /// can wait for more bytes and decode again instead of aborting.
     pub const fn is_incomplete(&self) -> bool {
         match self {
             Self::DecodeReply { error, .. }

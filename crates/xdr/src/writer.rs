@@ -2,7 +2,7 @@
 
 use crate::{Encode, Error, Result, UNBOUNDED, UNIT, padding};
 
-/// Where encoded bytes go.
+/// Sink of encoded bytes.
 pub trait Sink {
     /// Takes all of `bytes` and returns true, or takes none of them and returns false.
     fn put(&mut self, bytes: &[u8]) -> bool;

@@ -13,7 +13,7 @@ use crate::{Decode, Error, Reader, UNIT, Writer};
 
 /// A call as stubs use it: our stream and the peer's.
 pub trait CallStream {
-    /// How the call ends, if not well.
+    /// Error that ends the call.
     type Error;
 
     /// Reads up to `into.len()` bytes of the peer's stream, waiting for the first; 0 at its end.
@@ -29,7 +29,7 @@ pub trait CallStream {
     fn now(&self) -> Instant;
 }
 
-/// What leads to a stream is one: a box, a call with more to it.
+/// A pointer to a stream is a stream: a box, a call with more to it.
 impl<T: DerefMut<Target: CallStream>> CallStream for T {
     type Error = <T::Target as CallStream>::Error;
 
@@ -50,7 +50,7 @@ impl<T: DerefMut<Target: CallStream>> CallStream for T {
     }
 }
 
-/// Why a call did not come to its end. `?` makes one of a stream's error.
+/// Reason why a call did not come to its end. `?` makes one of a stream's error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Failure<E> {
     /// The call itself has ended.
@@ -195,7 +195,7 @@ impl<P: Procedure> Arguments<P> {
         Reader::lenient(bytes).value()
     }
 
-    /// How much more to read, if that may be.
+    /// Returns how much more to read, if that may be.
     fn bounded<E>(bytes: &[u8], missing: usize) -> Result<usize, Failure<E>> {
         let len = bytes.len().saturating_add(missing);
         if len > ARGUMENTS_MAX {

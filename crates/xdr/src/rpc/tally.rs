@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use super::{Failure, Fault};
 
-/// What one lane's server counts of the `N` procedures of a package, in the order of its `PROCEDURES`. One thread writes;
-/// any may read.
+/// Counters of one lane's server about the `N` procedures of a package, in the order of its `PROCEDURES`. One
+/// thread writes; any may read.
 #[derive(Debug)]
 pub struct Tally<const N: usize> {
     procedures: [Counts; N],
@@ -35,7 +35,7 @@ pub struct ProcedureCounts {
 }
 
 impl AddAssign for ProcedureCounts {
-    /// As one server's that has had the calls of both.
+    /// Adds the calls of another server.
     fn add_assign(&mut self, other: Self) {
         self.calls += other.calls;
         self.replied += other.replied;
@@ -101,7 +101,7 @@ impl<const N: usize> Tally<N> {
         add(&self.procedures[index].calls, 1);
     }
 
-    /// It has ended.
+    /// Notes that the call has ended.
     pub fn end<T, E>(&self, index: usize, began: Instant, now: Instant, outcome: &Result<T, Failure<E>>) {
         let counts = &self.procedures[index];
         add(
