@@ -20,7 +20,8 @@ pub(crate) struct Args {
     no_budgets: bool,
 }
 
-/// What has to hold, and the time that it may take on two CPUs with nothing built and all packages installed.
+/// Check that has to hold, and the time that it may take on two CPUs with nothing built and all packages
+/// installed.
 struct Step {
     name: &'static str,
     budget_seconds: u64,
@@ -133,7 +134,8 @@ fn cargo(args: &[&str]) -> anyhow::Result<()> {
     process::run("cargo", args)
 }
 
-/// What the later steps use and cargo does not bring along. Advisories need a database that not every machine may download.
+/// Installs what the later steps use and cargo does not bring along. Advisories need a database that not
+/// every machine may download.
 fn install_tools() -> anyhow::Result<()> {
     tests::install()?;
     counts::install()?;

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         return Ok(());
     }
     if before.tools != now.tools {
-        // Another compiler makes other code of the same source: its counts judge nobody's change.
+        // Another compiler makes other code of the same source: its counts judge no change.
         println!(
             "\nNOT JUDGED: the baseline was counted with {}, these with {}. Count the commit before your \
              change with the same tools (`cargo xtask counts --save`), then your change.",

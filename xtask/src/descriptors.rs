@@ -1,4 +1,4 @@
-//! How many files this process may open.
+//! Limit on files that this process may open.
 
 use anyhow::Context;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
@@ -23,7 +23,7 @@ pub(crate) fn raise_limit() -> anyhow::Result<()> {
     setrlimit(Resource::Nofile, Rlimit { current: now.maximum, ..now }).context("the descriptor limit")
 }
 
-/// How many may be open.
+/// Returns how many may be open.
 pub(crate) fn limit() -> u64 {
     getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

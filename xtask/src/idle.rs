@@ -50,7 +50,7 @@ pub(crate) fn run_for_ci() -> anyhow::Result<()> {
     Bench::new(CI_CONNECTIONS)?.check(&process::tested_binary()?)
 }
 
-/// What all measurements have in common.
+/// State that all measurements have in common.
 struct Bench {
     work: tempfile::TempDir,
     tree: PathBuf,
@@ -201,8 +201,8 @@ fn resident(subject: &Subject) -> anyhow::Result<u64> {
 }
 
 const WARM_UP: u32 = 200;
-/// So many that what is taken once is less than a tenth of it.
+/// Number of connections, so many that what is taken once is less than a tenth of all.
 const CI_CONNECTIONS: u32 = 5000;
-/// What a connection may cost.
+/// Bytes that a connection may cost.
 const PLAIN_BYTES_MAX: u64 = 6 * 1024;
 const TLS_BYTES_MAX: u64 = 8 * 1024;

@@ -51,22 +51,22 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 /// One limit: a line of the page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Limit {
-    /// What clients share.
+    /// Pool that clients share.
     pub(crate) pool: String,
     /// The part of the page.
     pub(crate) section: String,
     unit: String,
-    /// What one connection, one address and all may have.
+    /// Shares of one connection, one address and all.
     shares: [String; 3],
     empty: String,
-    /// As `/metrics` has them, without `linerate_`.
+    /// Counters as `/metrics` has them, without `linerate_`.
     pub(crate) counters: Vec<String>,
     pub(crate) attack: Attack,
     /// `FILE:LINE`.
     place: String,
 }
 
-/// What takes all that one address can get of a pool.
+/// Attack that takes all that one address can get of a pool.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Attack {
     /// Scenarios of `cargo xtask hostile`.
@@ -192,7 +192,7 @@ fn limit(place: String, lines: &[&str], text: &str) -> anyhow::Result<Limit> {
     Ok(Limit { pool, section, unit, shares, empty, counters, attack, place })
 }
 
-/// What is wrong with it.
+/// Returns what is wrong with it.
 fn check(limit: &Limit, exported: &Exported) -> Vec<String> {
     let mut faults = Vec::new();
     if !PAGE.contains(&mark(&limit.section)) {
@@ -284,7 +284,7 @@ fn push_row(page: &mut String, limit: &Limit) {
     page.push_str("|\n");
 }
 
-/// Where the table of a section stands in the template.
+/// Returns where the table of a section stands in the template.
 fn mark(section: &str) -> String {
     format!("{{{{{section}}}}}\n")
 }
@@ -294,7 +294,7 @@ const PAGE: &str = include_str!("limits/page.md");
 const KEYS: [&str; 10] =
     ["limit", "section", "unit", "connection", "address", "all", "empty", "counter", "attack", "reach"];
 
-/// What counts: the first words of the names of counters.
+/// Areas of counters: the first words of the names of counters.
 const AREAS: [&str; 16] = [
     "access_log",
     "admin",

@@ -12,10 +12,10 @@ use anyhow::{Context, bail, ensure};
 
 use crate::spec;
 
-/// Where texts are logged that are made, and looked at, elsewhere: it refuses those without a name.
+/// File where texts are logged that are made, and looked at, elsewhere: it refuses those without a name.
 const PASSED_ON: &str = "crates/server/src/logs/passed_on.rs";
 
-/// What a message may begin with, before its first colon or space.
+/// Words that a message may begin with, before its first colon or space.
 const SUBJECTS: [&str; 19] = [
     "AFS",
     "HTTP/2",
@@ -38,7 +38,7 @@ const SUBJECTS: [&str; 19] = [
     "volume",
 ];
 
-/// Words of this project's own, which say nothing to who reads a log.
+/// Words of this project's own, which say nothing to a reader of a log.
 const UNCOMMON: [&str; 11] = [
     "anew",
     " bear ",
@@ -170,7 +170,7 @@ fn said(file: &str, text: &str) -> anyhow::Result<Vec<(String, Message)>> {
     Ok(messages)
 }
 
-/// Whether it names its subject, uses common words and says what it has to.
+/// Checks whether it names its subject, uses common words and says what it has to.
 fn check(message: &Message) -> anyhow::Result<()> {
     let Message { level, text, cause, remedy, .. } = message;
     ensure!(level == "WARN" || level == "ERROR", "there is no level {level}");
@@ -194,7 +194,8 @@ fn check(message: &Message) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a text says, and the name in brackets at its end. Behind that there may be a placeholder, as for a backtrace.
+/// Returns what a text says, and the name in brackets at its end. Behind that there may be a placeholder, as
+/// for a backtrace.
 fn split(text: &str) -> Option<(&str, &str)> {
     let (said, rest) = text.rsplit_once(" [")?;
     let (id, behind) = rest.split_once(']')?;
@@ -244,7 +245,7 @@ Fields such as `volume=data` may follow the name. ERROR means that something is 
 that all is served, and that an administrator should look at it.
 ";
 
-/// What matters of a source file.
+/// Parts of a source file that matter.
 #[derive(Debug, Default)]
 struct Source {
     literals: Vec<Literal>,
@@ -260,7 +261,7 @@ struct Literal {
     text: String,
 }
 
-/// Where something is logged: from its name to the parenthesis that ends it.
+/// Place where something is logged: from its name to the parenthesis that ends it.
 #[derive(Debug)]
 struct Call {
     begin: usize,
@@ -281,7 +282,7 @@ struct Note {
     /// The last of its lines.
     line: usize,
     said: BTreeMap<&'static str, String>,
-    /// What its next line goes on with.
+    /// Key that its next line goes on with.
     key: &'static str,
 }
 
@@ -357,12 +358,12 @@ impl Source {
     }
 }
 
-/// Whether the byte before is a part of the same word.
+/// Returns whether the byte before is a part of the same word.
 fn is_word(bytes: &[u8], at: usize) -> bool {
     at > 0 && (bytes[at - 1].is_ascii_alphanumeric() || bytes[at - 1] == b'_')
 }
 
-/// How long the beginning of a raw string is, its quote included, and what ends it.
+/// Returns how long the beginning of a raw string is, its quote included, and what ends it.
 fn raw(rest: &str) -> Option<(usize, String)> {
     let prefix = ["r", "br", "cr"].into_iter().find(|prefix| rest.starts_with(prefix))?;
     let hashes = rest[prefix.len()..].bytes().take_while(|&byte| byte == b'#').count();
@@ -388,7 +389,8 @@ fn unquoted(rest: &str) -> (String, usize) {
     (text, rest.len())
 }
 
-/// How long a character or the name of a lifetime is that begins here; of the latter the quote alone is taken.
+/// Returns how long a character or the name of a lifetime is that begins here; of the latter the quote alone
+/// is taken.
 fn character(rest: &str) -> usize {
     let mut characters = rest.char_indices().skip(1);
     match characters.next() {

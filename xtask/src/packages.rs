@@ -59,7 +59,7 @@ pub(crate) const COUNTS: &[&str] = &["valgrind"];
 pub(crate) const LAB: &[&str] =
     &["qemu-system-x86", "busybox-static", "cpio", "kmod", "iproute2", "curl", "util-linux"];
 
-/// What of it must be there before a guest can be booted.
+/// Programs that must be there before a guest can be booted.
 pub(crate) const LAB_PROGRAMS: &[&str] =
     &["qemu-system-x86_64", "busybox", "cpio", "depmod", "dpkg-deb", "setpriv"];
 

@@ -14,7 +14,7 @@ pub(crate) fn run(program: &str, args: &[&str]) -> anyhow::Result<()> {
     run_with(program, args, &[])
 }
 
-/// As [`run`], with variables added to the environment.
+/// Runs a program ([`run`]) with variables added to the environment.
 pub(crate) fn run_with(program: &str, args: &[&str], variables: &[(&str, &str)]) -> anyhow::Result<()> {
     eprintln!("$ {program} {}", args.join(" "));
     let status = Command::new(program)
@@ -51,7 +51,7 @@ pub(crate) fn dist_binary() -> anyhow::Result<PathBuf> {
     Ok(target().join("dist/linerate"))
 }
 
-/// Builds `linerate` as who builds from source does, and says where it is.
+/// Builds `linerate` as a user that builds from source does, and returns its path.
 pub(crate) fn release_binary() -> anyhow::Result<PathBuf> {
     run("cargo", &["build", "--release", "--package", "linerate"])?;
     Ok(target().join("release/linerate"))
@@ -64,13 +64,13 @@ pub(crate) fn tested_binary() -> anyhow::Result<PathBuf> {
     Ok(target().join("debug/linerate"))
 }
 
-/// Where cargo builds.
+/// Returns where cargo builds.
 pub(crate) fn target() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| "target".into(), PathBuf::from);
     root().join(target)
 }
 
-/// Whether a program can be started by its name.
+/// Returns whether a program can be started by its name.
 pub(crate) fn is_program(name: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path).chain([PathBuf::from("/sbin")]).any(|dir| dir.join(name).is_file())

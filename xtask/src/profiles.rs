@@ -1,4 +1,4 @@
-//! What the workspace's profiles promise of programs.
+//! Checks of what the workspace's profiles promise of programs.
 
 use crate::process;
 

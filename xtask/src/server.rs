@@ -27,7 +27,7 @@ impl Subject {
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Uploads {
     Refused,
-    /// From anybody.
+    /// Writes are taken from any client.
     Taken,
 }
 
@@ -85,7 +85,7 @@ pub(crate) fn linerate(
     linerate_of(&process::dist_binary()?, work, tree, cert, key, uploads)
 }
 
-/// The same of another build.
+/// Starts Linerate of another build.
 pub(crate) fn linerate_of(
     program: &Path,
     work: &Path,
@@ -113,7 +113,7 @@ pub(crate) fn linerate_of(
     Ok(Subject { name: "linerate", server, http, https })
 }
 
-/// An address of loopback at which nobody listens: others may run on this machine.
+/// Returns a free address of loopback: others may run on this machine.
 fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?)
 }

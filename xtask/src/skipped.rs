@@ -1,4 +1,4 @@
-//! What tests leave undone where they are: gathered in a file, told at the end, refused in CI.
+//! Tests that are skipped on this machine: gathered in a file, told at the end, refused in CI.
 
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ impl Skipped {
         Ok(Self { path })
     }
 
-    /// Where tests write to.
+    /// Returns where tests write to.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
@@ -47,7 +47,7 @@ impl Skipped {
     }
 }
 
-/// Where nothing may be skipped.
+/// Returns where nothing may be skipped.
 pub(crate) fn in_ci() -> bool {
     std::env::var_os("CI").is_some_and(|value| value == "true")
 }

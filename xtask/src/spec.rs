@@ -61,7 +61,7 @@ impl Section {
     }
 }
 
-/// What one place says.
+/// Citation at one place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Citation {
     section: Section,

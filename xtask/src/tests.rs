@@ -94,7 +94,7 @@ fn text(path: &Path) -> anyhow::Result<&str> {
     path.to_str().context("the build directory's path is not UTF-8")
 }
 
-/// Which seeds simulated histories run with, and how many of them there were.
+/// Seeds of simulated histories, and their number.
 struct Seeds {
     tally: PathBuf,
     full: bool,
@@ -142,7 +142,7 @@ impl Seeds {
     }
 }
 
-/// What one test may spend on its seeds; the first tenth of them is run however long it takes.
+/// Time that one test may spend on its seeds; the first tenth of them is run however long it takes.
 const SECONDS_OF_SEEDS_MAX: u64 = 8;
 
 /// Prints the tests that took longest in the last run, as nextest reports it.

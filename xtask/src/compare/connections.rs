@@ -1,4 +1,4 @@
-//! What a byte, and a small call, cost the Rx server by the number of connections that share its lane.
+//! Cost of a byte, and of a small call, to the Rx server by the number of connections that share its lane.
 
 use std::path::Path;
 
@@ -91,7 +91,7 @@ fn line(load: &Load, count: u32, runs: &[(u32, Run)], limits: &[Limit], args: &A
 const FEW: u32 = 4;
 /// From so many on they are judged.
 const MANY: u32 = 100;
-/// What small calls of more connections are held against.
+/// Number of connections that small calls of more are compared with.
 const SOME: u32 = 16;
 const FEW_RATIO_MOST: f64 = 1.25;
 const BLAST_RATIO_MOST: f64 = 1.5;

@@ -1,5 +1,5 @@
-//! What uploads cost the kernel alone: a thread that does nothing but write files and rename them over others, and one that
-//! receives what it writes. No server that stores uploads so can take less.
+//! Cost of uploads to the kernel alone: a thread that does nothing but write files and rename them over
+//! others, and one that receives what it writes. No server that stores uploads so can take less.
 
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
@@ -28,7 +28,7 @@ pub(super) struct Line {
 pub(super) fn measure(dir: &Path, bytes: usize, runs: u32) -> anyhow::Result<Line> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let to = listener.local_addr()?;
-    // It ends when nobody receives any more.
+    // It ends when no receiver is left.
     let sender = std::thread::spawn(move || {
         let piece = vec![b'u'; PIECE];
         let Ok(mut stream) = TcpStream::connect(to) else { return };
@@ -95,7 +95,7 @@ fn cpu() -> f64 {
 }
 
 pub(super) const LOAD: &str = "floor of PUT";
-/// What is received and written at once: nginx's in the comparison, and Linerate's.
+/// Bytes that are received and written at once: nginx's in the comparison, and Linerate's.
 const PIECE: usize = 256 << 10;
 /// As many names as wrk's script has for a thread.
 const NAMES: usize = 16;

@@ -89,7 +89,7 @@ fn compare(load: &Load, args: &Args, linerate: &Subject, peer: &Subject) -> anyh
     turns::compare(bar, args.pairs, linerate, peer, peer.name, |subject| measure(subject, args.seconds))
 }
 
-/// Both must serve the same bytes, else there is nothing to compare.
+/// Checks that both serve the same bytes, else there is nothing to compare.
 fn check_body(subject: &Subject, load: &Load, tree: &Path) -> anyhow::Result<()> {
     let copy = tree.with_file_name("copy");
     let url = subject.url(load.transport != Transport::Plain, load.file);

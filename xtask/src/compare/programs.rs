@@ -8,7 +8,7 @@ use anyhow::{Context, ensure};
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
 
-/// What is run.
+/// Programs that are run.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Programs<'p> {
     pub(super) linerate: &'p Path,
@@ -44,7 +44,7 @@ impl Programs<'_> {
     }
 }
 
-/// What a program says as JSON.
+/// Returns what a program says as JSON.
 pub(super) fn json<T: DeserializeOwned>(command: &mut Command) -> anyhow::Result<T> {
     let output = command.stderr(Stdio::inherit()).output().context("cannot start the load")?;
     ensure!(output.status.success(), "{command:?} failed: {}", output.status);

@@ -54,7 +54,7 @@ pub(super) struct Load {
     cpu_s_per_gib_most: Option<f64>,
 }
 
-/// What one run gave.
+/// Result of one run.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(super) struct Run {
     pub(super) gbit_per_second: f64,
@@ -63,7 +63,7 @@ pub(super) struct Run {
     server_cpu_us_per_call: f64,
 }
 
-/// What the machine does without a protocol.
+/// Result of the machine without a protocol.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(super) struct Limit {
     pub(super) gbit_per_second: f64,
@@ -128,7 +128,7 @@ impl Args {
         self.load.as_ref().is_none_or(|part| load.contains(part))
     }
 
-    /// The same among the rows of `--stock`.
+    /// Returns whether a row of `--stock` is wanted.
     pub(super) fn wants_row(&self, row: &str) -> bool {
         let parts = self.load.iter().flat_map(|parts| parts.split(','));
         parts.map(str::trim).all(|part| row.contains(part))

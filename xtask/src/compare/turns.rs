@@ -13,7 +13,7 @@ pub(super) struct Bar {
 }
 
 impl Bar {
-    /// What the `release` build must reach where the `dist` build is the peer.
+    /// Returns what the `release` build must reach where the `dist` build is the peer.
     pub(super) fn of_release(self) -> Self {
         Self { throughput_least: Some(0.95), cpu_most: Some(1.05), ..self }
     }

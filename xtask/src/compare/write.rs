@@ -108,7 +108,7 @@ fn uploads(args: &Args) -> anyhow::Result<Line> {
     turns::compare(UPLOADS_BAR, args.pairs, &linerate, &peer, peer.name, |subject| put(subject, args.seconds))
 }
 
-/// What was answered as stored must be there, whole.
+/// Checks that what was answered as stored is there, whole.
 fn check_uploads(subject: &Subject, tree: &Path) -> anyhow::Result<()> {
     let mut files = 0;
     for entry in std::fs::read_dir(tree)? {

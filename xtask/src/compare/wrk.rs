@@ -7,7 +7,7 @@ use anyhow::{Context, bail};
 use crate::server::Subject;
 use crate::{cpu, process};
 
-/// What one run gave.
+/// Result of one run.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(crate) struct Run {
     pub(crate) requests_per_second: f64,
@@ -26,7 +26,7 @@ pub(crate) fn run(
     run_with(subject, url, connections, seconds, body, None)
 }
 
-/// As [`run`], with requests that a script makes, of `body` bytes each way.
+/// Runs wrk ([`run`]) with requests that a script makes, of `body` bytes each way.
 pub(crate) fn run_with(
     subject: &Subject,
     url: &str,

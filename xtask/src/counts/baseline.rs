@@ -17,7 +17,7 @@ pub(super) struct Baseline {
     pub(super) counts: BTreeMap<String, u64>,
 }
 
-/// What a count depends on besides the code.
+/// Tools that a count depends on besides the code.
 #[derive(Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Tools {
     rustc: String,
@@ -82,12 +82,12 @@ impl fmt::Display for Tools {
 }
 
 impl Change {
-    /// It grew by more than the gate lets through.
+    /// Returns whether it grew by more than the gate lets through.
     pub(super) fn is_regression(&self) -> bool {
         self.percent().is_some_and(|percent| percent > GROWTH_MAX_PERCENT)
     }
 
-    /// There is nothing to compare it with.
+    /// Returns whether there is nothing to compare it with.
     pub(super) fn is_unknown(&self) -> bool {
         self.percent().is_none()
     }

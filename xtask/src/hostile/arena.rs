@@ -1,11 +1,12 @@
-//! Where the bench takes place: network namespaces for the server, the good client, the attackers and a victim, each
-//! joined to the server's by a pair of virtual NICs. They go with this value, however a run ends.
+//! Arena where the bench takes place: network namespaces for the server, the good client, the attackers and a
+//! victim, each joined to the server's by a pair of virtual NICs. They go with this value, however a run
+//! ends.
 //!
 //! ```text
 //!   server 10.77.0.1 ── 10.77.1.2 the good client
 //!                    ├─ 10.77.2.2 attackers; theirs as well is all of 10.78.0.0/16, and packets from
-//!                    │            10.66.0.0/16, where nobody lives, come from there
-//!                    └─ 10.77.3.2 a victim that answers nobody
+//!                    │            10.66.0.0/16, without hosts, come from there
+//!                    └─ 10.77.3.2 a victim that answers no packet
 //! ```
 
 use std::net::Ipv4Addr;
@@ -34,7 +35,7 @@ impl Arena {
         })
     }
 
-    /// Whether this process may make namespaces; the reason if not.
+    /// Checks whether this process may make namespaces; the reason if not.
     pub(crate) fn is_possible() -> Result<(), String> {
         inside_new_thread(Namespace::new)
             .map(drop)
@@ -95,13 +96,13 @@ pub(crate) fn received_by(card: &str) -> anyhow::Result<(u64, u64)> {
     Ok((number()?, number()?))
 }
 
-/// One of the addresses that attackers own.
+/// Returns an address that attackers own.
 pub(crate) fn owned(n: usize) -> Ipv4Addr {
     let [_, _, high, low] = u32::try_from(n % 65_000 + 256).expect("16 bits").to_be_bytes();
     Ipv4Addr::new(10, 78, high, low)
 }
 
-/// One of the addresses where nobody lives.
+/// Returns an address without a host.
 pub(crate) fn nobody(n: u32) -> Ipv4Addr {
     let [_, _, high, low] = (n % 65_000 + 256).to_be_bytes();
     Ipv4Addr::new(10, 66, high, low)

@@ -127,7 +127,7 @@ pub(crate) fn smb(arena: &Arena, samples: &Samples) -> anyhow::Result<()> {
     })
 }
 
-/// What takes a place of each kind that clients could hoard.
+/// Takes a place of each kind that clients could hoard.
 fn work_with_a_file(client: &mut Raw) -> anyhow::Result<()> {
     let access = rights::READ_DATA | rights::WRITE_DATA;
     let how = How { access, share: share::READ | share::WRITE, disposition: Disposition::Open };

@@ -1,4 +1,4 @@
-//! Who shares the CPUs: attackers are nice, and idle time is burnt by somebody nicer still.
+//! Sharing of the CPUs: attackers are nice, and idle time is burnt by a process that is nicer still.
 //!
 //! The server, its good client and the attackers share one machine. Were the good client measured undisturbed on idle
 //! CPUs and then beside attackers that compute, the difference would tell of CPUs that do something, not of a server

@@ -135,7 +135,7 @@ pub(crate) fn run_for_ci() -> anyhow::Result<()> {
     run(&Args { seconds: 3, tell_late: true, server, ..Args::default() })
 }
 
-/// What all scenarios have in common.
+/// State that all scenarios have in common.
 struct Bench<'a> {
     program: PathBuf,
     tree: PathBuf,
@@ -249,7 +249,7 @@ impl Parts<'_> {
         } else {
             attack()?
         };
-        // Who gives up early leaves a server that recovers under the name of an attacked one.
+        // A load that gives up early leaves a server that recovers under the name of an attacked one.
         field.sit_out();
         self.samples.enter(Part::After);
         // A server that does not even answer this will not be free either.
@@ -262,7 +262,7 @@ impl Parts<'_> {
         Ok((free, findings, scrapes))
     }
 
-    /// What is counted while the attack goes on.
+    /// Returns what is counted while the attack goes on.
     fn scrapes_until(&self, field: &Field<'_>) -> Vec<Scrape> {
         let mut scrapes = Vec::new();
         while !field.is_over() {
@@ -272,7 +272,7 @@ impl Parts<'_> {
         scrapes
     }
 
-    /// What is in use at most while only the good client asks.
+    /// Returns what is in use at most while only the good client asks.
     fn undisturbed(&self) -> anyhow::Result<Levels> {
         let end = Instant::now() + if self.bench.tell_late { UNDISTURBED_UNJUDGED } else { UNDISTURBED };
         let mut idle = Levels::new();
@@ -305,15 +305,15 @@ impl Parts<'_> {
     }
 }
 
-/// How long the good client waits for an answer.
+/// Time for which the good client waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// The same where late answers fail nothing: beside other work only what never comes is an error.
+/// Time limit of answers where late ones fail nothing: beside other work only what never comes is an error.
 const PATIENCE_UNJUDGED: Duration = Duration::from_secs(20);
 const WARM_UP: Duration = Duration::from_millis(500);
 const UNDISTURBED: Duration = Duration::from_secs(3);
-/// Where late answers fail nothing, little is compared with it.
+/// Time without an attack where late answers fail nothing, as little is compared with it.
 const UNDISTURBED_UNJUDGED: Duration = Duration::from_secs(1);
-/// How long everything may take to be free where times are not judged: what is not by then is never.
+/// Time for which everything may take to be free where times are not judged: what is not by then is never.
 const FREE_SECONDS_UNJUDGED: f64 = 60.0;
 const SCRAPE_PERIOD: Duration = Duration::from_secs(1);
 const AFTER_LEAST: Duration = Duration::from_secs(1);

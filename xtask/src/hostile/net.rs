@@ -32,7 +32,7 @@ pub(crate) fn connect_with(
     Ok(stream)
 }
 
-/// Where the nth connection comes from: one half all from one address, the other each from its own.
+/// Returns where the nth connection comes from: one half all from one address, the other each from its own.
 pub(crate) fn source(n: usize) -> Ipv4Addr {
     if n.is_multiple_of(2) { ATTACKER } else { owned(n) }
 }

@@ -1,4 +1,4 @@
-//! How a scenario ended: one JSON line for programs, one row for people.
+//! Report of a scenario's end: one JSON line for programs, one row for people.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use super::samples::Figures;
 use super::scenario::Findings;
 use super::walk::Scrapes;
 
-/// What must hold, for all scenarios alike.
+/// Bars of all scenarios.
 #[derive(Clone, Debug, serde::Serialize)]
 pub(crate) struct Bars {
     /// 10 % above undisturbed, or 5 ms where that is more.
@@ -28,7 +28,7 @@ impl Bars {
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct Report {
     pub(crate) scenario: &'static str,
-    /// What the attackers came to.
+    /// Size of the attack that was reached.
     pub(crate) attack: BTreeMap<&'static str, u64>,
     /// Refusals and limits that the server counted meanwhile.
     pub(crate) counted: BTreeMap<String, f64>,
@@ -103,7 +103,7 @@ impl Report {
         Self { scrapes, ..self }
     }
 
-    /// Whether nothing but latency is amiss, which another load on the machine can do.
+    /// Returns whether nothing but latency is amiss, which another load on the machine can do.
     pub(crate) fn is_late_only(&self) -> bool {
         !self.reached && self.missed.iter().all(|missed| missed.starts_with(LATE))
     }

@@ -1,4 +1,4 @@
-//! What the good client feels, kept apart by the part of the run in which it asked.
+//! Latencies of the good client, kept apart by the part of the run in which it asked.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -20,10 +20,10 @@ pub(crate) enum Part {
     Over,
 }
 
-/// Where clients leave their latencies.
+/// Samples of clients' latencies.
 #[derive(Debug)]
 pub(crate) struct Samples {
-    /// An answer that takes longer is an error: nobody waits for it.
+    /// An answer that takes longer is an error: the client does not wait for it.
     patience: Duration,
     part: AtomicU8,
     kept: Mutex<[Kept; 3]>,
@@ -53,7 +53,7 @@ impl Samples {
         Self { patience, part: AtomicU8::new(Part::WarmUp as u8), kept: Mutex::default() }
     }
 
-    /// How long a client waits for an answer.
+    /// Returns how long a client waits for an answer.
     pub(crate) fn patience(&self) -> Duration {
         self.patience
     }

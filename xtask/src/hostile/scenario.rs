@@ -1,4 +1,4 @@
-//! What a scenario is, and all of them.
+//! Scenarios.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -10,18 +10,18 @@ use super::arena::Arena;
 use super::server::Wishes;
 use super::{admin, afs, http, rx, smb};
 
-/// What attackers do to a server while a good client asks beside them.
+/// Attack on a server while a good client asks beside them.
 pub(crate) trait Scenario: Sync {
-    /// Its name on the command line.
+    /// Returns the scenario's name on the command line.
     fn name(&self) -> &'static str;
 
-    /// What a client does there, in one line.
+    /// Returns what a client does there, in one line.
     fn about(&self) -> &'static str;
 
-    /// What is served.
+    /// Returns what is served.
     fn service(&self) -> Service;
 
-    /// What it wants of its server; `work` is a directory of its own.
+    /// Returns what it wants of its server; `work` is a directory of its own.
     fn prepare(&self, work: &Path) -> anyhow::Result<Wishes> {
         let _ = work;
         Ok(Wishes::default())
@@ -37,18 +37,18 @@ pub(crate) trait Scenario: Sync {
     fn attack(&self, field: &Field<'_>) -> anyhow::Result<Findings>;
 }
 
-/// What is attacked.
+/// Service that is attacked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Service {
     /// `linerate serve` over a tree.
     Http,
     /// `linerate bench rx-server`.
     Rx,
-    /// `linerate serve` over the same tree, by SMB, to users who may write.
+    /// `linerate serve` over the same tree, by SMB, to users that may write.
     Smb,
 }
 
-/// What an attack finds where it takes place.
+/// Surroundings of an attack.
 pub(crate) struct Field<'a> {
     pub(crate) arena: &'a Arena,
     /// The served tree.
@@ -74,14 +74,14 @@ impl Field<'_> {
     }
 }
 
-/// What an attack came to.
+/// Findings of an attack.
 #[derive(Debug, Default)]
 pub(crate) struct Findings {
-    /// Its size, by what it counts.
+    /// Size of the attack, by what it counts.
     pub(crate) size: BTreeMap<&'static str, u64>,
-    /// What the server did that it must not do.
+    /// Faults of the server.
     pub(crate) failures: Vec<String>,
-    /// What the server counted that it refused, limited or cut meanwhile.
+    /// Counts of what the server refused, limited or cut meanwhile.
     pub(crate) counted: BTreeMap<String, f64>,
 }
 
@@ -100,7 +100,7 @@ impl Findings {
     }
 }
 
-/// Those that are named, or all.
+/// Returns the scenarios that are named, or all.
 pub(crate) fn choose(names: &[String]) -> anyhow::Result<Vec<&'static dyn Scenario>> {
     if names.is_empty() || names == ["all"] {
         return Ok(ALL.to_vec());

@@ -17,7 +17,7 @@ use super::smb;
 use crate::cpu;
 use crate::lab::guest::metrics::{Scrape, scrape};
 
-/// What a scenario wants of its server.
+/// Wishes of a scenario for its server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wishes {
     /// More of the configuration of `linerate serve`.
@@ -26,7 +26,7 @@ pub(crate) struct Wishes {
     pub(crate) smb: &'static str,
     /// Descriptors it may have; `None` for what this process may.
     pub(crate) open_files: Option<u64>,
-    /// Nobody reads its standard error unless the scenario does.
+    /// The server's standard error is a pipe, which only the scenario reads.
     pub(crate) stderr_piped: bool,
 }
 
@@ -37,7 +37,7 @@ pub(crate) struct Server {
     log: PathBuf,
 }
 
-/// Levels that go back to what they were when nobody does anything.
+/// Levels that go back to what they were when no client does anything.
 pub(crate) type Levels = BTreeMap<&'static str, f64>;
 
 impl Server {
@@ -62,7 +62,7 @@ impl Server {
         Self::start(arena, command, work, wishes.stderr_piped)
     }
 
-    /// The same by SMB, once it accepts, for users who may write.
+    /// Starts the server for SMB, once it accepts, with users that may write.
     pub(crate) fn smb(
         arena: &Arena,
         program: &Path,
@@ -125,12 +125,12 @@ impl Server {
         self.child.id()
     }
 
-    /// What it has said, where nobody else reads that.
+    /// Returns what it has logged, where nothing else reads that.
     pub(crate) fn said(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// The end of its standard error, for the one who wished for it.
+    /// Takes the end of its standard error, for a scenario that reads it.
     pub(crate) fn take_stderr(&mut self) -> Option<ChildStderr> {
         self.child.stderr.take()
     }
@@ -139,7 +139,7 @@ impl Server {
         inside(&arena.server, || scrape(ADMIN))
     }
 
-    /// What is in use now, by [`LEVELS`].
+    /// Returns what is in use now, by [`LEVELS`].
     pub(crate) fn levels(&self, arena: &Arena) -> anyhow::Result<Levels> {
         let scrape = Self::scrape(arena)?;
         let mut levels = Levels::new();
@@ -176,14 +176,14 @@ impl Drop for Server {
     }
 }
 
-/// Which levels of `levels` are above those of `idle`, by more than goes on beside.
+/// Returns which levels of `levels` are above those of `idle`, by more than goes on beside.
 pub(crate) fn held(idle: &Levels, levels: &Levels) -> Vec<String> {
     let slack = |name: &str| LEVELS.iter().find(|(known, _)| *known == name).map_or(4.0, |(_, slack)| *slack);
     let above = levels.iter().filter(|(name, value)| **value > idle.get(*name).unwrap_or(&0.0) + slack(name));
     above.map(|(name, value)| format!("{name} {value} (idle: {})", idle.get(name).unwrap_or(&0.0))).collect()
 }
 
-/// Whether a counter tells of something that was not done, or was taken back.
+/// Returns whether a counter tells of something that was not done, or was taken back.
 pub(crate) fn is_of_refusals(name: &str) -> bool {
     const WORDS: [&str; 16] = [
         "refused",
@@ -295,5 +295,5 @@ const LEVELS: &[(&str, f64)] = &[
 ];
 const UNEXPLAINED: &str = "descriptors that are neither sockets nor files of the cache";
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// Nobody is in the middle of a transfer any more.
+/// Time limit of a stop, with no transfer under way any more.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);

@@ -11,7 +11,7 @@ use crate::lab::guest::metrics::Scrape;
 use crate::limits::{self, Attack, Limit};
 use crate::spec;
 
-/// What the server had counted before an attack, and again and again meanwhile and afterwards.
+/// Counters of the server before an attack, and again and again meanwhile and afterwards.
 #[derive(Debug, Default)]
 pub(super) struct Scrapes {
     pub(super) before: Option<Scrape>,
@@ -19,7 +19,8 @@ pub(super) struct Scrapes {
 }
 
 impl Scrapes {
-    /// What a counter was before, and the most that it has been since; `None` where the server has no such counter.
+    /// Returns what a counter was before, and the most that it has been since; `None` where the server has no
+    /// such counter.
     fn moved(&self, counter: &str) -> Option<(f64, f64)> {
         let (family, labels) = counter.split_once('{').unwrap_or((counter, "}"));
         let (family, labels) = (format!("linerate_{family}"), labels.trim_end_matches('}'));
@@ -116,7 +117,7 @@ struct Line<'a> {
     attack: &'a str,
     /// Counters with what they were before and the most that they have been since.
     counters: Vec<(&'a str, f64, f64)>,
-    /// What the attackers came to, where no counter has moved.
+    /// Size that the attack reached, where no counter has moved.
     size: Option<String>,
     p99_without_us: u32,
     p99_beside_us: u32,

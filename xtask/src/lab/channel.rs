@@ -1,4 +1,4 @@
-//! What guests and host say to each other, one JSON object a line, over a virtio serial port.
+//! Messages between guests and host, one JSON object a line, over a virtio serial port.
 
 use std::io::{BufRead, BufReader, Write};
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
 pub(crate) enum FromGuest {
-    /// It is up; the scenario begins.
+    /// The guest is up; the scenario begins.
     Ready,
     /// For the person who watches.
     Note { text: String },
@@ -24,7 +24,7 @@ pub(crate) enum FromGuest {
     Await { event: String },
     /// The scenario passed.
     Passed,
-    /// It did not.
+    /// The scenario failed.
     Failed { error: String },
 }
 
@@ -34,7 +34,7 @@ pub(crate) enum FromGuest {
 pub(crate) enum FromHost {
     /// The request was carried out.
     Done,
-    /// It could not be.
+    /// The request could not be met.
     Refused { error: String },
 }
 

@@ -62,7 +62,8 @@ pub(crate) fn run(
     report
 }
 
-/// What runs of a scenario on a kernel leave behind. Each has names of its own, so that two at once do not write into one file.
+/// Files that runs of a scenario on a kernel leave behind. Each has names of its own, so that two at once do
+/// not write into one file.
 struct Runs<'a> {
     scenario: &'a str,
     kernel: &'a str,
@@ -80,13 +81,13 @@ impl Runs<'_> {
         for file in files.flatten() {
             let name = file.file_name();
             if self.run_of(&name.to_string_lossy()).is_some_and(|run| !is_alive(run)) {
-                // Whoever else removes it does the same.
+                // Another process that removes it does the same.
                 let _ = std::fs::remove_file(file.path());
             }
         }
     }
 
-    /// Which run a file is of, if it is one of these.
+    /// Returns which run a file is of, if it is one of these.
     fn run_of(&self, file: &str) -> Option<u32> {
         let (run, _) = file.strip_prefix(&format!("{}-{}-", self.scenario, self.kernel))?.split_once('-')?;
         run.parse().ok()
@@ -256,7 +257,7 @@ fn listen(guest: usize, stream: UnixStream, tell: &Sender<(usize, Heard)>) {
             return;
         }
     }
-    // Nobody listens any more after the end of a run.
+    // No process listens any more after the end of a run.
     let _ = tell.send((guest, Heard::Closed));
 }
 

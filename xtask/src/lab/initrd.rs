@@ -64,7 +64,7 @@ fn modules(kernel: &Kernel) -> anyhow::Result<Vec<PathBuf>> {
     Ok(order)
 }
 
-/// Those of the directories that a guest's own file systems would hide, each once.
+/// Returns those of the directories that a guest's own file systems would hide, each once.
 fn hidden(needed: &[&Path]) -> Vec<PathBuf> {
     let mut hidden: Vec<PathBuf> = Vec::new();
     let mut sorted = needed.to_vec();
@@ -143,7 +143,7 @@ fn archive(root: &Path, path: &Path) -> anyhow::Result<()> {
 
 /// Drivers that the guest's own files cannot bring because they lie behind them.
 const FIRST: &[&str] = &["virtio_pci", "9p", "9pnet_virtio", "overlay", "virtio_console"];
-/// Where a guest has file systems of its own instead of the host's.
+/// Directories where a guest has file systems of its own instead of the host's.
 const OWN: &[&str] = &["/run", "/tmp"];
 const BUSYBOX: &str = "/bin/busybox";
 

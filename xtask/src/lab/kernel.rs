@@ -23,7 +23,7 @@ pub(crate) enum Release {
 /// An unpacked kernel.
 #[derive(Debug)]
 pub(crate) struct Kernel {
-    /// As `uname -r` says it.
+    /// Version as `uname -r` says it.
     pub(crate) version: String,
     /// Bootable image.
     pub(crate) image: PathBuf,

@@ -1,11 +1,11 @@
-//! What a guest's machine looks like, and the words QEMU wants for it.
+//! Description of a guest's machine, and QEMU's arguments for it.
 
 use anyhow::{bail, ensure};
 
 /// A guest's hardware.
 #[derive(Clone, Debug)]
 pub(crate) struct Machine {
-    /// Its role; the scenario tells its guests apart by it.
+    /// The machine's role; the scenario tells its guests apart by it.
     pub(crate) name: &'static str,
     /// NUMA nodes.
     pub(crate) nodes: u32,
@@ -22,9 +22,9 @@ pub(crate) struct Machine {
 /// A network card.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Nic {
-    /// Its name inside the guest.
+    /// The interface's name inside the guest.
     pub(crate) name: &'static str,
-    /// What the guest's driver sees.
+    /// Model that the guest's driver sees.
     pub(crate) model: Model,
     /// The NUMA node its slot belongs to; `None`: one whose node the firmware does not tell.
     pub(crate) node: Option<u32>,
@@ -120,7 +120,7 @@ impl Machine {
     }
 }
 
-/// How the cards of all guests of a scenario are joined.
+/// Wires that join the cards of all guests of a scenario.
 #[derive(Debug)]
 pub(crate) struct Wires {
     /// Wire, guest, and how many cards it has there.

@@ -45,7 +45,7 @@ pub(crate) struct Args {
     linerate: Option<PathBuf>,
 }
 
-/// What a run was told besides the names.
+/// Options of a run besides the names.
 #[derive(Clone, Copy, Debug, Default)]
 struct Options {
     shell: bool,
@@ -118,7 +118,7 @@ fn run_all(
     bail!("failed in the lab: {}", failed.join("; "))
 }
 
-/// What runs inside the guests.
+/// Programs that run inside the guests.
 struct Binaries {
     linerate: PathBuf,
     /// This very program.
@@ -126,7 +126,7 @@ struct Binaries {
 }
 
 impl Binaries {
-    /// Where they lie, and the repository.
+    /// Returns the directories where they lie, and the repository.
     fn directories(&self) -> Vec<&Path> {
         [Some(process::root()), self.linerate.parent(), self.agent.parent()].into_iter().flatten().collect()
     }
@@ -136,7 +136,7 @@ fn agent() -> anyhow::Result<PathBuf> {
     std::env::current_exe().context("cannot tell where this program lies")
 }
 
-/// Why no guest can be booted here, if so.
+/// Returns why no guest can be booted here, if so.
 fn cannot_run(chosen: &[&'static dyn Scenario]) -> Option<String> {
     if std::env::consts::ARCH != "x86_64" {
         return Some(format!("guests are x86_64 machines, this one is {}", std::env::consts::ARCH));
@@ -161,7 +161,7 @@ fn available_mib() -> Option<u64> {
     line.trim().strip_suffix(" kB")?.parse::<u64>().ok().map(|kib| kib / 1024)
 }
 
-/// Where kernels and console logs are kept.
+/// Returns where kernels and console logs are kept.
 fn directory() -> PathBuf {
     process::target().join("lab")
 }

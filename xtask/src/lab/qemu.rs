@@ -14,7 +14,7 @@ use serde_json::{Value, json};
 use super::kernel::Kernel;
 use super::machine::{Machine, Wires};
 
-/// What a guest is started with.
+/// Parameters that a guest is started with.
 pub(crate) struct Boot<'a> {
     pub(crate) machine: &'a Machine,
     pub(crate) wires: &'a Wires,
@@ -26,12 +26,12 @@ pub(crate) struct Boot<'a> {
     pub(crate) terminal: Terminal,
 }
 
-/// What of the console a person sees while the guest runs. It is written to a file as well.
+/// Part of the console that a person sees while the guest runs. It is written to a file as well.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Terminal {
     /// Nothing.
     Hidden,
-    /// What the guest prints, on standard error.
+    /// All that the guest prints, on standard error.
     Shown,
     /// The guest's console is this terminal.
     Connected,
@@ -59,7 +59,7 @@ impl Guest {
         Ok(Self { child, console: boot.console.to_owned(), channel, monitor })
     }
 
-    /// Where the guest talks.
+    /// Returns where the guest talks.
     pub(crate) fn channel(&self) -> anyhow::Result<UnixStream> {
         Ok(self.channel.try_clone()?)
     }
@@ -95,7 +95,7 @@ impl Drop for Guest {
         // It may be gone already; then there is nothing to stop.
         let _ = self.child.kill();
         let _ = self.child.wait();
-        // Wakes whoever reads.
+        // Wakes the reader.
         let _ = self.channel.shutdown(Shutdown::Both);
     }
 }
@@ -132,7 +132,7 @@ impl Drop for Starting {
 
 fn command(boot: &Boot<'_>, channel: &Path, monitor: &Path) -> anyhow::Result<Command> {
     let Boot { machine, kernel, .. } = boot;
-    // A guest whose lab is killed ends with it: nobody else would.
+    // A guest whose lab is killed ends with it: nothing else would end it.
     let mut command = Command::new("setpriv");
     command
         .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
@@ -158,7 +158,7 @@ fn command(boot: &Boot<'_>, channel: &Path, monitor: &Path) -> anyhow::Result<Co
     if let Some(mib) = machine.disk_mib {
         let disk = boot.work.join(format!("{}.disk", machine.name));
         std::fs::File::create_new(&disk)?.set_len(u64::from(mib) << 20)?;
-        // Nobody needs its content after the run: the host's cache will do.
+        // Its content is not needed after the run: the host's cache will do.
         let drive = format!("file={},if=none,id=disk,format=raw,cache=unsafe", disk.display());
         command.args(["-drive", &drive, "-device", "virtio-blk-pci,bus=pcie.0,drive=disk"]);
     }

@@ -1,4 +1,4 @@
-//! How a scenario ended, for a person or a program.
+//! Report of a scenario's end, for a person or a program.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,7 +10,7 @@ pub(crate) struct Report {
     pub(crate) kernel: String,
     pub(crate) seconds: f64,
     pub(crate) figures: Vec<Figure>,
-    /// Why it failed; absent when it passed.
+    /// Reason why it failed; absent when it passed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) error: Option<String>,
     /// The guests' consoles, kept when it failed.

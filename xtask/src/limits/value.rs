@@ -116,7 +116,7 @@ fn evaluated(written: &str, text: &str) -> Option<Value> {
 
 type Apply = fn(u64, u64) -> Option<u64>;
 
-/// Those that bind least are first.
+/// Operators, of which those that bind least are first.
 const OPERATIONS: [(&str, Apply); 4] = [
     (" << ", |left, right| left.checked_shl(u32::try_from(right).ok()?)),
     (" + ", u64::checked_add),

@@ -85,14 +85,14 @@ pub(crate) struct Args {
     json: bool,
 }
 
-/// What each run begins with.
+/// Ground that each run begins with.
 struct Ground<'a> {
     program: &'a Path,
     place: &'a Path,
     known: &'a [Known],
 }
 
-/// What came of all runs.
+/// Summary of all runs.
 #[derive(Debug, serde::Serialize)]
 struct Summary {
     mode: Mode,

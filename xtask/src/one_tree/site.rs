@@ -24,11 +24,11 @@ pub(super) struct Site {
     smb: SocketAddr,
     afs: SocketAddr,
     locations: SocketAddr,
-    /// What AFS calls the volume, once it was asked.
+    /// AFS's number of the volume, once it was asked.
     volume: u32,
     tree: Tree,
     child: Child,
-    /// It ended in order, which the next one is to know.
+    /// The server ended in order, which the next one is to know.
     has_stopped: bool,
 }
 
@@ -296,7 +296,8 @@ impl Disk for Tree {
     }
 }
 
-/// How long each thread of a process has been ready and had no CPU, which on a busy machine is nothing that the process does.
+/// Time for which each thread of a process has been ready and had no CPU, which on a busy machine is nothing
+/// that the process does.
 struct Waited {
     process: u32,
     /// By thread: at first, and when it was last looked at.
@@ -349,11 +350,11 @@ const USER: &str = "anne";
 const PASSWORD: &str = "Secret007";
 const SHARE: &str = r"\\127.0.0.1\tree";
 const VOLUME: &str = "tree";
-/// How `volume check` ends where nothing was to be done, and where it has mended all that was wrong.
+/// Exit code of `volume check` where nothing was to be done, and where it has mended all problems.
 const IN_ORDER: i32 = 0;
 const MENDED: i32 = 3;
 const START_TIMEOUT: Duration = Duration::from_secs(20);
-/// What a server says whose address another socket has.
+/// Message of a server whose address another socket has.
 const IN_USE: &str = "is already in use by another socket";
 /// The message by which a server tells that the last one did not stop in order: objects were in use as its index was closed, say.
 const AFTER_NO_STOP: &str = "[index-after-";

@@ -1,5 +1,5 @@
-//! Where it takes place: a namespace for the server and one for clients, joined by two pairs of virtual NICs, for
-//! clients of several channels want two. They go with this value, however a run ends.
+//! Arena of the tests: a namespace for the server and one for clients, joined by two pairs of virtual NICs,
+//! for clients of several channels want two. They go with this value, however a run ends.
 
 use std::panic::resume_unwind;
 use std::process::{Child, Command};

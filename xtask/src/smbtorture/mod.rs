@@ -156,8 +156,8 @@ fn run_suites(args: &RunArgs) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs what was lost by itself: other work on the machine may have held it up. What passes then is told, as nobody sees it in
-/// the results.
+/// Runs what was lost by itself: other work on the machine may have held it up. What passes then is told, as
+/// the results do not show it.
 fn once_more(torture: &Torture<'_>, results: &mut Results, baseline: &Results) -> anyhow::Result<()> {
     for (test, first) in results.lost(baseline) {
         let again = torture.run(&[Suite::parse(&test)?], 1)?;

@@ -1,4 +1,4 @@
-//! What smbd passes and the server does not, by suite.
+//! Report of tests that smbd passes and the server does not, by suite.
 
 use std::collections::BTreeMap;
 
@@ -11,11 +11,11 @@ struct Totals {
     tests: usize,
     /// Of these, what smbd passes.
     baseline: usize,
-    /// What the server passes.
+    /// Tests that the server passes.
     passed: usize,
-    /// What smbd passes and the server does not.
+    /// Tests that smbd passes and the server does not.
     lost: usize,
-    /// What the server passes and smbd does not.
+    /// Tests that the server passes and smbd does not.
     more: usize,
 }
 

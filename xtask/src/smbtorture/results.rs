@@ -1,4 +1,4 @@
-//! What became of tests: `smb2.lock.zerobyteread success`, a line each.
+//! Results of tests: `smb2.lock.zerobyteread success`, a line each.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -36,7 +36,7 @@ impl Outcome {
         Self::ALL.iter().find(|(_, known)| *known == name).map(|(outcome, _)| *outcome)
     }
 
-    /// What smbtorture said of its one test: the last line that begins with a result.
+    /// Reads what smbtorture said of its one test: the last line that begins with a result.
     pub(crate) fn said(output: &str) -> Self {
         let result = |line: &str| match line.split_once(':').and_then(|(word, _)| Self::parse(word)) {
             Some(outcome @ (Self::Success | Self::Failure | Self::Error | Self::Skip)) => Some(outcome),
@@ -88,7 +88,7 @@ impl Results {
         self.0.iter().map(|(test, outcome)| (test.as_str(), *outcome))
     }
 
-    /// What passes in `baseline` and not here.
+    /// Returns what passes in `baseline` and not here.
     pub(crate) fn lost(&self, baseline: &Self) -> Vec<(String, Outcome)> {
         let is_lost = |(test, outcome): &(&str, Outcome)| {
             *outcome != Outcome::Success && baseline.get(test) == Some(Outcome::Success)

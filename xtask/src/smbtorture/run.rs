@@ -23,7 +23,7 @@ const TIMEOUTS_MAX: usize = 3;
 const LONG: [(&str, u64); 2] =
     [("smb2.multichannel.oplocks.test3_specification", 110), ("smb2.multichannel.leases.test4", 110)];
 
-/// What smbtorture is told: as Samba's own selftest tells it.
+/// Options of smbtorture: as Samba's own selftest tells it.
 const OPTIONS: [&str; 7] = [
     "torture:progress=no",
     "torture:timelimit=3",
@@ -40,11 +40,11 @@ pub(crate) struct Torture<'a> {
     pub(crate) samba: &'a Samba,
     pub(crate) arena: &'a Arena,
     pub(crate) limit: Duration,
-    /// Where what tests say is kept.
+    /// Directory of what tests say.
     pub(crate) out: &'a Path,
-    /// What the server says.
+    /// Log of the server.
     pub(crate) log: &'a Path,
-    /// What smbtorture is told besides.
+    /// Further options of smbtorture.
     pub(crate) options: &'static [&'static str],
 }
 

@@ -42,7 +42,7 @@ impl Samba {
         &self.root
     }
 
-    /// One of its programs, with its own libraries.
+    /// Makes the command of a program of Samba's, with its own libraries.
     pub(crate) fn command(&self, program: &str) -> Command {
         let mut command = Command::new(self.root.join(program));
         command.env("LD_LIBRARY_PATH", self.libraries());

@@ -15,7 +15,7 @@ use super::samba::Samba;
 use super::suite::{DYNAMIC, SHARES};
 use crate::process;
 
-/// Who tests, and whom some tests want beside.
+/// The user that tests, and others that some tests need.
 pub(crate) const USER: &str = "tort";
 pub(crate) const OTHER_USER: &str = "tort2";
 pub(crate) const PASSWORD: &str = "Secret007";
@@ -52,7 +52,7 @@ impl Subject {
         for (name, uid) in UIDS {
             add_user(&program, &accounts, name, uid)?;
         }
-        // Who tests gives files away and takes them back, as Samba's own selftest lets him.
+        // The testing user gives files away and takes them back, as Samba's own selftest allows.
         let group = ["group", "add-member", "system:administrators", USER, "--accounts"].map(Path::new);
         process::output(&program, &[&group[..], &[&accounts]].concat())?;
         let [first, second] = SERVER;
@@ -149,7 +149,7 @@ impl Subject {
         Ok(subject)
     }
 
-    /// What it says.
+    /// Returns what it says.
     pub(crate) fn log(&self) -> &Path {
         &self.log
     }
@@ -219,7 +219,7 @@ fn add_user(program: &Path, accounts: &Path, name: &str, uid: u32) -> anyhow::Re
     Ok(())
 }
 
-/// As in Samba's own selftest, where that has a say.
+/// Writes a configuration as in Samba's own selftest, where that has a say.
 fn smb_conf(work: &Path, trees: &Path) -> anyhow::Result<String> {
     let work = work.display();
     let mut conf = format!(

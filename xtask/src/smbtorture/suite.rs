@@ -66,8 +66,8 @@ pub(crate) const ALL: &[&str] = &[
     "secleak",
 ];
 
-/// What CI runs: suites of every part of the protocol that smbd passes and the server passes whole, and that are over within
-/// two minutes or so. A suite that the server comes to pass belongs here.
+/// Tests that CI runs: suites of every part of the protocol that smbd passes and the server passes whole, and
+/// that are over within two minutes or so. A suite that the server comes to pass belongs here.
 pub(crate) const QUICK: &[&str] = &[
     "oplock",
     "durable-v2-open",
@@ -135,19 +135,19 @@ pub(crate) const SHARES: &[&str] = &[
     DYNAMIC,
 ];
 
-/// Another directory for each connection, by the second at which it comes.
+/// Share with another directory for each connection, by the second at which it comes.
 pub(crate) const DYNAMIC: &str = "dynamic_share";
 
 /// A suite, or one test of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Suite {
-    /// As it is asked for: with its share.
+    /// Name of the test as it is asked for: with its share.
     pub(crate) name: String,
-    /// As smbtorture has it: `smb2.lock` or `smb2.lock.zerobyteread`.
+    /// Name of the test as smbtorture has it: `smb2.lock` or `smb2.lock.zerobyteread`.
     path: String,
     /// The share that the suite is part of.
     share: Option<String>,
-    /// How many letters of the path are the suite's alone.
+    /// Number of letters of the path that are the suite's alone.
     suite_len: usize,
 }
 
@@ -172,7 +172,7 @@ impl Suite {
         Ok(Self { name: name.to_owned(), path, share, suite_len })
     }
 
-    /// Its share; `slot` has its own where the suite does not say.
+    /// Returns the test's share; `slot` has its own where the suite does not say.
     pub(crate) fn share(&self, slot: usize) -> String {
         match (&self.share, slot) {
             (Some(share), _) => share.clone(),
@@ -181,14 +181,14 @@ impl Suite {
         }
     }
 
-    /// Whether a test of smbtorture's list is of it; blanks may be written as the results write them.
+    /// Returns whether a test of smbtorture's list is of it; blanks may be written as the results write them.
     pub(crate) fn has(&self, test: &str) -> bool {
         let plain = |name: &str| name.replace(' ', "_");
         let (test, path) = (plain(test), plain(&self.path));
         test.strip_prefix(&path).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
     }
 
-    /// How the results call a test of it: with the share.
+    /// Returns how the results call a test of it: with the share.
     pub(crate) fn result_name(&self, test: &str) -> String {
         let (suite, rest) = test.split_at(self.suite_len);
         let share = self.share.as_ref().map_or(String::new(), |share| format!("@{share}"));

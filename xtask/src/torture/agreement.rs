@@ -12,8 +12,9 @@ use vfs::{CheckOptions, CheckReport, ProblemKind};
 use super::child::open_index;
 use crate::process;
 
-/// What did not agree and was mended, by kind. What the index remembers of lists may be some moments older than the tree after a kill, and
-/// younger after a loss of power: a directory may be taken for one that lost its list, until an operator accepts that, as happens here.
+/// Returns what did not agree and was mended, by kind. What the index remembers of lists may be some moments
+/// older than the tree after a kill, and younger after a loss of power: a directory may be taken for one that
+/// lost its list, until an operator accepts that, as happens here.
 ///
 /// # Errors
 /// When something else could not be mended, or there is more to mend after that.
@@ -47,7 +48,7 @@ pub(super) fn compare(state: &Path, tree: &Path, boot: u8) -> anyhow::Result<BTr
     Ok(mended)
 }
 
-/// As an operator says that a directory need have no list of its own.
+/// Accepts, as an operator does, that a directory has no list of its own.
 fn accept(dir: &Path) -> anyhow::Result<()> {
     let program = process::tested_binary()?;
     let output = Command::new(program).args(["acl", "accept"]).arg(dir).output()?;

@@ -56,7 +56,7 @@ enum FileSystem {
     Tmpfs,
 }
 
-/// What came of all lives on one file system.
+/// Result of all lives on one file system.
 #[derive(Debug, serde::Serialize)]
 struct Line {
     file_system: FileSystem,
@@ -72,7 +72,7 @@ struct Line {
     versions: usize,
     /// Ends after which index and tree agreed as they were.
     agreed: u32,
-    /// What did not after the others, and was mended, by kind.
+    /// Problems after the other lives, which were mended, by kind.
     mended: BTreeMap<&'static str, u64>,
     seconds: f64,
 }
@@ -119,7 +119,7 @@ fn torture(kind: FileSystem, disk: &Disk, args: &Args) -> anyhow::Result<Line> {
 struct Torture<'d> {
     disk: &'d Disk,
     tree: PathBuf,
-    /// Where the index is, on the same disk.
+    /// Directory of the index, on the same disk.
     state: PathBuf,
     boot: u8,
     rng: SmallRng,
@@ -128,7 +128,7 @@ struct Torture<'d> {
     began: Instant,
 }
 
-/// What one life told.
+/// Record of one life.
 struct Told {
     histories: Vec<History>,
     contest: Contest,

@@ -1,4 +1,4 @@
-//! What one worker's part of the tree is, or should be: nobody else changes it.
+//! Model of one worker's part of the tree: no other worker changes it.
 
 use std::collections::BTreeMap;
 use std::os::unix::ffi::OsStrExt;
@@ -22,7 +22,7 @@ pub(super) struct Model {
     next_file: u64,
 }
 
-/// What has a name.
+/// Node with a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Node {
     /// With its own access list.
@@ -54,7 +54,7 @@ impl Model {
         [format!("w{worker}"), format!("w{worker}/a"), format!("w{worker}/b")]
     }
 
-    /// What lies beneath `root` now of this worker's.
+    /// Returns what lies beneath `root` now of this worker's.
     pub(super) fn of_tree(root: &Path, worker: usize) -> anyhow::Result<Self> {
         let mut model = Self { worker, next_file: 1, ..Self::default() };
         let mut by_inode = BTreeMap::new();
@@ -171,7 +171,7 @@ impl Model {
         links
     }
 
-    /// Whether a name is this worker's to change.
+    /// Returns whether a name is this worker's to change.
     pub(super) fn is_own(&self, path: &str) -> bool {
         match path.strip_prefix(SHARED) {
             Some(name) => name.starts_with(&format!("/w{}-", self.worker)),
@@ -217,7 +217,7 @@ impl Model {
         self.nodes.get(path).map_or_else(|| self.has_room(), |node| !node.is_directory())
     }
 
-    /// Not too deep.
+    /// Returns whether the path is not too deep.
     pub(super) fn may_hold_directory(&self, path: &str) -> bool {
         path.matches('/').count() <= DEPTH_MAX && self.has_room()
     }
@@ -321,9 +321,9 @@ fn extended(path: &Path, name: &std::ffi::CStr) -> anyhow::Result<Option<Vec<u8>
     }
 }
 
-/// Where all workers make names, each its own.
+/// Directory where all workers make names, each its own.
 pub(super) const SHARED: &str = "shared";
-/// How the server's own names begin.
+/// Prefix of the server's own names.
 pub(super) const RESERVED: &str = ".linerate-";
 const LIST: &std::ffi::CStr = identity::ATTRIBUTE_PRIVILEGED;
 /// Names that a worker has at most; what it does meanwhile stays small.

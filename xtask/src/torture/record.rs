@@ -1,5 +1,6 @@
-//! What the tortured process tells as it goes: a line before each change begins, and one when it is acknowledged. A line is
-//! one write to a pipe, so what was acknowledged is known however the process ends, and in which order.
+//! Record that the tortured process writes: a line before each change begins, and one when it is
+//! acknowledged. A line is one write to a pipe, so what was acknowledged is known however the process ends,
+//! and in which order.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,16 +13,16 @@ pub(super) enum Record {
     Found { worker: usize, path: String, version: FileVersion },
     /// A worker asks for a change.
     Begin { worker: usize, step: Step },
-    /// It is acknowledged. Of a change of a file's content, what that has come to.
+    /// The step is acknowledged. Of a change of a file's content, what that has come to.
     Done { worker: usize, version: Option<FileVersion> },
-    /// It is refused, which none of them should be.
+    /// The step is refused, which none of them should be.
     Refused { worker: usize, why: String },
 }
 
-/// Which file, and what its content has come to.
+/// Number of a file, and the version of its content.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(super) struct FileVersion {
-    /// Its number: vnode and uniquifier.
+    /// The file's number: vnode and uniquifier.
     pub(super) file: (u32, u32),
     pub(super) identity: String,
     pub(super) generation: u32,

@@ -28,7 +28,7 @@ pub(super) enum Step {
     SetAccessList { path: String, user: Option<u64> },
 }
 
-/// Bytes that are told by their seed: everybody makes the same of it.
+/// Bytes that are told by their seed: each process makes the same of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Bytes {
     pub(super) seed: u64,
@@ -40,7 +40,7 @@ impl Bytes {
         Self { seed: rng.random(), len: rng.random_range(1..=len_max) }
     }
 
-    /// None of them is zero, which is what nobody wrote.
+    /// Makes the bytes, none of which is zero, as zeros were not written.
     pub(super) fn make(self) -> Vec<u8> {
         let mut word = self.seed.wrapping_mul(0x9e37_79b9_7f4a_7c15).max(1);
         let next = || {
@@ -54,10 +54,10 @@ impl Bytes {
 }
 
 impl Step {
-    /// What all workers fight for.
+    /// Name that all workers fight for.
     pub(super) const CONTEST: &str = "shared/contest";
 
-    /// Another file for the name that all fight for. Always synced, so that it is never found torn.
+    /// Makes another file for the name that all fight for. Always synced, so that it is never found torn.
     pub(super) fn contest(rng: &mut SmallRng) -> Self {
         Self::Publish {
             path: Self::CONTEST.to_owned(),
@@ -66,7 +66,7 @@ impl Step {
         }
     }
 
-    /// A change that `model`, which nobody else changes, allows.
+    /// Makes a change that `model`, which no other worker changes, allows.
     pub(super) fn at_random(model: &Model, rng: &mut SmallRng) -> Self {
         loop {
             if let Some(step) = Self::try_at_random(model, rng) {

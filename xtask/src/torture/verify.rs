@@ -7,16 +7,16 @@ use anyhow::{Context, bail, ensure};
 use super::model::{Model, Node, parent};
 use super::step::{Bytes, Step};
 
-/// What a worker asked for since the state its life began with.
+/// Steps that a worker asked for since the state its life began with.
 #[derive(Debug)]
 pub(super) struct History {
     pub(super) base: Model,
     pub(super) steps: Vec<Step>,
-    /// How many of them were acknowledged: all, or all but the last.
+    /// Number of them that were acknowledged: all, or all but the last.
     pub(super) acknowledged: usize,
 }
 
-/// How it ended.
+/// End of a life.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     /// The process was killed: what was acknowledged is there.
@@ -31,7 +31,8 @@ impl History {
         Self { base, steps: Vec::new(), acknowledged: 0 }
     }
 
-    /// How many of the steps must show, and whether `found` is what comes of them. Answers how many do show.
+    /// Returns how many of the steps must show, and whether `found` is what comes of them. Answers how many
+    /// do show.
     pub(super) fn explain(&self, found: &Model, end: End) -> anyhow::Result<usize> {
         let mut model = self.base.clone();
         let first = match end {
@@ -125,7 +126,7 @@ impl History {
         Ok(())
     }
 
-    /// What the content of a file may be.
+    /// Returns what the content of a file may be.
     fn content_of(&self, file: u64, end: End) -> anyhow::Result<Content> {
         let mut model = self.base.clone();
         let mut content = model.files.get(&file).map(|file| Content::of(file.content.clone()));
@@ -178,7 +179,7 @@ impl Step {
         }
     }
 
-    /// Whether names come to this directory, or go.
+    /// Returns whether names come to this directory, or go.
     fn changes_names_of(&self, directory: &str) -> bool {
         match self {
             Self::Create { path }
@@ -193,7 +194,7 @@ impl Step {
         }
     }
 
-    /// Whether it has another directory called so from then on, or none.
+    /// Returns whether it has another directory called so from then on, or none.
     fn moves(&self, directory: &str) -> bool {
         let concerns = |path: &str| path == directory || directory.starts_with(&format!("{path}/"));
         match self {
@@ -211,7 +212,7 @@ impl Step {
         }
     }
 
-    /// Whether it makes something safe.
+    /// Returns whether it makes something safe.
     pub(super) fn is_sync(&self) -> bool {
         matches!(
             self,
@@ -220,7 +221,7 @@ impl Step {
     }
 }
 
-/// What a content may be: what is safe, with any part of what came after.
+/// Contents that a file may have: what is safe, with any part of what came after.
 struct Content {
     safe: Vec<u8>,
     later: Vec<(usize, Vec<u8>)>,
@@ -267,17 +268,18 @@ impl Content {
     }
 }
 
-/// What all workers fought for.
+/// File that all workers fought for.
 #[derive(Debug, Default)]
 pub(super) struct Contest {
-    /// What it was at the beginning.
+    /// Content at the beginning.
     pub(super) base: Option<Vec<u8>>,
     /// Each file for it, with when it was asked for and, if ever, acknowledged.
     pub(super) published: Vec<(usize, Option<usize>, Bytes)>,
 }
 
 impl Contest {
-    /// Whether it may be what it is: whole, and none that was over before another began that was acknowledged.
+    /// Checks whether it may be what it is: whole, and none that was over before another began that was
+    /// acknowledged.
     pub(super) fn explain(&self, found: Option<&[u8]>, end: End) -> anyhow::Result<()> {
         let last_begun =
             self.published.iter().filter(|(_, done, _)| done.is_some()).map(|(begun, ..)| *begun).max();
@@ -298,7 +300,7 @@ impl Contest {
 /// Each number named one file, and each version of a file had one content, whatever process told of it.
 #[derive(Debug, Default)]
 pub(super) struct Versions {
-    /// Which file has a number.
+    /// Files by number.
     files: BTreeMap<(u32, u32), String>,
     contents: BTreeMap<super::record::FileVersion, u64>,
 }

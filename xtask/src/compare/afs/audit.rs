@@ -1,4 +1,5 @@
-//! What the audit log costs: two Linerates over the same tree on the same CPU in turns, one of which tells of each call.
+//! Cost of the audit log: two Linerates over the same tree on the same CPU in turns, one of which tells of
+//! each call.
 
 use serde::Serialize;
 use testkit::netns::Namespace;

@@ -1,5 +1,6 @@
-//! What the kernel alone takes for calls as small as a FetchStatus: threads with bare sockets over the same path, an `fstat` and one datagram back for each
-//! that comes, and no protocol. Whoever answers such calls one by one cannot take less.
+//! Cost of the kernel alone for calls as small as a FetchStatus: threads with bare sockets over the same
+//! path, an `fstat` and one datagram back for each that comes, and no protocol. A server that answers such
+//! calls one by one cannot take less.
 
 use std::fs::File;
 use std::net::{IpAddr, SocketAddr, UdpSocket};
@@ -14,7 +15,7 @@ use rustix::time::{ClockId, clock_gettime};
 use super::site::Site;
 use crate::compare::{median, rounded};
 
-/// What came of it.
+/// Result of the measurement.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(super) struct Bare {
     pub(super) calls_per_second: f64,
@@ -144,5 +145,5 @@ impl std::fmt::Display for Bare {
 /// A FetchStatus and its reply, with Rx's header.
 const REQUEST_BYTES: usize = 44;
 const REPLY_BYTES: usize = 148;
-/// How long a side waits before it looks whether it is over.
+/// Time for which a side waits before it looks whether it is over.
 const LOOK_EVERY: Duration = Duration::from_millis(50);

@@ -1,4 +1,4 @@
-//! What is told of a row.
+//! Report on a row.
 
 use super::bare::Bare;
 use super::row::{Bars, Row};
@@ -14,12 +14,12 @@ pub(super) struct Line {
     /// Medians of the pairs'.
     ratio_throughput: f64,
     ratio_cpu: f64,
-    /// What a bare blast does over the same path, where the row is held against it.
+    /// Result of a bare blast over the same path, where the row is held against it.
     blast: Option<Blast>,
     ratio_blast_cpu: Option<f64>,
-    /// What it does where the bytes come from a file, as they must where files are served.
+    /// Result of a blast whose bytes come from a file, as they must where files are served.
     pub(super) blast_reading: Option<Blast>,
-    /// What the kernel alone takes for such calls, where each is a datagram either way.
+    /// Cost of the kernel alone for such calls, where each is a datagram either way.
     bare: Option<Bare>,
     runs: usize,
     /// The clients used up the CPU that they have for themselves with Linerate, so more is not to be had.
@@ -69,7 +69,7 @@ impl Line {
         }
     }
 
-    /// With what nobody can do without, where that was measured beside it.
+    /// Adds the floors that no server can go below, where that was measured beside it.
     pub(super) fn with_floors(self, blast_reading: Option<Blast>, bare: Option<Bare>) -> Self {
         Self { blast_reading, bare, ..self }
     }

@@ -1,4 +1,4 @@
-//! The rows: who asks for what, and what Linerate has to reach there beside the stock server.
+//! The rows: clients and what they ask for, and what Linerate has to reach there beside the stock server.
 
 /// A load, and its bars.
 #[derive(Clone, Copy, Debug)]
@@ -9,7 +9,7 @@ pub(super) struct Row {
     pub(super) bars: Bars,
 }
 
-/// How servers and clients stand to each other.
+/// Arrangement of servers and clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ground {
     /// On both sides, over a path that carries them whole.
@@ -25,22 +25,22 @@ pub(super) const GROUNDS: [Ground; 3] = [
     Ground { jumbograms: true, is_apart: true },
 ];
 
-/// What the clients do.
+/// Load of the clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Load {
     /// Processes on OpenAFS's libraries fetch a file, 1 MiB a call.
     StockFetch,
     /// `linerate bench afs` does the same.
     Fetch,
-    /// It asks for one file's status.
+    /// The client asks for one file's status.
     Status,
-    /// It stores, 1 MiB a call, a file of each client.
+    /// The client stores, 1 MiB a call, a file of each client.
     Store,
-    /// It makes and removes names in one directory of many.
+    /// The client makes and removes names in one directory of many.
     Names,
 }
 
-/// What a row has to reach. Ratios are Linerate's figure by the stock server's.
+/// Bars that a row has to reach. Ratios are Linerate's figure by the stock server's.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub(super) struct Bars {
     pub(super) throughput_least: f64,
@@ -72,7 +72,7 @@ pub(super) fn all() -> impl Iterator<Item = Row> {
 }
 
 impl Row {
-    /// As the filter sees it: "stock clients fetch 1 MiB, 16 clients, jumbograms off".
+    /// Returns the name that the filter sees: "stock clients fetch 1 MiB, 16 clients, jumbograms off".
     pub(super) fn name(&self) -> String {
         let load = match self.load {
             Load::StockFetch => "stock clients fetch 1 MiB",
@@ -85,7 +85,7 @@ impl Row {
         format!("{load}, {} clients, jumbograms {jumbograms}", self.clients)
     }
 
-    /// Whether each call is a datagram there and one back.
+    /// Returns whether each call is a datagram there and one back.
     pub(super) fn is_one_datagram(&self) -> bool {
         self.load == Load::Status
     }
@@ -102,7 +102,8 @@ impl Row {
     }
 }
 
-/// What there is in the volume of either server: a file of so many bytes, an empty directory, and one of so many names.
+/// File in the volume of either server: a file of so many bytes, an empty directory, and one of so many
+/// names.
 pub(super) const FILE: &str = "large";
 pub(super) const FILE_BYTES: usize = 64 << 20;
 pub(super) const STORED: &str = "stored";

@@ -14,7 +14,7 @@ use crate::compare::{gib, median, rounded};
 use crate::cpu;
 use crate::process::Killed;
 
-/// What one run gave.
+/// Result of one run.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(super) struct Run {
     /// Of files' bytes.
@@ -30,7 +30,7 @@ pub(super) struct Run {
     pub(super) resent: f64,
 }
 
-/// What stock clients tell.
+/// Report of stock clients.
 #[derive(Debug, Deserialize)]
 struct StockReport {
     bytes: u64,
@@ -39,7 +39,7 @@ struct StockReport {
     cpu_s: f64,
 }
 
-/// What came of a load, whoever made it.
+/// Outcome of a load, from whatever client.
 struct Came {
     bytes: u64,
     calls: u64,
@@ -134,7 +134,7 @@ fn fid(server: &Server, programs: &Programs<'_>) -> anyhow::Result<String> {
     Ok(format!("{volume}.{vnode}.{uniquifier}"))
 }
 
-/// What the machine does over the same path without a protocol.
+/// Result of the machine over the same path without a protocol.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(super) struct Blast {
     pub(super) gbit_per_second: f64,

@@ -1,5 +1,5 @@
-//! Where they meet: the clients in one network namespace, which a pair of virtual NICs joins to that of the stock cell and
-//! another to Linerate's. All of it goes with this value, however a run ends.
+//! Site where they meet: the clients in one network namespace, which a pair of virtual NICs joins to that of
+//! the stock cell and another to Linerate's. All of it goes with this value, however a run ends.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
@@ -82,7 +82,7 @@ impl Site {
         self.ours.inside(act)
     }
 
-    /// The same tree as Linerate's, through its own front.
+    /// Fills the stock server with the same tree as Linerate's, through its own front.
     fn fill_stock(&self, programs: &Programs<'_>) -> anyhow::Result<()> {
         let tree = self.work.path().join("tree");
         let root = format!("afs://{}/{VOLUME}", self.stock().address);
@@ -146,7 +146,7 @@ fn prefer(root: u32, is_apart: bool, ahead: bool) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What both serve.
+/// Makes the tree that both serve.
 pub(super) fn fill(tree: &Path) -> anyhow::Result<()> {
     for name in [MANY, STORED] {
         std::fs::create_dir_all(tree.join(name))?;
@@ -182,7 +182,7 @@ impl Drop for Buffers {
     }
 }
 
-/// Served by both, writable by everybody.
+/// Served by both, writable by every user.
 pub(super) const VOLUME: &str = "pub";
 pub(super) const FILE_SERVER_PORT: u16 = 7000;
 /// Tuned as sites tune it for many clients: a thread for each, large buffers, a million callbacks.

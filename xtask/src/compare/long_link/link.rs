@@ -10,7 +10,7 @@ use testkit::netns::{Namespace, ip};
 use crate::compare::stock::link::{inside, on_own_thread};
 use crate::process::{self, Killed};
 
-/// What a way does to packets, each way.
+/// Conditions of a path for packets, each way.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Conditions {
     pub(super) delay_us: u64,
@@ -24,7 +24,7 @@ pub(super) struct Way {
 }
 
 impl Way {
-    /// To `server`, who has this address already.
+    /// Makes the link to `server`, which has this address already.
     pub(super) fn to(
         server: &Namespace,
         address: Ipv4Addr,

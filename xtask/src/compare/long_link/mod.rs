@@ -96,7 +96,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What carries the bytes.
+/// Transport that carries the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Over {
     Rx,
@@ -121,7 +121,7 @@ struct Client {
 }
 
 impl Client {
-    /// What comes back is what went.
+    /// Returns what comes back is what went.
     fn there_and_back(&self, over: Over) -> anyhow::Result<Seconds> {
         let store =
             self.timed("put", &["--overwrite".as_ref(), self.file.as_ref(), self.root.as_ref()], over)?;

@@ -14,7 +14,7 @@ use crate::compare::stock::link::{inside, on_own_thread};
 use crate::compare::stock::run::Counts;
 use crate::process::Killed;
 
-/// It serves a volume that everybody writes to, and goes with this value.
+/// Site that serves a volume that every user writes to, and goes with this value.
 pub(super) struct Site {
     namespace: Namespace,
     address: Ipv4Addr,
@@ -81,5 +81,5 @@ impl Site {
 const OURS: Ipv4Addr = Ipv4Addr::new(10, 80, 0, 1);
 const PORT: u16 = 7000;
 const VOLUME: &str = "tree";
-/// As the lab's `afs-long-link`: large buffers, packets of one frame.
+/// Flags of the stock server, those of the lab's `afs-long-link`: large buffers, packets of one frame.
 const FLAGS: &str = "-L -p 32 -udpsize 16777216 -nojumbo";

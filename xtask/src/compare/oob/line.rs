@@ -1,9 +1,9 @@
-//! What is told of a row.
+//! Report on a row.
 
 use super::row::Row;
 use crate::compare::{median, rounded};
 
-/// What one run gave.
+/// Result of one run.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(super) struct Run {
     pub(super) gbit_per_second: f64,

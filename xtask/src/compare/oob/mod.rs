@@ -47,7 +47,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         None => process::dist_binary()?,
     };
     let programs = |row: &Row| {
-        // Whoever shares his CPU with nginx runs as that does.
+        // A process that shares its CPU with nginx runs as that does.
         Programs { linerate: &linerate, stock: &linerate, ahead: args.ahead && row.is_apart(), flags: &[] }
     };
     let rows: Vec<&Row> =

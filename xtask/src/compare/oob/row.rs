@@ -1,4 +1,4 @@
-//! The rows: what moves, beside whom, and what has to be reached.
+//! The rows: what moves, beside which peer, and what has to be reached.
 
 /// A row, and its bars: ratios of Linerate's figure and the peer's.
 #[derive(Clone, Copy, Debug)]
@@ -16,7 +16,7 @@ impl Row {
     }
 }
 
-/// Whom Linerate is measured beside.
+/// The peer that Linerate is measured beside.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Peer {
     /// A thread that sends the file by sendfile, to one client.

@@ -45,7 +45,8 @@ pub(super) fn measure(
     })
 }
 
-/// What the server's memory grows by with so many sessions, shared by their number. What its processes share is shared out.
+/// Returns what the server's memory grows by with so many sessions, shared by their number. What its
+/// processes share is shared out.
 fn each(bench: &Bench<'_>, side: &Side, sessions: u32) -> anyhow::Result<f64> {
     let before = memory_kib(side.pid)?;
     let mut command = bench.command();

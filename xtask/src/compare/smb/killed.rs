@@ -21,7 +21,7 @@ pub(super) struct Line {
     reached: bool,
 }
 
-/// What became of a server's load.
+/// Outcome of a server's load.
 #[derive(serde::Serialize)]
 struct Killed {
     gbit_per_second: f64,

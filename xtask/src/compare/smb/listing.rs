@@ -27,7 +27,7 @@ struct Line {
     pairs: u32,
     ratio_seconds: f64,
     wanted_ratio_seconds: f64,
-    /// What Linerate's resident memory came to over what it was before anybody had signed in.
+    /// Growth of Linerate's resident memory since before the first sign-in.
     linerate_peak_mib: f64,
     wanted_peak_mib: f64,
     reached: bool,
@@ -47,17 +47,17 @@ struct Run {
     peak_bytes: u64,
 }
 
-/// What is listed, and in which state.
+/// Directory that is listed, and its state.
 #[derive(Clone, Copy)]
 struct Row {
     names: u32,
     is_cold: bool,
 }
 
-/// Where it is measured.
+/// Place of the measurement.
 struct Bench<'a> {
     binary: &'a Path,
-    /// What servers keep, a directory for each.
+    /// Directories of the servers' files, one for each.
     work: &'a Path,
     tree: &'a Path,
     args: &'a Args,
@@ -134,7 +134,8 @@ impl Bench<'_> {
         })
     }
 
-    /// Both servers anew, and what Linerate's memory is before it has anything to do. Warm, each has listed the directory once.
+    /// Starts both servers anew, and returns what Linerate's memory is before it has anything to do. Warm,
+    /// each has listed the directory once.
     fn servers(&self, row: Row, pair: u32) -> anyhow::Result<(Linerate, Smbd, u64)> {
         let kind = if row.is_cold { "cold" } else { "warm" };
         let work = self.work.join(format!("listing-{}-{kind}-{pair}", row.names));
@@ -176,7 +177,7 @@ fn listed(row: Row, side: &Side, idle_bytes: u64) -> anyhow::Result<Run> {
     Ok(Run { seconds, cpu_s: cpu::of_tree(side.pid)? - before, peak_bytes })
 }
 
-/// What the file system alone takes for what a listing tells.
+/// Returns what the file system alone takes for what a listing tells.
 fn bare_seconds(row: Row, directory: &Path) -> anyhow::Result<f64> {
     use std::os::unix::ffi::OsStrExt;
     make_cold(row)?;
@@ -214,7 +215,7 @@ fn mib(bytes: u64) -> f64 {
     bytes as f64 / f64::from(1 << 20)
 }
 
-/// What `--load` chooses.
+/// Name by which `--load` chooses it.
 pub(super) const LOAD: &str = "listing";
 const DIRECTORY: &str = "many";
 const RATIO_MOST: f64 = 1.0;

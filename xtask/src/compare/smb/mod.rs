@@ -117,8 +117,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What building from source costs: the `release` build with the `dist` build as its peer. Either has a tree of its own, as one
-/// server writes to a tree.
+/// Measures what building from source costs: the `release` build with the `dist` build as its peer. Either
+/// has a tree of its own, as one server writes to a tree.
 fn release_beside_dist(args: &Args) -> anyhow::Result<()> {
     let (dist, release) = (process::dist_binary()?, process::release_binary()?);
     let place = Place::Loopback;
@@ -154,7 +154,7 @@ impl Bench<'_> {
         self.command_over(&self.place.interfaces())
     }
 
-    /// The same over these.
+    /// Makes the command over these interfaces.
     fn command_over(&self, interfaces: &[String]) -> Command {
         let mut command = Command::new(self.binary);
         command.env("LINERATE_PASSWORD", side::PASSWORD).args(["bench", "smb", "--json"]);
@@ -175,7 +175,7 @@ enum Measured {
         /// Runs that the peer did not come through, and that were made again.
         peer_hung: u32,
     },
-    /// It came through too few: there is nothing to compare with.
+    /// The load came through too few: there is nothing to compare with.
     PeerHung { load: &'static str, peer_hung: u32 },
 }
 
@@ -230,7 +230,8 @@ fn beside(
     turns::compare(row.bar, args.pairs, &ours.side(), &peer, peer.name, |side| one(side, args.seconds()))
 }
 
-/// What is served, and the directory that it lies in. Files in memory: disks are not what is compared.
+/// Returns what is served, and the directory that it lies in. Files in memory: disks are not what is
+/// compared.
 fn make_tree() -> anyhow::Result<(tempfile::TempDir, std::path::PathBuf)> {
     let work = tempfile::Builder::new().prefix("linerate-compare").tempdir_in("/dev/shm")?;
     let tree = work.path().join("tree");
@@ -252,7 +253,7 @@ fn make_file(path: &std::path::Path, len: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Which of the place's addresses is ours.
+/// Number of our address among the place's.
 const OURS: u16 = 0;
 /// A row goes on without a peer that has hung so often.
 const HANGS_MAX: u32 = 3;

@@ -1,5 +1,5 @@
-//! Where server and client meet: on loopback, or in two network namespaces joined by four pairs of virtual NICs, one for
-//! each channel of a session.
+//! Place where server and client meet: on loopback, or in two network namespaces joined by four pairs of
+//! virtual NICs, one for each channel of a session.
 
 use std::net::{SocketAddr, TcpListener};
 
@@ -32,7 +32,7 @@ impl Place {
         }
     }
 
-    /// The same on the client's side.
+    /// Runs `act` on the client's side.
     pub(super) fn at_client<T: Send>(
         &self,
         act: impl FnOnce() -> anyhow::Result<T> + Send,
@@ -43,7 +43,7 @@ impl Place {
         }
     }
 
-    /// Where a server may listen; `number` tells those apart that stand beside each other.
+    /// Returns where a server may listen; `number` tells those apart that stand beside each other.
     pub(super) fn address(&self, number: u16) -> anyhow::Result<SocketAddr> {
         match self {
             Self::Loopback => free_address(),
@@ -87,12 +87,12 @@ pub(super) fn interfaces(wires: u32) -> Vec<String> {
     (0..wires).map(|wire| address(wire, SERVER).ip().to_string()).collect()
 }
 
-/// An address of loopback at which nobody listens.
+/// Returns a free address of loopback.
 fn free_address() -> anyhow::Result<SocketAddr> {
     Ok(TcpListener::bind(("127.0.0.1", 0))?.local_addr()?)
 }
 
-/// Where a side listens or comes from, by wire.
+/// Returns where a side listens or comes from, by wire.
 fn address(wire: u32, side: u8) -> SocketAddr {
     ([10, 81, wire as u8, side], PORT).into()
 }

@@ -9,14 +9,14 @@ pub(super) struct Row {
     pub(super) client: Client,
 }
 
-/// Who makes the load.
+/// The client that makes the load.
 #[derive(Clone, Copy)]
 pub(super) enum Client {
     /// `linerate bench smb` with these flags, on a name of the tree; each request moves so many bytes of files.
     Bench { flags: &'static [&'static str], name: &'static str, bytes: u64, connections: &'static str },
     /// smbclient gets the large file.
     Get,
-    /// It puts it.
+    /// The client puts the file.
     Put,
 }
 
@@ -60,7 +60,7 @@ fn channels(load: &'static str, bars: (f64, f64), name: &'static str, flags: &'s
 }
 
 impl Row {
-    /// Whether one session has several connections.
+    /// Returns whether one session has several connections.
     pub(super) fn is_multichannel(&self) -> bool {
         matches!(self.client, Client::Bench { flags, .. } if flags.contains(&"--channels"))
     }
@@ -80,7 +80,7 @@ const CHANNELS_SEALED: &[&str] =
 const CHANNELS_WRITE: &[&str] =
     &["--mode", "write", "--size", "1M", "--depth", "4", "--file-size", "16M", "--channels", "4"];
 
-/// What there is in the tree.
+/// File in the tree.
 pub(super) const FILE: &str = "big";
 pub(super) const FILE_BYTES: u64 = 2 << 30;
 pub(super) const SMALL: &str = "small";

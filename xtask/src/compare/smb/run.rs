@@ -95,7 +95,7 @@ fn figures(cpu_s: f64, requests: f64, per_second: f64, bits: f64, bytes: u64) ->
     }
 }
 
-/// What a client printed.
+/// Returns what a client printed.
 pub(super) fn told(mut command: Command) -> anyhow::Result<String> {
     let output = command.output().with_context(|| format!("cannot start {:?}", command.get_program()))?;
     let said = String::from_utf8_lossy(&output.stdout).into_owned();

@@ -12,15 +12,15 @@ use super::place::Place;
 use crate::process::Server;
 use crate::smbtorture::Samba;
 
-/// What a client is pointed at.
+/// Server that a client is pointed at.
 #[derive(Clone, Debug)]
 pub(super) struct Side {
     pub(super) name: &'static str,
     pub(super) address: SocketAddr,
     pub(super) share: &'static str,
-    /// Its processes are this one and its descendants.
+    /// The server's processes are this one and its descendants.
     pub(super) pid: u32,
-    /// What is served, on this machine.
+    /// Tree that is served, on this machine.
     pub(super) tree: PathBuf,
 }
 
@@ -40,7 +40,8 @@ pub(super) struct Linerate {
 }
 
 impl Linerate {
-    /// One that listens at the port of `address` on all interfaces where that is not loopback's; on so many lanes.
+    /// Starts a server that listens at the port of `address` on all interfaces where that is not loopback's;
+    /// on so many lanes.
     pub(super) fn start(
         binary: &Path,
         work: &Path,
@@ -123,7 +124,7 @@ impl Smbd {
         Ok(Self { server, release, tree: tree.to_owned() })
     }
 
-    /// It without a module and with vfs_io_uring.
+    /// Returns Samba without a module and with vfs_io_uring.
     pub(super) fn sides(&self) -> [Side; 2] {
         let names = match self.release {
             Release::Stable => ["smbd 4.17", "smbd 4.17 with io_uring"],
@@ -143,5 +144,5 @@ impl Smbd {
 pub(super) const USER: &str = StockSmbd::USER;
 pub(super) const PASSWORD: &str = StockSmbd::PASSWORD;
 const SHARE: &str = "files";
-/// Which of the place's addresses is smbd's.
+/// Number of smbd's address among the place's.
 const PEER: u16 = 1;

@@ -19,13 +19,13 @@ pub(super) struct Line {
     reached: bool,
 }
 
-/// What became of a server's rounds.
+/// Outcome of a server's rounds.
 #[derive(Default, serde::Serialize)]
 struct Storm {
     rounds: u32,
-    /// Rounds in which somebody was not served.
+    /// Rounds in which a client was not served.
     failed: u32,
-    /// How long who waited longest did.
+    /// Longest wait.
     slowest_s: f64,
 }
 
@@ -91,7 +91,7 @@ fn storm(row: Row, bench: &Bench<'_>, side: &Side) -> Storm {
     storm
 }
 
-/// How long the sign-in, binding or request that took longest did.
+/// Returns how long the sign-in, binding or request that took longest did.
 fn one(row: Row, bench: &Bench<'_>, side: &Side) -> anyhow::Result<f64> {
     let mut command = bench.command();
     command.args(row.flags).args(["--one-client", "--seconds", "1"]);

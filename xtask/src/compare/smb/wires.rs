@@ -1,5 +1,5 @@
-//! What channels cost: one session by one to four of them, each over a pair of virtual NICs of its own, to servers of one lane and
-//! of two.
+//! Cost of channels: one session by one to four of them, each over a pair of virtual NICs of its own, to
+//! servers of one lane and of two.
 
 use std::path::Path;
 

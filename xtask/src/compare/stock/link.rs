@@ -1,5 +1,5 @@
-//! Where the peers meet: two network namespaces joined by a pair of virtual NICs. They go with this value, however a run
-//! ends.
+//! Link where the peers meet: two network namespaces joined by a pair of virtual NICs. They go with this
+//! value, however a run ends.
 
 use std::net::Ipv4Addr;
 use std::panic::resume_unwind;
@@ -48,7 +48,7 @@ impl Link {
         inside(&self.server, act)
     }
 
-    /// The same on the client's side.
+    /// Runs `act` on the client's side.
     pub(super) fn at_client<T: Send>(
         &self,
         act: impl FnOnce() -> anyhow::Result<T> + Send,

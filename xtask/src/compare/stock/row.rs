@@ -13,7 +13,7 @@ pub(super) struct Row {
     pub(super) jumbograms: bool,
 }
 
-/// What the client's calls do.
+/// Mode of the client's calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     /// Each receives 1 MiB.
@@ -35,7 +35,7 @@ pub(super) fn all() -> impl Iterator<Item = Row> {
 }
 
 impl Row {
-    /// As the filter sees it: "recv 1 MiB, 4 threads, MTU 1500, jumbograms off".
+    /// Returns the name that the filter sees: "recv 1 MiB, 4 threads, MTU 1500, jumbograms off".
     pub(super) fn name(&self) -> String {
         let mode = match self.mode {
             Mode::Recv => "recv 1 MiB",
@@ -95,7 +95,7 @@ pub(super) struct Line {
     reached: bool,
 }
 
-/// What a row has to reach.
+/// Bars that a row has to reach.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 struct Bars {
     throughput_ratio_least: f64,

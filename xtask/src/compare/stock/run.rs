@@ -15,14 +15,14 @@ use crate::compare::{median, rounded};
 use crate::cpu;
 use crate::process::Killed;
 
-/// Whose server.
+/// The server that is measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Subject {
     Linerate,
     Stock,
 }
 
-/// What one run gave.
+/// Result of one run.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(super) struct Run {
     /// Of payload.
@@ -42,7 +42,7 @@ pub(super) struct Run {
     pub(super) needless_percent: f64,
 }
 
-/// What the client tells.
+/// Report of the client.
 #[derive(Debug, Deserialize)]
 struct Report {
     calls: u64,
@@ -185,7 +185,7 @@ impl Counts {
         let query = Query::debug(1, DebugRequest::RxStats);
         let (give_up, mut datagram) = (Instant::now() + START_TIMEOUT, [0; 2048]);
         while Instant::now() < give_up {
-            // Where nobody listens yet, the network says so, and that comes back as an error.
+            // Without a listener, the network says so, and that comes back as an error.
             if socket.send(query.packet()).is_err() {
                 std::thread::sleep(Duration::from_millis(20));
                 continue;
@@ -220,7 +220,7 @@ impl Counts {
     }
 }
 
-/// What they have grown by.
+/// Growth of the counters.
 pub(in crate::compare) struct Delta {
     pub(in crate::compare) acks_sent: u64,
     pub(in crate::compare) resent: u64,

@@ -1,6 +1,7 @@
-//! What it costs a process to bring a message of 1 MiB from the page cache to a socket, or from a socket to the page cache, in each way that
-//! the running kernel has: by calls, by the ring, zero-copy, through pipes, with registered buffers. `ways.c` does nothing else, so what a
-//! server could win or lose by a way is seen without the server.
+//! Cost of bringing a message of 1 MiB from the page cache to a socket, or from a socket to the page cache,
+//! in each way that the running kernel has: by calls, by the ring, zero-copy, through pipes, with registered
+//! buffers. `ways.c` does nothing else, so what a server could win or lose by a way is seen without the
+//! server.
 
 use std::net::SocketAddrV4;
 use std::path::{Path, PathBuf};
@@ -37,7 +38,7 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 /// One way's JSON line.
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct Way {
-    /// Which direction, and by what.
+    /// Direction, and the way.
     pub(crate) load: String,
     /// Processor time of a message, the ring's own threads among it: the middle turn's.
     pub(crate) cpu_us: Option<f64>,
@@ -71,7 +72,7 @@ impl Program {
     }
 }
 
-/// What takes and gives bytes at the other end. `command`: the program, in whatever namespace.
+/// Returns what takes and gives bytes at the other end. `command`: the program, in whatever namespace.
 pub(crate) fn start_peer(mut command: Command, at: SocketAddrV4) -> anyhow::Result<Killed> {
     command.args(["peer", &at.ip().to_string(), &at.port().to_string()]);
     Killed::start(command, "listening")

@@ -1,3 +1,3 @@
-//! What clients of the admin address do.
+//! Attacks by clients of the admin address.
 
 pub(crate) mod places;

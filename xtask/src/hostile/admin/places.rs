@@ -1,4 +1,5 @@
-//! Every place of the admin address is taken, by connections that ask once, in part or not at all. Who asks beside must be answered.
+//! Every place of the admin address is taken, by connections that ask once, in part or not at all. A client
+//! that asks meanwhile must be answered.
 
 use std::io::Write;
 use std::net::TcpStream;

@@ -54,7 +54,7 @@ impl Scenario for Announced {
         let (mut most, mut stores) = (0, 0u64);
         let until = Instant::now() + STORING;
         while Instant::now() < until {
-            // Its lane ends with it, and its calls are told to nobody.
+            // Its lane ends with it, and its calls are reported to no client.
             let clients: Vec<_> = (0..CLIENTS).map(|n| stores + n).collect();
             let begun = run_here(RuntimeOptions::default(), async move {
                 let storing = clients.into_iter().map(|n| lane::spawn(begin(n)));
@@ -110,7 +110,7 @@ async fn begin(number: u64) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// So many bytes, and then none, ever.
+/// A body that sends so many bytes, and then none, ever.
 struct Beginning(Cell<u64>);
 
 impl Source for Beginning {
@@ -164,7 +164,7 @@ const STORING: Duration = Duration::from_secs(3);
 const GIVEN_BACK: Duration = Duration::from_secs(20);
 const ANNOUNCED: u64 = 4 << 30;
 const SENT: u64 = 64 << 10;
-/// What may be taken ahead of what has come, a store (docs/reference/limits.md), and rounded up.
+/// Bytes that a store may take ahead of what has come (docs/reference/limits.md), and rounded up.
 const AHEAD: u64 = 2 << 20;
-/// What a file system rounds up.
+/// Bytes that a file system rounds up.
 const SLACK: u64 = 64 << 10;

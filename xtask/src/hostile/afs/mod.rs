@@ -1,4 +1,4 @@
-//! What clients of AFS do.
+//! Attacks by clients of AFS.
 
 use afs_client::CellOptions;
 

@@ -83,7 +83,7 @@ fn connect(field: &Field<'_>) -> (u64, usize) {
         for _ in 0..CONNECTS_A_TURN.min(wanted.saturating_sub(open.len())) {
             let Ok(mut stream) = connect_from(ATTACKER, address) else { continue };
             if made.is_multiple_of(2) {
-                // Its magic, its version, and a token that nobody gave.
+                // The claim's magic, its version, and a token that was never given.
                 let claim = [&b"LOOB\0\x01\0\0"[..], &[0x55; 32]].concat();
                 let _ = stream.write_all(&claim);
             }

@@ -58,7 +58,7 @@ impl Scenario for Pools {
         let mut rounds = 0;
         while !field.is_over() {
             let begun = rounds;
-            // Its lane ends with it: nobody answers for these clients any more, and none has said good-bye.
+            // Its lane ends with it: nothing answers for these clients any more, and none has said good-bye.
             let taken = run_here(RuntimeOptions::default(), async move { take(begun, end).await });
             let taken = taken.context("the attackers' lane")??;
             total.add(&taken);
@@ -138,7 +138,7 @@ async fn one(number: u64, taken: &Cell<Taken>, end: Instant) -> anyhow::Result<(
         lock_all(&connection, &files, taken).await?;
         ask_the_cell(&cell, taken).await;
         ask_for_what_is_not_there(&root.server, root.fid, taken).await;
-        // One in a few changes what all others rely on, many of whom are silent.
+        // One in a few changes what all others rely on, many of which are silent.
         if number.is_multiple_of(CHANGES_EVERY) {
             let name = format!("new-{number}");
             root.server.create(root.fid, name.as_bytes(), of_new(0o666, None)).await?;
@@ -146,7 +146,7 @@ async fn one(number: u64, taken: &Cell<Taken>, end: Instant) -> anyhow::Result<(
             note(taken, |taken| taken.changes += 2);
         }
     }
-    // A lock lasts five minutes, whoever is gone; the run is over sooner.
+    // A lock lasts five minutes, also of a client that is gone; the run is over sooner.
     for &fid in &files {
         let mut call = connection.call().await?;
         let _ = xdr::rpc::call(&mut call, &rxafs::ReleaseLock { fid }).await;
@@ -171,7 +171,7 @@ async fn ask_the_cell(cell: &AfsCell, taken: &Cell<Taken>) {
     note(taken, |taken| taken.calls += found.len() as u64);
 }
 
-/// Files by numbers that nobody has: each is looked for.
+/// Asks for files by numbers that do not exist: each is looked for.
 async fn ask_for_what_is_not_there(server: &FileServer, root: Fid, taken: &Cell<Taken>) {
     let absent = |n: u32| Fid { vnode: root.vnode + 2 * (n + 1_000_000), ..root };
     let absent: Vec<Fid> = (0..FIDS_MAX).map(absent).collect();

@@ -51,7 +51,7 @@ impl Scenario for Chains {
                         let is_listing = n % 8 == thread;
                         let target = match is_listing {
                             true => {
-                                // That the tree is full would be nobody's fault here.
+                                // That the tree is full would be no fault of the server here.
                                 let _ = std::fs::write(directory.join(format!("new-{}", n % 100)), b"");
                                 "/chains/".to_owned()
                             }

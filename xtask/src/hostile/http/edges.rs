@@ -82,7 +82,7 @@ fn until_over(field: &Field<'_>, act: impl Fn() -> u64) {
     }
 }
 
-/// What a request of its own connection is answered; empty where it is not.
+/// Returns what a request of its own connection is answered; empty where it is not.
 fn ask(head: &str, body: &[u8]) -> Vec<u8> {
     let answer = || -> std::io::Result<Vec<u8>> {
         let mut stream = connect_from(ATTACKER, HTTP)?;

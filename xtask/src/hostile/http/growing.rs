@@ -114,6 +114,6 @@ fn read(stream: &mut dyn Both) -> anyhow::Result<()> {
 }
 
 const APPEND_EVERY: Duration = Duration::from_millis(200);
-/// That of one body.
+/// Time of one body's transfer.
 const TRANSFER: Duration = Duration::from_secs(2);
 const PART_BYTES: usize = 64 << 10;

@@ -1,4 +1,4 @@
-//! Requests beside an access log that goes to a FIFO which nobody reads.
+//! Requests beside an access log that goes to a FIFO without a reader.
 
 use std::io::{Read, Write};
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! What clients of HTTP do.
+//! Attacks by clients of HTTP.
 
 pub(crate) mod chains;
 pub(crate) mod drips;

@@ -1,4 +1,5 @@
-//! Wrong passwords from hundreds of addresses, none of which goes beyond its own share, while users sign in who never did before.
+//! Wrong passwords from hundreds of addresses, none of which goes beyond its own share, while users sign in
+//! that never did before.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, TcpStream};

@@ -1,5 +1,6 @@
-//! Acknowledgements of pings that were never sent: each one is worth a warning to an HTTP/2 library. Nobody reads the
-//! server's standard error for half of the time, and what is written to it is counted in the other half.
+//! Acknowledgements of pings that were never sent: each one is worth a warning to an HTTP/2 library. The
+//! server's standard error is not read for half of the time, and what is written to it is counted in the
+//! other half.
 
 use std::io::Read;
 use std::path::Path;
@@ -60,7 +61,7 @@ impl Scenario for Pings {
             }
             field.sleep(TURN.saturating_sub(began.elapsed()));
         }
-        // The pipe stays open, and nobody reads it again: the server must end all the same.
+        // The pipe stays open, and is not read again: the server must end all the same.
         *field.stderr.lock().expect("nobody panics while he holds it") = Some(stderr);
         Ok(Findings::default()
             .with("frames", frames)
@@ -73,5 +74,5 @@ impl Scenario for Pings {
 const CONNECTIONS: usize = 2;
 const TURN: Duration = Duration::from_millis(20);
 const FRAMES_A_TURN: usize = 200;
-/// What a pipe holds, and as much again.
+/// Twice what a pipe holds.
 const LOG_BYTES_MAX: usize = 128 << 10;

@@ -1,5 +1,5 @@
-//! Every place is taken: connections that send their head byte by byte or ask once and stay, more than the server has
-//! descriptors for. Who comes then must be let in at once.
+//! Every place is taken: connections that send their head byte by byte or ask once and stay, more than the
+//! server has descriptors for. A client that comes then must be let in at once.
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::{Ipv4Addr, TcpStream};
@@ -56,7 +56,7 @@ impl Scenario for Places {
 
 struct Taker {
     stream: TcpStream,
-    /// Its head never ends.
+    /// The head of the connection's request never ends.
     drips: bool,
 }
 
@@ -88,7 +88,8 @@ impl Taker {
 
 const OPEN_FILES: u64 = 1024;
 const CONNECTIONS: usize = 3000;
-/// Far fewer than places: where each of thousands of addresses holds one place, whoever holds two holds most.
+/// Far fewer than places: where each of thousands of addresses holds one place, one that holds two holds
+/// most.
 const ADDRESSES: usize = 50;
 const TURN: Duration = Duration::from_millis(250);
 const CONNECTS_A_TURN: usize = 500;

@@ -1,4 +1,5 @@
-//! Honest readers on slow lines: they take 10 kB a second without a pause, so nobody may cut them as stalled.
+//! Honest readers on slow lines: they take 10 kB a second without a pause, so they must not be cut as
+//! stalled.
 
 use std::io::{Read, Write};
 use std::path::Path;

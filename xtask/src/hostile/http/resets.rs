@@ -1,4 +1,5 @@
-//! Streams that ask for a file nobody has asked for and are reset at once: the file is opened for nobody.
+//! Streams that ask for a file that was not asked for before and are reset at once: the file is opened in
+//! vain.
 
 use std::time::{Duration, Instant};
 

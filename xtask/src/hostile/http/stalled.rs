@@ -1,4 +1,4 @@
-//! Replies that nobody takes: streams whose window is shut and connections that never read.
+//! Replies that their clients do not take: streams whose window is shut and connections that never read.
 
 use std::io::Write;
 
@@ -11,7 +11,7 @@ use crate::hostile::server::HTTP;
 pub(crate) struct Stalled {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
-    /// What is asked for.
+    /// Path that is asked for.
     pub(crate) path: &'static str,
     /// Connections of HTTP/2, each with [`STREAMS`] streams.
     pub(crate) http2: usize,

@@ -1,4 +1,4 @@
-//! Thousands of connections from one address that is who it says: one call on each, and the next one.
+//! Thousands of connections from one address that is proved: one call on each, and the next one.
 
 use std::time::{Duration, Instant};
 

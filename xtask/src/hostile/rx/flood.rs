@@ -1,4 +1,4 @@
-//! First packets of new connections from addresses where nobody lives.
+//! First packets of new connections from addresses without hosts.
 
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};

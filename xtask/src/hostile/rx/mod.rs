@@ -1,4 +1,4 @@
-//! What clients of Rx do.
+//! Attacks by clients of Rx.
 
 pub(crate) mod acks;
 pub(crate) mod connections;

@@ -1,4 +1,4 @@
-//! VERSION and DEBUG questions, from an address that is there and from addresses where nobody lives.
+//! VERSION and DEBUG questions, from an address that is there and from addresses without hosts.
 
 use std::net::SocketAddrV4;
 use std::time::{Duration, Instant};
@@ -60,5 +60,5 @@ impl Scenario for Questions {
 
 const TURN: Duration = Duration::from_millis(5);
 const QUESTIONS_A_TURN: u32 = 100;
-/// What one address may have (docs/reference/limits.md).
+/// Answers that one address may have (docs/reference/limits.md).
 const ANSWERS_PER_SECOND: u64 = 250;

@@ -1,6 +1,6 @@
-//! Packets in the name of a victim that answers nobody: what the server sends it must not exceed three times what was
-//! spent. They come as calls of new connections, as moves of a proved one whose serials the attacker knows, with
-//! guessed proofs behind, and as questions of rxdebug.
+//! Packets in the name of a victim that answers no packet: what the server sends it must not exceed three
+//! times what was spent. They come as calls of new connections, as moves of a proved one whose serials the
+//! attacker knows, with guessed proofs behind, and as questions of rxdebug.
 
 use std::net::{Ipv4Addr, SocketAddrV4, UdpSocket};
 use std::time::{Duration, Instant};

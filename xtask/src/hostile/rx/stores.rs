@@ -46,7 +46,7 @@ impl Scenario for Stores {
 }
 
 struct Store {
-    /// Its first packet.
+    /// The call's first packet.
     head: Vec<u8>,
     line: Line,
     connection: Connection,

@@ -1,5 +1,5 @@
-//! A thief who knows a connection's epoch and id says, from his own address and with a high serial, that it has moved.
-//! The owner's calls must go on, and their replies must not go to the thief.
+//! A thief that knows a connection's epoch and id says, from its own address and with a high serial, that it
+//! has moved. The owner's calls must go on, and their replies must not go to the thief.
 
 use std::time::Duration;
 
@@ -38,7 +38,7 @@ impl Scenario for Theft {
             }
             calls += 1;
             let mut stolen = Connection { serial: SERIAL_HIGH, ..connection };
-            // Small ones: what he asks for and proves to be there for is his own.
+            // Small ones: what the thief asks for and proves its address for is its own.
             let small = Work::Rpc { send: 4, receive: 4 };
             let claim = [
                 stolen.ack((0, call), 1, (AckReason::Ping, 1), 0, &[]),
@@ -47,14 +47,14 @@ impl Scenario for Theft {
                 stolen.ack((0, call), 1, (AckReason::PingResponse, call * 2), 0, &[]),
             ];
             claim.iter().for_each(|packet| thief.send(packet));
-            // He even answers when the server asks whether he is there.
+            // The thief even answers when the server asks whether it is there.
             field.sleep(Duration::from_millis(5));
             while let Some((header, payload)) = thief.receive() {
                 if let Some(answer) = stolen.answer(&header, payload) {
                     thief.send(&answer);
                 }
             }
-            // He began a call in the owner's name, on a number that the owner must not use again.
+            // The thief began a call in the owner's name, on a number that the owner must not use again.
             call += 1;
         }
         let (spent, got) = (thief.sent, thief.received);

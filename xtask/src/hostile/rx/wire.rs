@@ -109,7 +109,7 @@ impl Connection {
         self.packet(PacketType::Ack, channel, call, 0, 0, &payload[..len])
     }
 
-    /// What an honest client says to a question whether it is there; `None` to anything else.
+    /// Returns what an honest client says to a question whether it is there; `None` to anything else.
     pub(super) fn answer(&mut self, header: &Header, payload: &[u8]) -> Option<Vec<u8>> {
         match header.kind {
             PacketType::Version if header.from_client() => {
@@ -217,7 +217,7 @@ impl Spoofer {
     }
 }
 
-/// What of a request lies behind its head: for an RPC the bytes sent.
+/// Returns what of a request lies behind its head: for an RPC the bytes sent.
 fn work_bytes(head: &[u8]) -> usize {
     const RPC: [u8; 4] = 3u32.to_be_bytes();
     match head.get(4..8) == Some(&RPC) {

@@ -65,7 +65,7 @@ struct Hoard {
 }
 
 impl Hoard {
-    /// One more open, a watch of the share's root, and a lock that waits for the one before.
+    /// Takes one more open, a watch of the share's root, and a lock that waits for the one before.
     fn take_from(&mut self, client: &mut Raw) -> anyhow::Result<()> {
         let all = share::READ | share::WRITE | share::DELETE;
         let file = How {

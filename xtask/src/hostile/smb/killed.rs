@@ -1,5 +1,6 @@
-//! Clients that are killed with all that can be held of files: one open to nobody else and locked, one leased to read, write and keep
-//! the handle, one with a batch oplock. The next must have each at once, not when a break that nobody answers runs out (35 s).
+//! Clients that are killed with all that can be held of files: one open without sharing and locked, one
+//! leased to read, write and keep the handle, one with a batch oplock. The next must have each at once, not
+//! when a break without an answer runs out (35 s).
 
 use std::time::{Duration, Instant};
 
@@ -64,7 +65,7 @@ struct Held {
 }
 
 impl Held {
-    /// Takes it over from who was killed, and says how long that took.
+    /// Takes it over from the killed client, and returns how long that took.
     fn waited_for(&self, raw: &mut Raw) -> anyhow::Result<Duration> {
         let how = How {
             access: rights::READ_DATA | rights::WRITE_DATA,

@@ -42,7 +42,7 @@ impl Scenario for Lies {
                         match tell(n) {
                             Ok(true) => _ = told.fetch_add(1, Ordering::Relaxed),
                             Ok(false) => _ = open.fetch_add(1, Ordering::Relaxed),
-                            // It came to nobody.
+                            // It came to no client.
                             Err(_) => {}
                         }
                     }
@@ -95,7 +95,7 @@ fn lie(kind: usize) -> Vec<u8> {
         4 => [echo(6, 75), vec![0; 3], echo(7, 0)].concat(),
         // A header cut short.
         5 => echo(6, 0)[..HEADER_LEN - 1].to_vec(),
-        // Said to be sealed, for a session that nobody has.
+        // Said to be sealed, for a session that does not exist.
         6 => [&[0xfd, b'S', b'M', b'B'][..], &[7; 120]].concat(),
         // Of no protocol at all.
         _ => vec![0x5a; 4096],

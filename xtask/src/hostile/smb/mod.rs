@@ -1,4 +1,4 @@
-//! What clients of SMB do.
+//! Attacks by clients of SMB.
 
 pub(crate) mod begun;
 pub(crate) mod cut;
@@ -14,7 +14,7 @@ pub(crate) mod silent;
 pub(crate) mod trees;
 pub(crate) mod unread;
 
-/// Who attacks, and who asks beside; either has the same password.
+/// The attacker's user, and the good client's; either has the same password.
 pub(crate) const USERS: [&str; 2] = [ATTACKER, GOOD];
 pub(crate) const ATTACKER: &str = "mallory";
 pub(crate) const GOOD: &str = "alice";

@@ -1,4 +1,4 @@
-//! Requests that wait, each with 60 KB behind it that nobody asked for.
+//! Requests that wait, each with 60 KB behind it that were not asked for.
 
 use smb_wire::Command;
 use smb_wire::body::change_notify::{ChangeNotifyRequest, filter};

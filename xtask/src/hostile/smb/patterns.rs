@@ -35,7 +35,7 @@ impl Scenario for Patterns {
         let [mut asked, mut failed] = [0, 0];
         while !field.is_over() {
             for pattern in [pattern(255), "*?*a".repeat(60), "<\">*".repeat(60)] {
-                // Whoever is cut off comes again.
+                // A client that is cut off comes again.
                 match client.list(&pattern) {
                     Ok(_) => asked += 1,
                     Err(_) => {
@@ -69,7 +69,7 @@ impl Client {
         Ok(Self { raw, directory })
     }
 
-    /// What a listing from the first name on comes to.
+    /// Returns what a listing from the first name on comes to.
     fn list(&mut self, pattern: &str) -> anyhow::Result<Status> {
         let fixed = QueryDirectoryRequestFixed {
             file_information_class: NAMES,
@@ -85,7 +85,7 @@ impl Client {
     }
 }
 
-/// So many wildcards that fit anything, and a letter that no name ends with.
+/// Makes so many wildcards that fit anything, and a letter that no name ends with.
 fn pattern(length: usize) -> String {
     format!("{}z", "*".repeat(length - 1))
 }

@@ -68,7 +68,7 @@ impl Scenario for Pools {
     }
 }
 
-/// What stays to the end.
+/// Resources that stay to the end.
 #[derive(Default)]
 struct Held {
     clients: Vec<Raw>,
@@ -197,7 +197,7 @@ fn frames(held: &mut Held, taken: &mut Taken, _round: u64) -> anyhow::Result<()>
     Ok(())
 }
 
-/// A watch that nobody asks again for while more changes than it keeps.
+/// Takes a watch that is not asked for again while more changes than it keeps.
 fn watches(held: &mut Held, taken: &mut Taken, round: u64) -> anyhow::Result<()> {
     let (mut watcher, mut changer) = (arrive()?, arrive()?);
     let root = How { access: rights::READ_DATA, ..how(Disposition::Open) };

@@ -37,11 +37,11 @@ pub(crate) struct Raw {
     tree: u32,
     /// Requests are signed from the end of a sign-in on, where that is wanted.
     signing: Option<SigningKey>,
-    /// What the server lets it send.
+    /// Credits that the server has granted.
     pub(crate) credits: u64,
 }
 
-/// How something is opened.
+/// Options of an open.
 #[derive(Clone, Copy)]
 pub(crate) struct How {
     pub(crate) access: u32,
@@ -49,19 +49,19 @@ pub(crate) struct How {
     pub(crate) disposition: Disposition,
 }
 
-/// What a client keeps of a file for itself until it is asked to give it back.
+/// Caching of a file by a client until it is asked to give it back.
 #[derive(Clone, Copy)]
 pub(crate) enum Keeps {
     Nothing,
     BatchOplock,
     /// A batch oplock, and the open itself when its connection is lost.
     Durable,
-    /// What it reads and writes, and the handle: the lease of this key.
+    /// Reads, writes and the handle: the lease of this key.
     Lease([u8; 16]),
 }
 
 impl Keeps {
-    /// What the request says.
+    /// Returns what the request says.
     fn asked(self) -> (u8, Vec<u8>) {
         match self {
             Self::Nothing => (oplock_level::NONE, Vec::new()),
@@ -85,7 +85,7 @@ impl Keeps {
         }
     }
 
-    /// Whether the answer gives all of it.
+    /// Returns whether the answer gives all of it.
     fn is_granted(self, answer: &CreateResponse<'_>) -> bool {
         let lease = || Lease::parse(answer.contexts.find(tag::LEASE)?).ok();
         let has_lease = || lease().is_some_and(|lease| lease.state() == ALL_OF_A_LEASE);
@@ -118,7 +118,7 @@ impl Raw {
         self.connect_tree_of("files")
     }
 
-    /// The same of another share.
+    /// Connects to another share.
     pub(crate) fn connect_tree_of(&mut self, share: &str) -> anyhow::Result<()> {
         let fixed = TreeConnectRequestFixed::blank();
         let path = format!(r"\\{SERVER}\{share}");
@@ -167,7 +167,7 @@ impl Raw {
         Ok(())
     }
 
-    /// What a sign-in comes to.
+    /// Returns what a sign-in comes to.
     pub(crate) fn sign_in(&mut self, user: &str, password: &str, is_signed: bool) -> anyhow::Result<Status> {
         let mut initiator = initiator(user, password)?;
         let mut token = initiator.first();
@@ -203,7 +203,7 @@ impl Raw {
         self.create_keeping(name, how, Keeps::Nothing).map(|opened| opened.map(|(file, _)| file))
     }
 
-    /// As [`Raw::create`], to keep something of it; says whether that was granted.
+    /// Creates a file ([`Raw::create`]), to keep something of it; says whether that was granted.
     pub(crate) fn create_keeping(
         &mut self,
         name: &str,
@@ -243,7 +243,7 @@ impl Raw {
         }
     }
 
-    /// Locks the first byte, waiting for it if somebody has it; or gives it back.
+    /// Locks the first byte, waiting for it if another client has it; or gives it back.
     pub(crate) fn lock(&mut self, file: FileId, how: u32) -> anyhow::Result<()> {
         self.done(Command::Lock, |body| lock_request(body, file, how))
     }
@@ -372,7 +372,7 @@ fn random<const N: usize>() -> [u8; N] {
     bytes
 }
 
-/// Who waits longer is not being served.
+/// A client that waits longer is not being served.
 const PATIENCE: Duration = Duration::from_secs(3);
 const CREDITS: u16 = 8192;
 /// Read, handle and write.

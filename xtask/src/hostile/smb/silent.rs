@@ -1,4 +1,5 @@
-//! Connections that never negotiate, more than there are places for. Who comes then must be let in at once.
+//! Connections that never negotiate, more than there are places for. A client that comes then must be let in
+//! at once.
 
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
@@ -44,7 +45,7 @@ impl Scenario for Silent {
     }
 }
 
-/// Whether the server has not ended it.
+/// Returns whether the server has not ended it.
 fn stays(stream: &TcpStream) -> bool {
     if stream.set_nonblocking(true).is_err() {
         return false;

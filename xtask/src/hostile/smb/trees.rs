@@ -55,7 +55,7 @@ impl Scenario for Trees {
     }
 }
 
-/// One more open with so many ranges from an offset on.
+/// Takes one more open with so many ranges from an offset on.
 fn lock_many(client: &mut Raw, from: u64) -> anyhow::Result<()> {
     let all = share::READ | share::WRITE | share::DELETE;
     let how =

@@ -1,4 +1,4 @@
-//! Clients that ask for much and take nothing: what is read and signed for them is work for nobody.
+//! Clients that ask for much and take nothing: what is read and signed for them is work in vain.
 
 use std::path::Path;
 

@@ -1,5 +1,5 @@
-//! An HTTPS client that believes nothing: it takes one cipher suite, gives bodies to whoever compares them, and tells
-//! an end by close_notify from a connection that was cut.
+//! An HTTPS client that believes nothing: it takes one cipher suite, gives bodies to the caller that compares
+//! them, and tells an end by close_notify from a connection that was cut.
 
 use std::io::{self, BufReader, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -20,12 +20,12 @@ pub(crate) struct Https {
     inbox: Vec<u8>,
 }
 
-/// How a connection ended.
+/// End of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// The server said that it sends no more.
     CloseNotify,
-    /// It went without a word: what came last may be cut short.
+    /// The connection went without a word: what came last may be cut short.
     Cut,
 }
 
@@ -205,7 +205,7 @@ impl Https {
 }
 
 impl Head {
-    /// What Content-Length says.
+    /// Returns what Content-Length says.
     pub(crate) fn length(&self) -> anyhow::Result<u64> {
         Ok(self.field("content-length").context("no Content-Length")?.parse()?)
     }

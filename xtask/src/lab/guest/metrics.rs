@@ -13,7 +13,7 @@ pub(crate) fn scrape(admin: SocketAddr) -> anyhow::Result<Scrape> {
     Ok(Scrape::parse(&text)?)
 }
 
-/// What the server has looked up of its memory between two scrapes, each of which asks it to.
+/// Pages of its memory that the server has looked up between two scrapes, each of which asks it to.
 #[derive(Clone, Debug)]
 pub(crate) struct Looks {
     pub(crate) before: Scrape,
@@ -21,7 +21,7 @@ pub(crate) struct Looks {
 }
 
 impl Looks {
-    /// Whether enough pages of each kind were looked up for shares to mean something.
+    /// Returns whether enough pages of each kind were looked up for shares to mean something.
     pub(crate) fn are_enough(&self) -> anyhow::Result<bool> {
         for family in FAMILIES {
             if self.now.grown(&self.before, &counter(family), &[])? < ENOUGH {

@@ -83,7 +83,7 @@ impl Guest {
         Ok(())
     }
 
-    /// Its role in the scenario.
+    /// Returns the guest's role in the scenario.
     pub(crate) fn name(&self) -> &'static str {
         self.machine.name
     }

@@ -53,17 +53,17 @@ impl Guest {
 }
 
 impl Server {
-    /// Its process.
+    /// Returns the server's process.
     pub(crate) fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it has said so far.
+    /// Returns what it has said so far.
     pub(crate) fn log(&self) -> String {
         std::fs::read_to_string(&self.log).unwrap_or_default()
     }
 
-    /// Its counters now.
+    /// Returns the server's counters now.
     pub(crate) fn scrape(&self) -> anyhow::Result<Scrape> {
         scrape(self.admin)
     }
@@ -109,7 +109,7 @@ impl Background {
         Ok(Self(command.stdin(Stdio::null()).spawn().with_context(|| format!("cannot start {name}"))?))
     }
 
-    /// Its process.
+    /// Returns the process.
     pub(crate) fn pid(&self) -> u32 {
         self.0.id()
     }

@@ -10,7 +10,7 @@ use crate::lab::guest::net::{self, Namespace};
 use crate::lab::guest::server::Server;
 use crate::lab::guest::{Guest, modprobe};
 
-/// A cell with a volume that everybody writes to.
+/// A cell with a volume that every user writes to.
 pub(super) struct Site {
     pub(super) name: &'static str,
     pub(super) address: &'static str,
@@ -37,7 +37,7 @@ pub(super) struct Sites {
 }
 
 impl Sites {
-    /// Starts both. The guest forwards between whoever joins it.
+    /// Starts both. The guest forwards between all that join it.
     pub(super) fn start(guest: &mut Guest) -> anyhow::Result<Self> {
         modprobe(&["veth"])?;
         fs::write("/proc/sys/net/ipv4/ip_forward", "1")?;

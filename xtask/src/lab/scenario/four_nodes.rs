@@ -155,7 +155,8 @@ fn stay_on_the_others() -> anyhow::Result<()> {
     rustix::thread::sched_setaffinity(None, &cpus).context("sched_setaffinity")
 }
 
-/// Many requests at a time on one connection, whose answers cost who asks nothing but a look at their number.
+/// Makes many requests at a time on one connection, whose answers cost the client nothing but a look at their
+/// number.
 fn ask_without_end(server: SocketAddr, stop: &AtomicBool) -> anyhow::Result<()> {
     let mut stream = connect(server)?;
     let request = "GET /small HTTP/1.1\r\nHost: lab\r\n\r\n";
@@ -186,7 +187,7 @@ fn connect(server: SocketAddr) -> anyhow::Result<TcpStream> {
     Ok(stream)
 }
 
-/// What has grown while some connections were made, each for one answer.
+/// Returns what has grown while some connections were made, each for one answer.
 fn fetched_by(server: &Server, client: Client) -> anyhow::Result<Grown> {
     let before = server.scrape()?;
     let to = SocketAddr::new(client.server, 8080);

@@ -18,7 +18,7 @@ pub(super) enum Mapping {
     Unmapped,
 }
 
-/// As [`run_some`], for as many steps as there is time for.
+/// Runs fsx ([`run_some`]) for as many steps as there is time for.
 pub(super) fn run(file: &str, time: Duration, mapping: Mapping) -> anyhow::Result<(f64, Vec<u8>)> {
     run_some(file, time, u32::MAX, mapping)
 }
@@ -43,7 +43,7 @@ pub(super) fn run_some(
     Ok((steps.trim().parse().context(steps)?, fs::read(COPY)?))
 }
 
-/// That a file is as it must be; the error says where it is not.
+/// Checks that a file is as it must be; the error says where it is not.
 pub(super) fn compare(found: &[u8], good: &[u8]) -> anyhow::Result<()> {
     ensure!(found.len() == good.len(), "it has {} bytes and not {}", found.len(), good.len());
     let mut others = found.iter().zip(good).enumerate().filter(|(_, (found, good))| found != good);
@@ -53,7 +53,7 @@ pub(super) fn compare(found: &[u8], good: &[u8]) -> anyhow::Result<()> {
     bail!("{count} bytes of {} are others, from {first} to {last}, where {zeros} are zero", good.len())
 }
 
-/// What the program prints. One that hangs in its kernel cannot even be killed: the error says where.
+/// Returns what the program prints. One that hangs in its kernel cannot even be killed: the error says where.
 fn within(time: Duration, words: &[&str]) -> anyhow::Result<String> {
     let mut command = Command::new(PROGRAM);
     let mut child = command.args(words).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn()?;
@@ -74,7 +74,7 @@ fn within(time: Duration, words: &[&str]) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// What is done is the same each time, but for how much of it there is time for.
+/// Seed, so that what is done is the same each time, but for how much of it there is time for.
 const SEED: &str = "11";
 /// For what is written at the end, beside a busy host.
 const PATIENCE: Duration = Duration::from_secs(180);

@@ -1,5 +1,5 @@
-//! What can be shown in the lab: one file each. A scenario is data (its machines) and one function that runs
-//! inside every one of them, as root, with the host's files around it.
+//! Scenarios of the lab: one file each. A scenario is data (its machines) and one function that runs inside
+//! every one of them, as root, with the host's files around it.
 
 use std::time::Duration;
 
@@ -49,10 +49,10 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
 
 /// One scenario.
 pub(crate) trait Scenario: Sync {
-    /// As it is called on the command line.
+    /// Returns the scenario's name on the command line.
     fn name(&self) -> &'static str;
 
-    /// What it shows, in a line.
+    /// Returns what it shows, in a line.
     fn about(&self) -> &'static str;
 
     /// The guests it needs; most need one.
@@ -65,12 +65,12 @@ pub(crate) trait Scenario: Sync {
         &[]
     }
 
-    /// It is killed after so long.
+    /// Returns the time after which it is killed.
     fn limit(&self) -> Duration {
         Duration::from_secs(240)
     }
 
-    /// Whether `cargo xtask test` runs it.
+    /// Returns whether `cargo xtask test` runs it.
     fn on_every_change(&self) -> bool {
         false
     }

@@ -185,7 +185,7 @@ fn rx_is_served(guest: &mut Guest, clients: [Client; 2]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// How a counter has grown.
+/// Growth of a counter.
 struct Growth<'a> {
     before: &'a Scrape,
     after: &'a Scrape,

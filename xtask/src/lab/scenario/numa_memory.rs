@@ -161,7 +161,7 @@ impl Trial<'_> {
                     let names = &names;
                     scope.spawn(move || fetch(client, "https", names, "200K"))
                 });
-                // The server looks at what it serves for those who ask.
+                // The server looks at what it serves for those that ask.
                 while fetching.iter().any(|thread| !thread.is_finished()) {
                     self.server.scrape()?;
                     std::thread::sleep(Duration::from_secs(1));
@@ -235,8 +235,8 @@ fn fetch(client: Client, scheme: &str, names: &[String], rate: &str) -> anyhow::
     Ok(())
 }
 
-/// Whatever touches memory for a silo may run on its CPUs alone: lanes, helpers, and the rings' own workers, of which
-/// there are some after cold reads.
+/// Threads that touch memory for a silo may run on its CPUs alone: lanes, helpers, and the rings' own
+/// workers, of which there are some after cold reads.
 fn threads_keep_to_their_node(server: &Server) -> anyhow::Result<()> {
     let mut nodes = Vec::new();
     for node in 0..2 {
@@ -297,7 +297,7 @@ const FILES: usize = 8;
 const FILE_BYTES: usize = 1 << 20;
 /// Pages of new memory that the fetches must have taken for their whereabouts to mean something.
 const GROWTH_MIN: u64 = 512;
-/// A page here and there is taken by whoever comes first: the directory's blocks, a shared allocator.
+/// A page here and there is taken by the CPU that comes first: the directory's blocks, a shared allocator.
 const REMOTE_MAX: f64 = 5.0;
 const CONFIG: &str = r#"
 [[volume]]

@@ -82,7 +82,7 @@ fn each_connection_keeps_its_rate(
     let server = guest.serve(&config(rate))?;
     let clients = Client::start_all(namespace, &[HTTP, HTTP, HTTPS])?;
     let flows: Vec<Vec<&Client>> = clients.iter().map(|client| vec![client]).collect();
-    // A reload does the same to a connection whoever seals its records.
+    // A reload does the same to a connection whichever side seals its records.
     for (rate, when) in steps(rate).into_iter().take(if kernel_tls { 3 } else { 1 }) {
         let what = format!("{discipline}, {records}, {when}");
         server.reload(&config(rate))?;

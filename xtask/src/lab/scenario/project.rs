@@ -4,7 +4,7 @@ use std::process::Command;
 
 use anyhow::ensure;
 
-/// As the directory `to`, which is new and stays.
+/// Clones the project to the directory `to`, which is new and stays.
 pub(super) fn clone_and_make(to: &str) -> anyhow::Result<()> {
     let output = Command::new("sh").args(["-euc", SCRIPT, "sh", to]).env("HOME", "/tmp").output()?;
     let told = [output.stdout, output.stderr].concat();

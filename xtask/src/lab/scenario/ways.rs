@@ -1,5 +1,5 @@
-//! What the ways between page cache and socket cost on the guest's kernel, over a card that takes pages as they lie: where a zero-copy send
-//! saves a copy, which over loopback and veth it does not.
+//! Cost of the ways between page cache and socket on the guest's kernel, over a card that takes pages as they
+//! lie: where a zero-copy send saves a copy, which over loopback and veth it does not.
 
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::path::Path;
@@ -79,6 +79,6 @@ fn measure(
 }
 
 const DIR: &str = "/run/ways";
-/// As few as an emulated processor gets through in minutes.
+/// Number of messages that an emulated processor gets through in minutes.
 const MESSAGES: u32 = 24;
 const ROUNDS: u32 = 5;

@@ -116,8 +116,9 @@ fn each_is_served_on_its_node(guest: &mut Guest, server: &Server, before: &Scrap
     Ok(())
 }
 
-/// Where memory lies while a file is read over all connections at once, of which nothing was in memory: buffers and the state of connections
-/// are on their lane's node, and so is what a lane brings of the file. Pages that another lane had brought before lie there.
+/// Checks where memory lies while a file is read over all connections at once, of which nothing was in
+/// memory: buffers and the state of connections are on their lane's node, and so is what a lane brings of the
+/// file. Pages that another lane had brought before lie there.
 fn memory_is_near(guest: &mut Guest, server: &Server) -> anyhow::Result<()> {
     let directory = Path::new(TREE).join("cold");
     fs::create_dir(&directory)?;
@@ -130,7 +131,7 @@ fn memory_is_near(guest: &mut Guest, server: &Server) -> anyhow::Result<()> {
         disk::drop_caches()?;
         std::thread::scope(|scope| {
             let reading = scope.spawn(|| fs::read(at("cold/file")));
-            // The server looks at what it serves for those who ask.
+            // The server looks at what it serves for those that ask.
             while !reading.is_finished() {
                 looks.now = server.scrape()?;
                 std::thread::sleep(Duration::from_secs(1));
@@ -182,7 +183,8 @@ fn config() -> String {
 const SERVER: [&str; 2] = ["10.70.0.1", "10.71.0.1"];
 const CHANNELS: usize = 4;
 const COLD_BYTES: usize = 64 << 20;
-/// A page here and there is taken by whoever comes first: what is read ahead of one lane's part is the beginning of another's.
+/// A page here and there is taken by the CPU that comes first: what is read ahead of one lane's part is the
+/// beginning of another's.
 const REMOTE_MAX: f64 = 10.0;
 const LOAD: Duration = Duration::from_secs(120);
 const ACCEPTED: &str = "linerate_smb_negotiated_311";

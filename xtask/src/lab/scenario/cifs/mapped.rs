@@ -16,7 +16,7 @@ use crate::process;
 
 pub(crate) struct CifsMapped;
 
-/// A share, who may use it, and where its files lie.
+/// A share, its users, and where its files lie.
 struct Site {
     name: &'static str,
     source: String,
@@ -105,7 +105,7 @@ impl Scenario for CifsMapped {
     }
 }
 
-/// Its bytes are compared here and in the tree.
+/// Runs the random load, whose bytes are compared here and in the tree.
 fn random_load(guest: &mut Guest, site: &Site, round: u32) -> anyhow::Result<()> {
     mount_share(&site.source, &format!("ip={SERVER},vers=3.0,seal,{}", site.options))?;
     let name = format!("fsx-{round}");

@@ -52,7 +52,7 @@ impl Scenario for Cifs {
     }
 }
 
-/// As [`Cifs`] by the dialects before 3.1.1.
+/// The scenario [`Cifs`] by the dialects before 3.1.1.
 pub(crate) struct CifsOld;
 
 impl Scenario for CifsOld {
@@ -81,7 +81,7 @@ impl Scenario for CifsOld {
     }
 }
 
-/// As [`Cifs`] by one dialect, with ten thousand files.
+/// The scenario [`Cifs`] by one dialect, with ten thousand files.
 pub(crate) struct CifsMany;
 
 impl Scenario for CifsMany {
@@ -110,7 +110,7 @@ impl Scenario for CifsMany {
     }
 }
 
-/// As [`Cifs`] for the random load alone, which it runs shortly.
+/// The scenario [`Cifs`] for the random load alone, for a short time.
 pub(crate) struct CifsFsx;
 
 impl Scenario for CifsFsx {
@@ -193,7 +193,7 @@ fn many(guest: &mut Guest) -> anyhow::Result<()> {
     guest.step("a directory of ten thousand names", |_| use_of::many_names(MANY))
 }
 
-/// Its bytes are compared here and in the tree.
+/// Runs the random load, whose bytes are compared here and in the tree.
 fn random_load(guest: &mut Guest, figure: &str, time: Duration) -> anyhow::Result<()> {
     let mapping = if kernel_version()? >= LOSES_MAPPED { Mapping::Unmapped } else { Mapping::Mapped };
     let (steps, good) = fsx::run(&at("fsx"), time, mapping).context("a random load")?;
@@ -201,7 +201,7 @@ fn random_load(guest: &mut Guest, figure: &str, time: Duration) -> anyhow::Resul
     fsx::compare(&fs::read(format!("{TREE}/fsx"))?, &good).context("the file of the random load in the tree")
 }
 
-/// What the client's kernel has complained of.
+/// Returns what the client's kernel has complained of.
 fn complaints() -> anyhow::Result<Vec<String>> {
     let said = process::output("dmesg", &["--notime"])?;
     Ok(said.lines().filter(|line| line.starts_with("CIFS: VFS")).map(str::to_owned).collect())
@@ -254,7 +254,8 @@ fn refused() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What a failure is told with: the last that the client's kernel and the server have said, and of the kernel's warnings the first lines.
+/// Reports a failure with: the last that the client's kernel and the server have said, and of the kernel's
+/// warnings the first lines.
 fn told(guest: &mut Guest, server: &Server) -> anyhow::Result<()> {
     let kernel = process::output("dmesg", &["--notime"])?;
     for warning in kernel.split("[ cut here ]").skip(1) {

@@ -1,4 +1,4 @@
-//! What programs do with the mount, and what of it is in the tree that is served.
+//! Use of the mount by programs, and its effect on the served tree.
 
 use std::fs::{self, File};
 use std::io;
@@ -61,7 +61,8 @@ pub(super) fn names_and_links() -> anyhow::Result<()> {
     fs::remove_file(at("dir/link"))?;
     ensure!(io::read_to_string(&file)? == "dir/.hidden", "a removed file that is open");
     drop(file);
-    // The client may keep the file open for a second more, in case somebody opens it again, and shows its name for as long.
+    // The client may keep the file open for a second more, in case a program opens it again, and shows its
+    // name for as long.
     wait_for("a removed file to go", || (!fs::exists(format!("{TREE}/dir/link")).ok()?).then_some(()))?;
     ensure!(!fs::exists(at("dir/link"))?, "a removed file has its name");
     wait_for("an empty directory", || fs::remove_dir_all(at("dir")).ok())?;
@@ -140,8 +141,8 @@ fn storm(thread: usize, done: &AtomicUsize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// What another thread has open just then is not replaced: SMB has that refused. Linux's client then removes it before it tries again, so for
-/// a moment there may be nothing of that name.
+/// Replaces a file unless another thread has it open just then: SMB has that refused. Linux's client then
+/// removes it before it tries again, so for a moment there may be nothing of that name.
 fn over_what_others_use(new: &str, name: &str) -> anyhow::Result<()> {
     let rename = || match fs::rename(new, name) {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => None,
@@ -168,7 +169,8 @@ pub(super) fn remove_all() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The same for the same size, and nothing that compresses or repeats at a page's length.
+/// Makes bytes that are the same for the same size, and nothing that compresses or repeats at a page's
+/// length.
 fn bytes(size: usize) -> Vec<u8> {
     (0..size as u64).map(|place| (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }

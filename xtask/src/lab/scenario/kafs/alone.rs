@@ -1,4 +1,4 @@
-//! What one client does by itself.
+//! Steps of one client by itself.
 
 use std::fs::{self, File};
 use std::io::{self, Write};
@@ -75,7 +75,7 @@ pub(super) fn names_and_links() -> anyhow::Result<()> {
     remove_directory("dir")
 }
 
-/// What is in the tree before it is served.
+/// Prepares the tree before it is served.
 pub(super) fn prepare() -> anyhow::Result<()> {
     fs::create_dir_all(format!("{TREE}/many"))?;
     fs::write(format!("{TREE}/hello"), "hello from the tree\n")?;

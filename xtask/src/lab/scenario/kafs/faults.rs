@@ -15,7 +15,7 @@ use crate::lab::guest::{Guest, kernel_version, net, wait_for};
 
 /// The cable is out for some seconds while a file is written.
 pub(super) fn pulled_cable(guest: &mut Guest) -> anyhow::Result<()> {
-    // As behind a router, nobody tells the client that the server cannot be reached.
+    // As behind a router, nothing tells the client that the server cannot be reached.
     let server = net::ip(&format!("neigh show {SERVER_IP} dev lan"))?;
     let mut words = server.split_whitespace().skip_while(|word| *word != "lladdr");
     let address = words.nth(1).with_context(|| format!("no neighbour: {server}"))?;
@@ -26,14 +26,15 @@ pub(super) fn pulled_cable(guest: &mut Guest) -> anyhow::Result<()> {
     expect_bytes("cable")
 }
 
-/// The same where the client hears that nobody answers there.
+/// Tests a server whose client hears that no host answers there.
 pub(super) fn unreachable(guest: &mut Guest) -> anyhow::Result<()> {
     write_or_write_again(guest, "unreachable", UNREACHABLE)?;
     expect_bytes("unreachable")
 }
 
-/// Linux sends an interrupted store again, but only those of its bytes that it had not sent before, and fails it with what the server says
-/// of that: 6.1 where it was told that nobody answers, 6.12 in any case. Whoever wrote hears of it, and can write again.
+/// Linux sends an interrupted store again, but only those of its bytes that it had not sent before, and fails
+/// it with what the server says of that: 6.1 where it was told that no host answers, 6.12 in any case. The
+/// writing program hears of it, and can write again.
 fn write_or_write_again(guest: &mut Guest, name: &'static str, out: Duration) -> anyhow::Result<()> {
     if let Err(error) = write_without_cable(guest, name, out) {
         guest.note(format!("{name}: a write without the cable fails: {error}"))?;
@@ -189,7 +190,7 @@ const MOVED: usize = 30;
 const RENAMING: &str = "renaming";
 /// The server runs again.
 const BACK: &str = "the server is back";
-/// As Linux's client shows them.
+/// Extended attribute in which Linux's client shows access lists.
 const ACCESS: &str = "afs.acl";
 const NUMBER: &str = "afs.fid";
 const ATTRIBUTE_MAX: usize = 1024;

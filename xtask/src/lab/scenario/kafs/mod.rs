@@ -48,7 +48,7 @@ impl Scenario for Kafs {
     }
 }
 
-/// As [`Kafs`] for the random load alone, which it runs shortly.
+/// The scenario [`Kafs`] for the random load alone, for a short time.
 pub(crate) struct KafsFsx;
 
 impl Scenario for KafsFsx {
@@ -79,11 +79,11 @@ impl Scenario for KafsFsx {
     }
 }
 
-/// What the clients do.
+/// Roles of the clients.
 struct Roles {
     first: fn(&mut Guest) -> anyhow::Result<()>,
     second: fn(&mut Guest) -> anyhow::Result<()>,
-    /// Nobody else changes the tree.
+    /// No other client changes the tree.
     undisturbed: bool,
 }
 
@@ -108,7 +108,7 @@ fn run(guest: &mut Guest, roles: &Roles) -> anyhow::Result<()> {
         let lines: Vec<&str> = lines.lines().collect();
         guest.note(lines[lines.len().saturating_sub(KERNEL_LINES)..].join("\n"))?;
     }
-    // Nobody waits for what does not come.
+    // No step waits for what does not come.
     guest.signal(KILL)?;
     guest.signal(&format!("{} is done", guest.name()))?;
     if !passed {
@@ -181,7 +181,7 @@ fn start(guest: &Guest) -> anyhow::Result<Server> {
     ))
 }
 
-/// There is nothing to mend, whatever has happened.
+/// Checks that there is nothing to mend, whatever has happened.
 fn check(guest: &Guest) -> anyhow::Result<()> {
     let output = guest.linerate().args(["volume", "check", "--dry-run", "--state", STATE]).output()?;
     let told = [output.stdout, output.stderr].concat();
@@ -249,7 +249,7 @@ fn machines() -> Vec<Machine> {
     ]
 }
 
-/// What a client leaves in the tree that has nothing to complain of.
+/// Returns what a client leaves in the tree that has nothing to complain of.
 fn passed(name: &str) -> String {
     format!("passed-{name}")
 }
@@ -273,7 +273,7 @@ const KERNEL_LINES: usize = 30;
 const KILL: &str = "kill the server";
 /// Each client has come to its end.
 const DONE: [&str; 2] = ["first is done", "second is done"];
-/// What the server was asked last is in the report, if a client has failed.
+/// File of the server's last requests, which are in the report if a client has failed.
 const TOLD: &str = "told";
 const PACKAGES: &[&str] = &["e2fsprogs", "gcc", "git", "libc6-dev", "make"];
 const BEHIND: &str = "linerate_vfs_external_changes";

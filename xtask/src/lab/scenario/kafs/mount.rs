@@ -61,7 +61,8 @@ pub(super) fn at(name: &str) -> String {
     format!("{MOUNT}/{name}")
 }
 
-/// The same for the same size, and nothing that compresses or repeats at a page's length.
+/// Makes bytes that are the same for the same size, and nothing that compresses or repeats at a page's
+/// length.
 pub(super) fn bytes(size: usize) -> Vec<u8> {
     (0..size as u64).map(|place| (place.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }
@@ -73,9 +74,10 @@ pub(super) fn write_durably(path: impl AsRef<Path>, bytes: &[u8]) -> anyhow::Res
     Ok(())
 }
 
-/// What this client has read or written a moment ago may be evicted afterwards. Linux before 6.10 leaves a page in place although its
-/// server has told another version of the file, as long as that page waits on a list of its CPU for a place among those that may
-/// be evicted, where fifteen have to come together: it counts as used.
+/// Waits until what this client has read or written a moment ago may be evicted. Linux before 6.10 leaves a
+/// page in place although its server has told another version of the file, as long as that page waits on a
+/// list of its CPU for a place among those that may be evicted, where fifteen have to come together: it
+/// counts as used.
 pub(super) fn settle() -> anyhow::Result<()> {
     if kernel_version()? >= (6, 10) {
         return Ok(());
@@ -84,7 +86,7 @@ pub(super) fn settle() -> anyhow::Result<()> {
     rustix::fs::fadvise(&other, 0, None, rustix::fs::Advice::DontNeed).context("fadvise")
 }
 
-/// What is read next comes from the server.
+/// Drops caches, so that what is read next comes from the server.
 pub(super) fn drop_caches() -> anyhow::Result<()> {
     crate::lab::guest::disk::drop_caches()
 }

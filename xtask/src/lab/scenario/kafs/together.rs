@@ -1,4 +1,4 @@
-//! What both clients do at once, and what one sees of the other.
+//! Steps of both clients at once, and what one sees of the other.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -11,7 +11,7 @@ use super::MOUNT;
 use super::mount::{at, expect, names, put, settle, write_durably};
 use crate::lab::guest::{Guest, kernel_version, wait_for};
 
-/// What is written by another AFS client, and by HTTP, is seen at once by who has it cached.
+/// Checks that what another AFS client, or HTTP, writes is seen at once by a client that has it cached.
 pub(super) fn others(guest: &mut Guest) -> anyhow::Result<()> {
     write_durably(at("shared"), b"one\n")?;
     guest.signal("written by the first")?;

@@ -1,4 +1,4 @@
-//! How connections end: whole and with close_notify, or visibly cut.
+//! Ends of connections: whole and with close_notify, or visibly cut.
 
 use std::time::Duration;
 
@@ -8,8 +8,8 @@ use super::content::ROOT;
 use super::{ADDRESS, CHACHA, Guest, Https, Server, Tree, counts, request};
 use crate::lab::guest::https::End;
 
-/// Whoever reads slowly has all of a long answer, although the server has ended the connection long before, and knows
-/// that it is all.
+/// A slow reader has all of a long answer, although the server has ended the connection long before, and
+/// knows that it is all.
 pub(super) fn slow_reader(guest: &mut Guest, tree: &Tree) -> anyhow::Result<()> {
     let mut client = Https::connect(ADDRESS, CHACHA)?;
     client.narrow()?;

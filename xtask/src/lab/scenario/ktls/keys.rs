@@ -20,7 +20,7 @@ pub(super) fn updates(guest: &mut Guest, server: &Server, tree: &Tree) -> anyhow
     }
 }
 
-/// Whoever wants no answer changes our receiving key only. Asked by OpenSSL's client.
+/// A client that wants no answer changes the server's receiving key only. Asked by OpenSSL's client.
 fn without_request(server: &Server) -> anyhow::Result<()> {
     let (before, kernels) = (server.scrape()?, tls_stat("TlsTxSw")?);
     let script = format!("exec timeout 60 openssl s_client -connect {ADDRESS} -tls1_3 2>&1");

@@ -77,7 +77,7 @@ fn with_module(guest: &mut Guest, server: &Server, tree: &Tree) -> anyhow::Resul
     kernel_agrees(server)
 }
 
-/// How the server saw it, for whoever has to find out why a client is not content.
+/// Returns the server's view, to find out why a client is not content.
 fn story(server: &Server) -> String {
     let Ok(scrape) = server.scrape() else { return format!("the server is gone: {}", server.log()) };
     let names = ["linerate_http_aborted", "linerate_http_closed", "linerate_http_user_tls"];
@@ -86,7 +86,8 @@ fn story(server: &Server) -> String {
     format!("{}; {memory}", names.map(|name| format!("{name} {}", scrape.describe(name))).join("; "))
 }
 
-/// Before anybody has loaded the module, and while nobody may, user space makes the records and the counters say why.
+/// Before the module was loaded, and while it may not be, user space makes the records and the counters say
+/// why.
 fn without_the_module(guest: &mut Guest, tree: &Tree) -> anyhow::Result<()> {
     let _blocked = Blocked::new("tls")?;
     let server = guest.serve(CONFIG)?;

@@ -1,4 +1,4 @@
-//! What a gibibyte costs in kernel TLS, beside nginx, in turns.
+//! Cost of a gibibyte in kernel TLS, beside nginx, in turns.
 
 use std::net::SocketAddr;
 use std::path::Path;

@@ -97,7 +97,7 @@ fn move_interrupts(behind: Namespace, to: SocketAddr) -> anyhow::Result<()> {
     bail!("after {ROUNDS} times {CONNECTIONS} connections interrupts have not moved: {}", interrupts()?)
 }
 
-/// Whether the interrupts that bring packets of the card of each node go to that node's CPUs.
+/// Returns whether the interrupts that bring packets of the card of each node go to that node's CPUs.
 fn have_moved() -> anyhow::Result<bool> {
     let topology = Topology::of_this_machine()?;
     let brings_packets =
@@ -113,7 +113,7 @@ fn have_moved() -> anyhow::Result<bool> {
     Ok(all)
 }
 
-/// Where they go, for whoever wonders.
+/// Returns where they go, for the log.
 fn interrupts() -> anyhow::Result<String> {
     let script = "for card in n0 n1; do f=$(realpath /sys/class/net/$card/device); [ -d $f/msi_irqs ] || f=$f/..; \
         for i in $(ls $f/msi_irqs); do \
@@ -122,7 +122,7 @@ fn interrupts() -> anyhow::Result<String> {
     process::output("sh", &["-c", script])
 }
 
-/// How many packets have come by each card.
+/// Returns how many packets have come by each card.
 fn received() -> anyhow::Result<[u64; 2]> {
     let count = |card: &str| -> anyhow::Result<u64> {
         let path = format!("/sys/class/net/{card}/statistics/rx_packets");

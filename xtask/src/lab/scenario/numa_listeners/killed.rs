@@ -91,5 +91,5 @@ fn shut_down(sockets: &[TcpStream]) -> anyhow::Result<usize> {
 
 const HTTP_PORT: u16 = 8080;
 const HTTPS_PORT: u16 = 8443;
-/// As `/proc/net/tcp` calls the state.
+/// Name of the state in `/proc/net/tcp`.
 const LISTEN: &str = "0A";
