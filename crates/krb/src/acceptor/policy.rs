@@ -62,7 +62,7 @@ impl Default for Policy {
 /// A service that tickets may be for. The name on a ticket is not protected: it keeps honest clients apart, keys keep others.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ServiceName {
-    /// Any host's service of this class, such as `cifs`; case does not matter.
+    /// Any host's service of this class, such as `cifs`; case does not matter. `host` is the machine's account too: `NAME$`.
     Class(String),
     /// This principal alone.
     Principal(Principal),
@@ -74,7 +74,8 @@ impl ServiceName {
         match self {
             Self::Class(class) => match &service.components[..] {
                 [first, _, ..] => first.eq_ignore_ascii_case(class),
-                _ => false,
+                [account] => account.ends_with('$') && class.eq_ignore_ascii_case("host"),
+                [] => false,
             },
             Self::Principal(principal) => principal == service,
         }

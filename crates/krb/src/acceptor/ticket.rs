@@ -44,10 +44,7 @@ impl Acceptor {
         let client = self.client(&ticket)?;
         let start_time = ticket.start_time.unwrap_or(ticket.auth_time);
         self.check_times(&ticket, start_time, now)?;
-        let key_realm = opened.entry.principal.as_ref().or(service).map(|principal| &principal.realm);
-        let is_foreign = key_realm.is_some_and(|realm| *realm != ticket.client.realm);
         if self.policy.is_transit_checked
-            && is_foreign
             && !ticket.transited.is_empty()
             && !ticket.flags.contains(TicketFlags::TRANSITED_POLICY_CHECKED)
         {

@@ -2,7 +2,7 @@
 
 use aes::cipher::{BlockCipherDecrypt, BlockCipherEncrypt, KeyInit};
 use aes::{Aes128, Aes256, Block};
-use zeroize::Zeroizing;
+use zeroize::{Zeroize, Zeroizing};
 
 /// Length of a block, bytes.
 pub(super) const BLOCK_LEN: usize = 16;
@@ -73,6 +73,7 @@ impl Cipher {
                 cbc.extend(stolen);
                 cbc.extend(&rest[0][stolen.len()..]);
                 cbc.extend(last);
+                rest[0].as_mut_slice().zeroize();
             }
         }
         let mut plain: Vec<Block> =
@@ -82,7 +83,7 @@ impl Cipher {
         let mut last = &[0; BLOCK_LEN];
         for (plain, cipher) in plain.iter_mut().zip(cbc.as_chunks::<BLOCK_LEN>().0) {
             out.extend(plain.iter().zip(last).map(|(plain, last)| plain ^ last));
-            plain.fill(0);
+            plain.as_mut_slice().zeroize();
             last = cipher;
         }
         out.truncate(data.len());
