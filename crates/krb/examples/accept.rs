@@ -1,7 +1,8 @@
 //! Accepts tokens of stock clients, for checks by hand: `accept KEYTAB [SECONDS]`, where SECONDS are added to the time of day.
 //!
-//! Each line of standard input is a command with arguments in hexadecimal: `token TOKEN`, `bound TOKEN APPLICATION-DATA`, `verify MESSAGE MIC`,
-//! `sign MESSAGE`. Each answer is a line: `accepted CLIENT KEY REPLY`, `refused CODE REPLY TEXT`, `mic MIC`, `ok`, `error TEXT`.
+//! Each line of standard input is a command with arguments in hexadecimal: `token TOKEN`, `bound TOKEN APPLICATION-DATA`,
+//! `verify MESSAGE MIC`, `sign MESSAGE`. Each answer is a line: `accepted CLIENT KEY REPLY`,
+//! `refused CODE REPLY TEXT`, `mic MIC`, `ok`, `error TEXT`.
 
 use std::error::Error;
 use std::io::{BufRead, Write};

@@ -49,7 +49,7 @@
 //! # }
 //! ```
 //!
-//! The README of the design is `docs/design/realms.md`.
+//! Decisions and invariants: `docs/design/realms.md`.
 
 mod acceptor;
 pub mod crypto;

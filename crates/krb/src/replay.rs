@@ -7,9 +7,9 @@ use crate::Time;
 
 /// Remembers authenticators until they are too old to be accepted anyway. One for all lanes of a process.
 ///
-/// An authenticator is known by the checksum at the end of its ciphertext. A client's authenticators lie in one of 16 shards, each with a lock
-/// and a sixteenth of the room: a client that floods keeps out itself and those of its shard. What is there is given up
-/// only when room is needed and its time is over; where there is none, the newcomer is refused.
+/// An authenticator is known by the checksum at the end of its ciphertext. A client's authenticators lie in one of 16 shards,
+/// each with a lock and a sixteenth of the room: a client that floods keeps out itself and those of its shard. What is there
+/// is given up only when room is needed and its time is over; where there is none, the newcomer is refused.
 pub struct ReplayCache {
     shards: [Mutex<Shard>; SHARDS],
     entries_per_shard: usize,

@@ -147,6 +147,19 @@ fn checksums_and_pseudo_random_bytes_are_those_of_rfc_8009() {
     }
 }
 
+/// RFC 3962 has no vectors of either: these are of libk5crypto of MIT 1.20.1.
+#[test]
+fn checksums_and_pseudo_random_bytes_of_the_sha_1_types_are_those_of_mit() {
+    for (etype, checksum, random) in [
+        (Etype::Aes128Sha1, "4883b8c00c24f2c49bb44f42", "400d20b2feaaf2d8014d1bbcf418d769"),
+        (Etype::Aes256Sha1, "6a7a9d35c9ff876fd0298f69", "e7c2c4f5abe1c901363ebbb30485a8f8"),
+    ] {
+        let key = Key::new(etype, &(1..=etype.key_len() as u8).collect::<Vec<_>>()).unwrap();
+        assert_eq!(*key.checksum(7, &[b"test"]), hex(checksum));
+        assert_eq!(*key.pseudo_random(b"test"), hex(random));
+    }
+}
+
 #[test]
 fn every_changed_bit_usage_and_length_is_noticed() {
     for etype in Etype::ALL {

@@ -135,7 +135,7 @@ impl<'a> EncTicketPart<'a> {
         let transited = [field(0, integer(self.transited_type.into())), field(1, octets(self.transited))];
         let mut fields = vec![
             field(0, element(BIT_STRING, &[flags])),
-            field(1, &self.key.write()),
+            field(1, self.key.write()),
             field(2, string(&self.client.realm)),
             field(3, self.client.write_name()),
             field(4, sequence(&transited)),

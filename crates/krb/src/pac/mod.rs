@@ -1,7 +1,8 @@
 //! The privilege attribute certificate: what a domain says about a user (MS-PAC).
 //!
-//! Anybody can put one into the ticket that it asks for: the server signature, made with the service's own key, is what tells that the KDC did.
-//! Signatures with the KDC's key are not looked at: whoever can forge the server's has the key that opens tickets.
+//! The server signature, made with the service's own key, tells that it is the KDC's word: a client may have put one into the
+//! ticket that it asked for. Signatures with the KDC's key are not looked at: whoever can forge the server's has the key that
+//! opens tickets.
 
 mod buffers;
 mod delegation;

@@ -91,7 +91,7 @@ impl<'a> Ndr<'a> {
         }
         let (max, offset, count) = (self.u32()?, self.u32()?, self.u32()?);
         let units = usize::from(head.len / 2);
-        if offset != 0 || count > max || (count as usize) < units || head.len % 2 != 0 {
+        if offset != 0 || count > max || (count as usize) < units || !head.len.is_multiple_of(2) {
             return Err(self.malformed());
         }
         let bytes = self.take(count as usize * 2)?;
