@@ -11,6 +11,8 @@ use crate::{Etype, EtypeRefused};
 #[derive(Clone, Debug, Default)]
 pub struct Keys {
     entries: Vec<KeyEntry>,
+    /// The entries that open tickets, those of one version and key together: such a key is tried once, whatever its names.
+    groups: Vec<Vec<usize>>,
 }
 
 /// A ticket's content, and the key that opened it.
@@ -58,16 +60,28 @@ impl Keys {
     pub const FILE_BYTES_MAX: usize = 4 << 20;
     /// Most keys of a file.
     pub const KEYS_MAX: usize = 4_096;
-    /// Most keys that are tried for one ticket.
-    pub const TRIED_MAX: usize = 32;
+    /// Most different keys that are tried for one ticket: what nobody sealed costs no more.
+    pub const TRIED_MAX: usize = 8;
 
     /// Of the entries of any number of files. A key that is there twice counts once.
     pub fn new(entries: impl IntoIterator<Item = KeyEntry>) -> Self {
         let mut keys = Self::default();
         for entry in entries {
-            if !keys.entries.iter().any(|known| is_same(known, &entry)) {
-                keys.entries.push(entry);
+            if keys.entries.iter().any(|known| is_same(known, &entry)) {
+                continue;
             }
+            if entry.key.is_ok() && matches!(entry.key_use, KeyUse::Service | KeyUse::RxkadKrb5) {
+                let number = keys.entries.len();
+                let is_of = |group: &&mut Vec<usize>| {
+                    let known = &keys.entries[group[0]];
+                    known.kvno == entry.kvno && known.key == entry.key
+                };
+                match keys.groups.iter_mut().find(is_of) {
+                    Some(group) => group.push(number),
+                    None => keys.groups.push(vec![number]),
+                }
+            }
+            keys.entries.push(entry);
         }
         keys
     }
@@ -103,24 +117,28 @@ impl Keys {
         service: Option<&Principal>,
     ) -> Result<Opened<'_>, UnopenedTicket> {
         let etype = Etype::from_number(ticket.etype)?;
-        let mut candidates: Vec<_> = self
-            .entries
-            .iter()
-            .filter(|entry| entry.etype == ticket.etype)
-            .filter(|entry| matches!(entry.key_use, KeyUse::Service | KeyUse::RxkadKrb5))
-            .filter_map(|entry| Some((entry, entry.key.as_ref().ok()?)))
-            .collect();
+        let of_type = self.groups.iter().filter(|group| self.entries[group[0]].etype == ticket.etype);
+        let mut candidates: Vec<&Vec<usize>> = of_type.collect();
         if candidates.is_empty() {
             return Err(UnopenedTicket::NoKey(etype));
         }
-        let has_version = |entry: &KeyEntry| ticket.kvno.is_none_or(|kvno| is_version(entry.kvno, kvno));
-        let is_versioned = candidates.iter().any(|(entry, _)| has_version(entry));
-        candidates.sort_by_key(|(entry, _)| {
-            let is_named = service.is_some() && entry.principal.as_ref() == service;
-            (!has_version(entry), !is_named, std::cmp::Reverse(entry.kvno))
+        let has_version = |group: &[usize]| {
+            let entry = &self.entries[group[0]];
+            ticket.kvno.is_none_or(|kvno| is_version(entry.kvno, kvno))
+        };
+        let is_versioned = candidates.iter().any(|group| has_version(group));
+        let is_named =
+            |number: &usize| service.is_some() && self.entries[*number].principal.as_ref() == service;
+        candidates.sort_by_cached_key(|group| {
+            let newest_first = std::cmp::Reverse(self.entries[group[0]].kvno);
+            (!has_version(group), !group.iter().any(is_named), newest_first)
         });
-        for (entry, key) in candidates.into_iter().take(Self::TRIED_MAX) {
-            if let Ok(plain) = ticket.decrypt(key, usage::TICKET) {
+        for group in candidates.into_iter().take(Self::TRIED_MAX) {
+            let number = group.iter().find(|number| is_named(number)).unwrap_or(&group[0]);
+            let entry = &self.entries[*number];
+            if let Ok(key) = &entry.key
+                && let Ok(plain) = ticket.decrypt(key, usage::TICKET)
+            {
                 return Ok(Opened { entry, key, plain });
             }
         }

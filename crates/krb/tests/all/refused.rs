@@ -91,6 +91,15 @@ fn a_ticket_costs_a_bounded_number_of_tries() {
     let accept =
         |keys: &Keys| Acceptor::default().accept(&request(&forge.token()), keys, &ReplayCache::new(8));
     assert_eq!(accept(&at_end).unwrap_err().reason, Reason::Ticket(UnopenedTicket::Integrity));
+    // A key with many names is tried once, and does not stand before others.
+    let alias = |number: u32| krb::keytab::KeyEntry {
+        principal: Some(Principal::new(&["cifs", &number.to_string()], "TEST.LOCAL")),
+        kvno: 4,
+        key: Ok(key(Etype::Aes128Sha1, 0x99)),
+        ..forge.entry()
+    };
+    let unnamed = krb::keytab::KeyEntry { principal: None, kvno: 2, ..forge.entry() };
+    accept(&Keys::new((0..100).map(alias).chain([unnamed]))).unwrap();
     // The named service's key comes first.
     let named = Keys::new(others.into_iter().chain([forge.entry()]));
     accept(&named).unwrap();
