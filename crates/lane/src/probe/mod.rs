@@ -24,6 +24,7 @@ use std::path::Path;
 use rustix::thread::CapabilitySet;
 
 pub use network::{Address, DefaultRoute, Network, Qdisc, Redirect, SourceRule};
+pub use tree::HandlesLack;
 pub use uring::RingRefusal;
 
 use crate::topology::table::Table;

@@ -1,5 +1,6 @@
 //! Findings about the served directories, and the state directory.
 
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -54,23 +55,69 @@ pub(super) fn all(path: &Path, has: CapabilitySet) -> Vec<Finding> {
     }
 }
 
+/// Why files of a directory are not known by the kernel's handles, or not found by them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HandlesLack {
+    /// A filter of system calls refuses name_to_handle_at(2), or the kernel has none.
+    Refused(Errno),
+    /// The file system gives none.
+    NotGiven(Errno),
+    /// They are given, and open_by_handle_at(2) is refused to a process that has CAP_DAC_READ_SEARCH.
+    NotOpened(Errno),
+}
+
+impl HandlesLack {
+    /// What keeps files at `path` from being known and found by handle, if anything does that the process could be given. Blocks: for
+    /// start-up and checks. Without a ring nothing can be tried, which is told of by itself.
+    pub fn at(path: &Path) -> Option<Self> {
+        let has = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
+        run_here(RuntimeOptions::default(), tried_handle(path.to_owned())).ok()?.lack(has)
+    }
+
+    /// What to do about it.
+    pub fn advice(self) -> &'static str {
+        match self {
+            Self::Refused(_) => "allow name_to_handle_at in the seccomp profile of the container or service",
+            Self::NotGiven(_) => {
+                "ext4, xfs, btrfs and tmpfs give handles, overlayfs with the mount options nfs_export=on,index=on"
+            }
+            Self::NotOpened(_) => {
+                "run the server outside of a user namespace, with a seccomp profile that allows open_by_handle_at"
+            }
+        }
+    }
+}
+
+impl fmt::Display for HandlesLack {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(error) => write!(f, "name_to_handle_at(2) is refused: {error}"),
+            Self::NotGiven(error) => write!(f, "the file system gives none: {error}"),
+            Self::NotOpened(error) => write!(f, "given, but open_by_handle_at(2) is refused: {error}"),
+        }
+    }
+}
+
 /// Files are known by handle, and where that is opened found by it. Without a ring nothing can be tried, which is told of by
 /// itself.
 fn handles(path: &Path, has: CapabilitySet) -> Option<Finding> {
     let tried = run_here(RuntimeOptions::default(), tried_handle(path.to_owned())).ok()?;
-    let may_open = has.contains(CapabilitySet::DAC_READ_SEARCH);
-    Some(judged(&format!("{} handles", path.display()), &tried, may_open))
+    Some(judged(&format!("{} handles", path.display()), &tried, has))
 }
 
 async fn tried_handle(path: PathBuf) -> Tried {
     let (dir, handle) = match handle_of(&path).await {
         Ok(given) => given,
-        Err(error) => return Tried::NotGiven(error.to_string()),
+        Err(error) => return Tried::NotGiven(errno(&error)),
     };
     match dir.open_handle(&handle, false).await {
         Ok(_) => Tried::Opened,
-        Err(error) => Tried::NotOpened(error.to_string()),
+        Err(error) => Tried::NotOpened(errno(&error)),
     }
+}
+
+fn errno(error: &io::Error) -> Errno {
+    Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
 
 async fn handle_of(path: &Path) -> io::Result<(Dir, FileHandle)> {
@@ -80,31 +127,46 @@ async fn handle_of(path: &Path) -> io::Result<(Dir, FileHandle)> {
 }
 
 /// Outcome of opening a directory by its handle.
+#[derive(Clone, Copy)]
 enum Tried {
     Opened,
-    NotOpened(String),
-    NotGiven(String),
+    NotOpened(Errno),
+    NotGiven(Errno),
 }
 
-fn judged(name: &str, tried: &Tried, may_open: bool) -> Finding {
-    let (found, advice) = match tried {
-        Tried::Opened => return Finding::new(Area::Trees, name, "given and opened", "given and opened"),
-        // The capability has a finding of its own.
-        Tried::NotOpened(_) if !may_open => {
-            return Finding::new(Area::Trees, name, "given; opened with CAP_DAC_READ_SEARCH", "given");
+impl Tried {
+    fn lack(self, has: CapabilitySet) -> Option<HandlesLack> {
+        match self {
+            // No file system answers so.
+            Self::NotGiven(error @ (Errno::PERM | Errno::NOSYS | Errno::ACCESS)) => {
+                Some(HandlesLack::Refused(error))
+            }
+            Self::NotGiven(error) => Some(HandlesLack::NotGiven(error)),
+            // The capability has a finding of its own.
+            Self::NotOpened(error) if has.contains(CapabilitySet::DAC_READ_SEARCH) => {
+                Some(HandlesLack::NotOpened(error))
+            }
+            Self::Opened | Self::NotOpened(_) => None,
         }
-        Tried::NotOpened(why) => (
-            format!("given, not opened: {why}"),
-            "open_by_handle_at(2) is refused, as in containers: files that are named by number are found only where they were \
-             last seen. Let the server run outside of a user namespace, with a seccomp profile that allows the call",
-        ),
-        Tried::NotGiven(why) => (
-            format!("none: {why}"),
-            "files are known by inode number and time of birth, and one that is named by number is found only where it was last \
-             seen; ext4, xfs, btrfs and tmpfs give handles, overlayfs with the mount option nfs_export=on",
-        ),
+    }
+}
+
+fn judged(name: &str, tried: &Tried, has: CapabilitySet) -> Finding {
+    let Some(lack) = tried.lack(has) else {
+        return match tried {
+            Tried::Opened => Finding::new(Area::Trees, name, "given and opened", "given and opened"),
+            _ => Finding::new(Area::Trees, name, "given; opened with CAP_DAC_READ_SEARCH", "given"),
+        };
     };
-    Finding::new(Area::Trees, name, found, "given and opened").unless(false, Verdict::Warn, advice)
+    let known = match lack {
+        HandlesLack::NotOpened(_) => "",
+        _ => "files are known by inode number and time of birth; ",
+    };
+    let advice = format!(
+        "{known}a file that a client names by its number alone is found only where it was last seen: {}",
+        lack.advice()
+    );
+    Finding::new(Area::Trees, name, lack.to_string(), "given and opened").unless(false, Verdict::Warn, advice)
 }
 
 /// Of a file system of layers; nothing of others.
@@ -173,17 +235,23 @@ mod tests {
 
     #[test]
     fn handles_are_judged_by_who_may_open_them() {
-        let judged = |tried: Tried, may_open| judged("/srv handles", &tried, may_open);
+        let judged = |tried: Tried, may_open| {
+            let has = if may_open { CapabilitySet::DAC_READ_SEARCH } else { CapabilitySet::empty() };
+            judged("/srv handles", &tried, has)
+        };
         assert_eq!(judged(Tried::Opened, true).verdict, Verdict::Good);
-        let why = || "Operation not permitted".to_owned();
-        assert_eq!(judged(Tried::NotOpened(why()), false).verdict, Verdict::Good);
-        let refused = judged(Tried::NotOpened(why()), true);
-        assert_eq!(
-            (refused.verdict, &*refused.found),
-            (Verdict::Warn, "given, not opened: Operation not permitted")
-        );
-        let none = judged(Tried::NotGiven("Operation not supported".to_owned()), true);
-        assert!(none.verdict == Verdict::Warn && none.advice.unwrap().contains("nfs_export=on"));
+        assert_eq!(judged(Tried::NotOpened(Errno::PERM), false).verdict, Verdict::Good);
+        for (tried, found, advice) in [
+            (Tried::NotOpened(Errno::PERM), "given, but open_by_handle_at(2) is refused: ", "user namespace"),
+            (Tried::NotGiven(Errno::PERM), "name_to_handle_at(2) is refused: ", "seccomp"),
+            (Tried::NotGiven(Errno::NOSYS), "name_to_handle_at(2) is refused: ", "seccomp"),
+            (Tried::NotGiven(Errno::OPNOTSUPP), "the file system gives none: ", "nfs_export=on"),
+        ] {
+            let finding = judged(tried, true);
+            assert_eq!(finding.verdict, Verdict::Warn);
+            assert!(finding.found.starts_with(found), "{finding:?}");
+            assert!(finding.advice.as_ref().unwrap().contains(advice), "{finding:?}");
+        }
     }
 
     #[test]
