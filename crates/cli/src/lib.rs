@@ -49,6 +49,10 @@ pub fn parsed<T: Parser>(line: impl IntoIterator<Item = OsString>) -> Result<T, 
     parsed_by(without_empty_variables(T::command()), line).map_err(without_passwords).map_err(|told| {
         let is_wrong = told.use_stderr();
         let styled = told.render();
+        let columns = match is_wrong {
+            true => terminal_size::terminal_size_of(std::io::stderr()).map(|(width, _)| width.0),
+            false => output::columns(),
+        };
         let is_terminal = match is_wrong {
             true => std::io::stderr().is_terminal(),
             false => std::io::stdout().is_terminal(),
@@ -57,6 +61,7 @@ pub fn parsed<T: Parser>(line: impl IntoIterator<Item = OsString>) -> Result<T, 
             true => styled.ansi().to_string(),
             false => styled.to_string(),
         };
+        let text = columns.map_or(text.clone(), |columns| with_short_usage(&text, columns.into()));
         match is_wrong {
             true => output::write_error_bytes(text.as_bytes()),
             false => output::write_bytes(text.as_bytes()),
@@ -95,6 +100,41 @@ fn without_passwords(mut error: clap::Error) -> clap::Error {
     error
 }
 
+/// A help or an error whose lines of usage, which nothing else breaks, are no longer than so many columns.
+fn with_short_usage(text: &str, columns: usize) -> String {
+    let shorter = |line: &str| {
+        let plain = without_styles(line);
+        if plain.chars().count() <= columns || !plain.starts_with(USAGE) {
+            return line.to_owned();
+        }
+        let (mut out, mut used) = (String::new(), 0);
+        for (at, word) in line.split(' ').enumerate() {
+            let length = without_styles(word).chars().count();
+            if at > 0 && used + 1 + length > columns {
+                out.push('\n');
+                out.extend(std::iter::repeat_n(' ', USAGE.len()));
+                used = USAGE.len();
+            } else if at > 0 {
+                out.push(' ');
+                used += 1;
+            }
+            out.push_str(word);
+            used += length;
+        }
+        out
+    };
+    text.split('\n').map(shorter).collect::<Vec<_>>().join("\n")
+}
+
+/// What a terminal shows of a text with colours: each begins with an escape and ends with an `m`.
+fn without_styles(text: &str) -> String {
+    let mut parts = text.split('\x1b');
+    let first = parts.next().unwrap_or_default();
+    parts.fold(first.to_owned(), |shown, part| shown + part.split_once('m').map_or(part, |(_, shown)| shown))
+}
+
+const USAGE: &str = "Usage: ";
+
 /// Has arguments not look at variables of the environment that are empty.
 fn without_empty_variables(command: Command) -> Command {
     let is_empty = |name: &OsStr| std::env::var_os(name).is_some_and(|value| value.is_empty());
@@ -115,12 +155,36 @@ pub fn is_plain() -> bool {
 }
 
 /// Prints a completion script of `program`.
-pub fn completions(mut program: Command, shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
+pub fn completions(program: Command, shell: clap_complete::Shell) -> anyhow::Result<ExitCode> {
+    let mut program = without_hidden(&program);
     let name = program.get_name().to_owned();
     let mut script = Vec::new();
     clap_complete::generate(shell, &mut program, name, &mut script);
     output::write_bytes(&script);
     Ok(ExitCode::SUCCESS)
+}
+
+/// The command as its help shows it: what is hidden there is offered by no shell.
+fn without_hidden(command: &Command) -> Command {
+    // A command keeps its name for as long as the process runs.
+    let name: &'static str = command.get_name().to_owned().leak();
+    let shown = Command::new(name)
+        .args(command.get_arguments().filter(|arg| !arg.is_hide_set()).cloned())
+        .groups(command.get_groups().map(|group| {
+            let is_shown =
+                |id: &&clap::Id| command.get_arguments().any(|arg| arg.get_id() == *id && !arg.is_hide_set());
+            let members: Vec<_> = group.get_args().filter(is_shown).cloned().collect();
+            clap::ArgGroup::new(group.get_id().clone()).args(members).multiple(true)
+        }))
+        .subcommands(command.get_subcommands().filter(|below| !below.is_hide_set()).map(without_hidden));
+    let shown = match command.get_about() {
+        Some(about) => shown.about(about.clone()),
+        None => shown,
+    };
+    match command.get_version() {
+        Some(version) => shown.version(&*version.to_owned().leak()),
+        None => shown,
+    }
 }
 
 /// Prints the manual page of a command of `program`, named by `names`, or writes the pages of all commands into `dir`.
@@ -177,7 +241,7 @@ fn is_broken_pipe(error: &anyhow::Error) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
+    use clap::{CommandFactory as _, ValueEnum as _};
 
     use super::*;
 
@@ -207,6 +271,34 @@ mod tests {
             parsed_by::<Line>(Line::command(), ["x", "--smb://u:Secret007@h/s"].map(OsString::from));
         let told = without_passwords(one_more.unwrap_err()).render().to_string();
         assert!(!told.contains("Secret007"), "{told}");
+    }
+
+    #[test]
+    fn a_line_of_usage_is_broken_where_the_terminal_ends_and_nothing_else_is() {
+        let text = "Usage: \x1b[1mprogram command\x1b[0m [OPTIONS] <FIRST> <SECOND>...\n\nA long line of other words that stays\n";
+        assert_eq!(with_short_usage(text, 80), text);
+        let short = with_short_usage(text, 33);
+        assert!(short.ends_with("\n\nA long line of other words that stays\n"), "{short}");
+        let usage: Vec<_> = short.split("\n\n").next().unwrap().lines().map(without_styles).collect();
+        assert_eq!(usage, ["Usage: program command [OPTIONS]", "       <FIRST> <SECOND>..."]);
+    }
+
+    #[test]
+    fn no_shell_offers_what_the_help_does_not_show() {
+        let program = Command::new("x").version("1").subcommand(
+            Command::new("y")
+                .about("about y")
+                .arg(Arg::new("shown").long("shown"))
+                .arg(Arg::new("old").long("old-name").hide(true)),
+        );
+        let program = program.subcommand(Command::new("z").hide(true));
+        for shell in clap_complete::Shell::value_variants() {
+            let mut script = Vec::new();
+            clap_complete::generate(*shell, &mut without_hidden(&program), "x", &mut script);
+            let script = String::from_utf8(script).unwrap();
+            assert!(script.contains("shown") && script.contains("help"), "{shell}: {script}");
+            assert!(!script.contains("old-name") && !script.contains(" z "), "{shell}: {script}");
+        }
     }
 
     #[test]

@@ -98,7 +98,7 @@ struct Set {
     #[arg(long)]
     clear: bool,
     /// Take the directory's own list away, so that the nearest above counts again
-    #[arg(long, conflicts_with_all = ["changes", "denials", "negative", "clear"])]
+    #[arg(long, conflicts_with_all = ["changes", "negative", "clear"])]
     inherit: bool,
     /// Take names that the accounts do not know
     #[arg(long)]

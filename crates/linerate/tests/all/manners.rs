@@ -465,6 +465,63 @@ fn every_listing_in_json_tells_files_apart_whose_names_are_no_utf8() {
     assert_eq!(found, wanted, "{converted}");
 }
 
+/// A command's help, as a terminal of so many columns shows it, without colours.
+fn help(command: &[String], flag: &str, columns: usize) -> String {
+    let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/support/terminal.py");
+    let mut shown = tool("python3", "python3");
+    shown.arg(&script).arg(columns.to_string()).arg(assert_cmd::cargo::cargo_bin!("linerate"));
+    let told = String::from_utf8(output(shown.args(command).arg(flag).env("TERM", "xterm"))).unwrap();
+    let mut parts = told.split('\x1b');
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| text + part.split_once('m').unwrap().1)
+}
+
+#[test]
+fn no_help_is_wider_than_its_terminal_or_than_people_read() {
+    let mut waiting = vec![Vec::new()];
+    let (mut looked_at, mut words_of) = (0, std::collections::BTreeMap::new());
+    while let Some(command) = waiting.pop() {
+        let mut told = String::new();
+        for (columns, flag) in [(60, "-h"), (80, "-h"), (60, "--help"), (200, "--help")] {
+            told = help(&command, flag, columns);
+            for line in told.lines() {
+                let width = line.chars().count();
+                assert!(width <= columns.min(100), "{columns}: {command:?} {flag}: {width}\n{told}");
+            }
+            // Nothing is lost by where lines end.
+            let words: Vec<String> = told.split_whitespace().map(str::to_owned).collect();
+            let key = (command.clone(), flag);
+            let before = words_of.entry(key).or_insert_with(|| words.clone());
+            assert_eq!(*before, words, "{columns}: {command:?} {flag}");
+        }
+        looked_at += 1;
+        let listed =
+            told.split_once("Commands:\n").map_or("", |(_, behind)| behind.split("\n\n").next().unwrap());
+        let names = listed.lines().filter(|line| line.starts_with("  ") && !line.starts_with("   "));
+        for name in names.filter_map(|line| line.split_whitespace().next()).filter(|name| *name != "help") {
+            waiting.push([command.clone(), vec![name.to_owned()]].concat());
+        }
+    }
+    assert!(looked_at > 45, "{looked_at} commands");
+}
+
+#[test]
+fn completions_offer_what_help_shows_and_nothing_that_is_hidden() {
+    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+        let script = String::from_utf8(output(&mut linerate(["completions", shell]))).unwrap();
+        for shown in ["serve-dotfiles", "access-log", "add-member", "clear"] {
+            assert!(script.contains(shown), "{shell}: {shown}");
+        }
+        // What an option was called before, and what the program makes of `-NAME=RIGHTS` by itself.
+        for line in script.lines() {
+            let mut words = line.split(|char: char| !(char.is_ascii_alphanumeric() || char == '-'));
+            let is_hidden = words.any(|word| ["--hidden", "--deny"].contains(&word));
+            let is_hidden = is_hidden || ["-l hidden", "-l deny"].iter().any(|option| line.contains(option));
+            assert!(!is_hidden, "{shell}: {line}");
+        }
+    }
+}
+
 #[test]
 fn no_command_writes_a_line_that_is_wider_than_its_terminal() {
     let Some(_namespace) = testkit::netns::Namespace::new_or_skip() else { return };
@@ -500,7 +557,7 @@ fn no_command_writes_a_line_that_is_wider_than_its_terminal() {
         &["user", "list", "--accounts", "accounts.toml"],
         &["doctor", "tree"],
     ];
-    for columns in [40, 80, 132] {
+    for columns in [40, 60, 80, 132, 200] {
         for line in lines {
             let mut shown = tool("python3", "python3");
             shown.arg(&script).arg(columns.to_string()).arg(assert_cmd::cargo::cargo_bin!("linerate"));
