@@ -238,12 +238,33 @@ impl Config {
             return Err(ConfigError::invalid("server.drain_seconds", problem));
         }
         self.log.check()?;
+        self.check_log_places()?;
         self.admin.check_names()?;
         self.check_addresses()?;
         for (index, volume) in self.volumes.iter().enumerate() {
             volume.check(index)?;
         }
         self.check_overlaps()
+    }
+
+    /// A log that goes into a file that the server reads would spoil it.
+    fn check_log_places(&self) -> Result<(), ConfigError> {
+        let accounts = self.identity.accounts.clone().or_else(default_accounts);
+        let wanted = self.wishes.iter().filter_map(|wish| wish.settings.as_ref());
+        let of_services = wanted.flat_map(|settings| settings.own_files());
+        let own: Vec<PathBuf> = self.file.clone().into_iter().chain(accounts).chain(of_services).collect();
+        for (key, log) in [("log.access", &self.log.access), ("log.audit", &self.log.audit)] {
+            let Some(log) = log else { continue };
+            if let Some(own) = own.iter().find(|own| logs::is_one(log, own)) {
+                let problem = format!(
+                    "{} is a file that the server reads ({}), and lines of a log would spoil it: give the log a file of its own",
+                    log.display(),
+                    own.display()
+                );
+                return Err(ConfigError::invalid(key, problem));
+            }
+        }
+        Ok(())
     }
 
     /// Returns how long a drain may take.
@@ -561,6 +582,34 @@ mod tests {
                         "{error}"
                     );
                 }
+            }
+        }
+    }
+
+    #[test]
+    fn a_log_in_a_file_that_the_server_reads_is_refused_by_its_key() {
+        let dir = tempfile::tempdir().unwrap();
+        for name in ["data", "other"] {
+            std::fs::create_dir(dir.path().join(name)).unwrap();
+        }
+        std::os::unix::fs::symlink("accounts.toml", dir.path().join("link")).unwrap();
+        let path = dir.path().join("linerate.toml");
+        let load = |key: &str, file: &str| {
+            let text = format!(
+                "[identity]\naccounts = 'accounts.toml'\n[log]\n{key} = '{file}'\n[[https.certificate]]\ncert = 'c'\nkey = 'k'\n\
+                 {VOLUME}"
+            );
+            std::fs::write(&path, text).unwrap();
+            Config::load(&path, &[Arc::new(http::Http::default())]).map_err(|error| error.to_string())
+        };
+        for key in ["access", "audit"] {
+            for file in ["linerate.toml", "accounts.toml", "link", "c", "k", "other/../k"] {
+                let problem = load(key, file).unwrap_err();
+                assert!(problem.starts_with(&format!("log.{key}: ")), "{file}: {problem}");
+                assert!(problem.contains("a file that the server reads"), "{file}: {problem}");
+            }
+            for file in ["accounts.toml.log", "access.log", "-", "/dev/null"] {
+                load(key, file).unwrap();
             }
         }
     }

@@ -122,6 +122,7 @@ impl RequestLog {
             lost: 0,
             stop_at: None,
             trouble: None,
+            is_removed: false,
             _done: done,
         };
         let thread = std::thread::Builder::new().name(kind.block().to_owned()).spawn(|| writer.run())?;
@@ -171,6 +172,8 @@ struct LogWriter {
     stop_at: Option<Instant>,
     /// The spell in which nothing can be written.
     trouble: Option<Spell>,
+    /// The file is gone from its directory, which is told.
+    is_removed: bool,
     _done: mpsc::Sender<()>,
 }
 
@@ -210,6 +213,7 @@ impl LogWriter {
             if stop {
                 return;
             }
+            self.look_at_file();
             std::thread::park_timeout(Duration::from_secs(1));
         }
     }
@@ -260,6 +264,28 @@ impl LogWriter {
                 (service::log::BATCH_BYTES * BATCHES_MAX) >> 20
             );
         }
+    }
+
+    /// Tells what the next lines would come to, before there are any.
+    fn look_at_file(&mut self) {
+        let is_removed = self.sink.is_removed();
+        if is_removed == self.is_removed {
+            return;
+        }
+        self.is_removed = is_removed;
+        let subject = format!("{}, file", self.kind);
+        if !is_removed {
+            return self.health.clear(&subject);
+        }
+        let told = "its file was removed, and lines go where nobody reads them; SIGUSR1 opens it anew";
+        self.health.note(&subject, told);
+        //@ cause: The file of an access or audit log was removed while the server had it open.
+        //@ remedy: Send SIGUSR1, which makes the file anew. To rotate a log, rename its file and then send SIGUSR1.
+        tracing::error!(
+            "log: the file of the {} was removed, and lines go where nobody reads them; send SIGUSR1, which opens it anew \
+             [log-file-removed]",
+            self.kind
+        );
     }
 
     fn recover(&mut self) {
@@ -440,6 +466,26 @@ mod tests {
         drop(log);
         assert!(begun.elapsed() < Duration::from_secs(2), "{:?}", begun.elapsed());
         assert_eq!(counted(&blocks, "lines_lost"), 10);
+    }
+
+    #[test]
+    fn a_file_that_is_removed_is_told_of_before_a_line_is_lost_until_it_is_opened_anew() {
+        for kind in Kind::ALL {
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("a.log");
+            let health = Arc::<Health>::default();
+            let (log, _) = start_told(kind, &path, &health);
+            // A rotation renames it, and what has a name is not lost.
+            std::fs::rename(&path, dir.path().join("old.log")).unwrap();
+            std::thread::sleep(Duration::from_millis(1500));
+            assert_eq!(health.lines(), "");
+            std::fs::remove_file(dir.path().join("old.log")).unwrap();
+            let told = format!("{kind}, file: its file was removed, and lines go where nobody reads them");
+            wait_for(|| health.lines().starts_with(&told));
+            log.reopen();
+            wait_for(|| health.lines().is_empty());
+            assert!(path.exists());
+        }
     }
 
     #[test]

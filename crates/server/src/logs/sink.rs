@@ -6,7 +6,7 @@ use std::fmt;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::os::unix::fs::{FileTypeExt, OpenOptionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -80,6 +80,12 @@ impl Sink {
             Err(error) if is_without_reader(&error) => Ok(()),
             Err(error) => Err(error),
         }
+    }
+
+    /// Whether the file that is open has no name any more: lines go where nobody reads them.
+    pub(super) fn is_removed(&self) -> bool {
+        let file = self.file.as_ref().filter(|_| self.regular && self.path.is_some());
+        file.is_some_and(|file| file.metadata().is_ok_and(|found| found.nlink() == 0))
     }
 
     /// Adds whole lines to what is to be written.
