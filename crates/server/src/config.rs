@@ -7,6 +7,7 @@
 mod changes;
 mod identity;
 mod server;
+mod without_effect;
 
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;

@@ -64,6 +64,7 @@ impl LoadedSites {
         let descriptors = fit.for_clients;
         warnings.extend(fit.warnings);
         warnings.extend(OwnFiles::of(config).warnings(&config.volumes));
+        warnings.extend(config.without_effect());
         warnings.extend(lists::warnings(&config.volumes));
         warnings.extend(writers::warnings(config, &accounts));
         Ok(Self { sites, warnings, descriptors })

@@ -194,6 +194,152 @@ fn new(key: &str, value: &str) -> (String, String) {
     }
 }
 
+/// Keys that count whatever is served, by their beginnings.
+const ALWAYS: &[&str] = &[
+    "server.",
+    "identity.",
+    "http.listen",
+    "https.listen",
+    "afs.listen",
+    "smb.listen",
+    "admin.listen",
+    "volume.name",
+    "volume.path",
+    "volume.symlinks",
+    "volume.serve_dotfiles",
+    "volume.writable",
+    "volume.quota",
+    "volume.max_files",
+    "volume.track_usage",
+];
+
+/// What is told of a key with this value where all services are served, or none.
+fn without_effect(key: &str, value: &str, is_served: bool) -> Vec<String> {
+    let (table, name) = key.rsplit_once('.').unwrap();
+    let list = LISTS.iter().find(|(list, _)| *list == table);
+    let mut lines: Vec<String> = Vec::new();
+    let tables = [("http", 1), ("https", 2), ("afs", 3), ("smb", 4), ("admin", 5), ("log", 0)];
+    for (service, port) in tables {
+        lines.push(format!("[{service}]"));
+        let own = |word: &str| if table == service && name == word { None } else { Some(word.to_owned()) };
+        let address = if is_served { format!("'127.0.0.1:{port}'") } else { "'off'".to_owned() };
+        let mut others = vec![("listen", address)];
+        match service {
+            "http" if is_served => others.push(("redirect_to_https", "true".to_owned())),
+            "smb" if is_served => others.push(("test_switches", "true".to_owned())),
+            "log" if is_served => others = vec![("access", "'a'".to_owned()), ("audit", "'b'".to_owned())],
+            "log" => others.clear(),
+            _ => {}
+        }
+        let others = others.into_iter().filter_map(|(word, value)| Some(format!("{} = {value}", own(word)?)));
+        lines.extend(others);
+        if table == service {
+            lines.push(format!("{name} = {value}"));
+        }
+    }
+    let is_volume = table == "volume";
+    if let Some((list, others)) = list.filter(|_| !is_volume) {
+        lines.push(format!("[[{list}]]\n{name} = {value}"));
+        lines.extend(
+            others.iter().filter(|line| line.split(' ').next() != Some(name)).map(|line| line.to_string()),
+        );
+    } else if !tables.iter().any(|(service, _)| *service == table) && !is_volume {
+        lines.push(format!("[{table}]\n{name} = {value}"));
+    }
+    let volume = ["name = 'a'", "path = 'p'", "writable = 'anyone'"];
+    lines.push("[[volume]]".to_owned());
+    lines.extend(
+        volume
+            .iter()
+            .filter(|line| !is_volume || line.split(' ').next() != Some(name))
+            .map(|line| line.to_string()),
+    );
+    if is_volume {
+        lines.push(format!("{name} = {value}"));
+    }
+    if is_served {
+        // A service that is kept out of the first has another.
+        lines.push("[[volume]]\nname = 'b'\npath = 'q'\nmount = '/b'".to_owned());
+    }
+    let document = Document::of_text(Path::new("/etc/linerate.toml"), lines.join("\n"));
+    let config =
+        Config::read(&document, &services()).unwrap_or_else(|error| panic!("{key} = {value}: {error}"));
+    config.without_effect()
+}
+
+#[test]
+fn each_key_of_a_service_that_is_not_served_is_told_to_have_no_effect_and_none_of_one_that_is() {
+    let mut told = 0;
+    for (key, value) in KEYS {
+        let (key, value) = if renamed(key, value).is_some() {
+            new(key, value)
+        } else {
+            ((*key).to_owned(), (*value).to_owned())
+        };
+        let is_of = |beginning: &&str| key.starts_with(*beginning);
+        // Two that are about a service by keeping a volume from it.
+        let keeps_out = value == "'off'" && ["volume.afs", "volume.smb"].contains(&&*key);
+        let is_used_always = ALWAYS.iter().any(|known| is_of(known)) || keeps_out;
+        let off = without_effect(&key, &value, false);
+        let name = key.rsplit_once('.').unwrap().1;
+        let is_named = |line: &String| {
+            let (keys, _) = line.split_once(" no effect").unwrap();
+            let list = LISTS
+                .iter()
+                .any(|(list, _)| *list != "volume" && key.strip_suffix(name) == Some(&format!("{list}.")));
+            let shown = match list {
+                true => key.rsplit_once('.').unwrap().0.to_owned() + "[",
+                false => key.replace("volume.", "volume[a]."),
+            };
+            keys.contains(&shown)
+        };
+        assert_eq!(off.iter().any(is_named), !is_used_always, "{key} = {value}: {off:?}");
+        told += usize::from(!is_used_always);
+        let on = without_effect(&key, &value, true);
+        // What switches off what another key is about.
+        let is_switch = ["http.redirect_to_https"].contains(&&*key);
+        assert!(on.is_empty() || is_switch, "{key} = {value}: {on:?}");
+    }
+    assert!(told > 60, "{told} keys");
+}
+
+#[test]
+fn a_key_that_another_one_switches_off_is_told_with_that_one() {
+    const ADDRESSES: &str = "[http]\nlisten = '127.0.0.1:1'\n[https]\nlisten = '127.0.0.1:2'\n";
+    for (text, key, reason) in [
+        ("[afs]\noob = false\noob_port = 1\n", "afs.oob_port has no effect", "afs.oob is false"),
+        (
+            "[smb]\nmultichannel = false\ngmac_over_channels = true\n",
+            "smb.gmac_over_channels",
+            "smb.multichannel is false",
+        ),
+        (
+            "[afs]\n[[volume]]\nname = 'b'\npath = 'q'\nmount = '/q'\nafs = 'off'\nafs_name = 'n'\n",
+            "volume[b].afs_name",
+            "volume[b].afs is off",
+        ),
+        (
+            "[smb]\n[[volume]]\nname = 'b'\npath = 'q'\nmount = '/q'\nsmb = 'off'\nsmb_hide = ['x']\n",
+            "volume[b].smb_hide",
+            "volume[b].smb is off",
+        ),
+        ("[log]\nformat = 'json'\n", "log.format has", "log.access is not set"),
+        ("[smb]\n[log]\naudit_format = 'openafs'\n", "log.audit_format has", "log.audit is not set"),
+    ] {
+        let text = format!("{ADDRESSES}{text}[[volume]]\nname = 'a'\npath = 'p'\n");
+        let document = Document::of_text(Path::new("/etc/linerate.toml"), text);
+        let told = Config::read(&document, &services()).unwrap().without_effect();
+        assert!(told.len() == 1 && told[0].contains(key) && told[0].contains(reason), "{key}: {told:?}");
+        assert!(told[0].ends_with(" [keys-without-effect]"), "{told:?}");
+    }
+    // HTTPS alone has no plain requests to redirect, and its port is for those.
+    let text = "[http]\nlisten = 'off'\n[https]\npublic_port = 443\n[[https.certificate]]\ncert = 'c'\nkey = 'k'\n\
+                [[volume]]\nname = 'a'\npath = 'p'\n";
+    let document = Document::of_text(Path::new("/etc/linerate.toml"), text);
+    let told = Config::read(&document, &services()).unwrap().without_effect();
+    assert!(told.len() == 1 && told[0].contains("https.public_port has no effect"), "{told:?}");
+}
+
 #[test]
 fn the_changelog_has_each_renamed_key() {
     let changelog = include_str!("../../../../CHANGELOG.md");
