@@ -1,14 +1,56 @@
 //! Features that the kernel, or a filter of system calls, refuses though all is served: told once, at the
 //! start, with what it means.
 
+use identity::Writable;
+use lane::fs::changes_identities;
+use lane::probe::HandlesLack;
 use rustix::fd::OwnedFd;
 use rustix::fs::inotify::{self, CreateFlags};
 use rustix::io::Errno;
+use service::volumes::VolumeSection;
+
+use crate::config::Config;
 
 /// A line for each. `sends_datagrams`: some service has a socket of UDP.
 pub(crate) fn warnings(lanes: usize, sends_datagrams: bool) -> Vec<String> {
     let segments = sends_datagrams && !matches!(lane::socket::gso::is_available(), Ok(true));
     watches(lanes).err().map(without_watches).into_iter().chain(segments.then(without_segments)).collect()
+}
+
+/// A line for each reason why files of volumes are not known or found by the kernel's handles, of volumes whose files have lasting numbers.
+pub(crate) fn without_handles(config: &Config) -> Vec<String> {
+    let is_numbered = |volume: &&VolumeSection| volume.objects || volume.writable != Writable::Nobody;
+    // AFS tells of those by itself, with more to it.
+    let of_afs = |volume: &VolumeSection| {
+        let mut wanted = config.wishes.iter().filter(|wish| wish.service.name() == AFS);
+        let is_served = wanted
+            .any(|wish| wish.settings.as_ref().is_some_and(|settings| settings.needs_objects(&volume.name)));
+        is_served && changes_identities(&volume.path).is_ok_and(|changes| changes)
+    };
+    let mut lacks: Vec<(HandlesLack, Vec<String>)> = Vec::new();
+    for volume in config.volumes.iter().filter(is_numbered).filter(|volume| !of_afs(volume)) {
+        let Some(lack) = HandlesLack::at(&volume.path) else { continue };
+        let name = volume.name.to_string();
+        match lacks.iter_mut().find(|(known, _)| *known == lack) {
+            Some((_, names)) => names.push(name),
+            None => lacks.push((lack, vec![name])),
+        }
+    }
+    lacks.into_iter().map(|(lack, names)| told_of_handles(lack, &names)).collect()
+}
+
+fn told_of_handles(lack: HandlesLack, names: &[String]) -> String {
+    let of = if names.len() == 1 { "volume" } else { "volumes" };
+    //@ level: WARN
+    //@ cause: A filter of system calls refuses `name_to_handle_at` or `open_by_handle_at`, or the file system of the volumes gives no
+    //@ handles. Files that clients name by numbers (AFS, durable opens of SMB) are then looked for where they were last seen.
+    //@ remedy: Do what the line says. None is needed where nothing beside the server moves files of the volumes.
+    format!(
+        "file handles: {lack}; files of {of} {} that a client names by number alone are found only where they were last seen; {} \
+         [handles-refused]",
+        names.join(", "),
+        lack.advice()
+    )
 }
 
 /// Checks whether each lane can have what tells it of changes, as it does once it needs it.
@@ -43,6 +85,9 @@ fn without_segments() -> String {
         .to_owned()
 }
 
+/// The service's name.
+const AFS: &str = "afs";
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -55,5 +100,9 @@ mod tests {
             assert!(told.contains("seccomp") && told.contains(&error.to_string()), "{told}");
         }
         assert!(without_segments().contains("at less than full speed"));
+        for lack in [HandlesLack::Refused(Errno::NOSYS), HandlesLack::NotOpened(Errno::PERM)] {
+            let told = told_of_handles(lack, &["a".to_owned(), "b".to_owned()]);
+            assert!(told.contains("of volumes a, b that") && told.contains("seccomp"), "{told}");
+        }
     }
 }

@@ -13,7 +13,7 @@ use crate::listeners::Change;
 use crate::objects::ProcessObjects;
 use crate::own_files::OwnFiles;
 use crate::serve::ServerError;
-use crate::{lists, writers};
+use crate::{lacks, lists, writers};
 
 /// The sites of all configured services, loaded and not yet given to any lane.
 pub(crate) struct LoadedSites {
@@ -65,6 +65,7 @@ impl LoadedSites {
         warnings.extend(fit.warnings);
         warnings.extend(OwnFiles::of(config).warnings(&config.volumes));
         warnings.extend(config.without_effect());
+        warnings.extend(lacks::without_handles(config));
         warnings.extend(lists::warnings(&config.volumes));
         warnings.extend(writers::warnings(config, &accounts));
         Ok(Self { sites, warnings, descriptors })
