@@ -13,6 +13,7 @@ use service::socket::reachable;
 use service::volumes::{LaneVolumes, VolumeSection};
 use service::{Bound, Greeting, LaneService, LaneStart, LoadContext, Problem, Role as Numbered};
 use tls::{Alpn, CertificateFiles, KtlsPolicy, ServerTls, TlsConfig, Versions};
+use vfs::VolumeName;
 
 use crate::limits::Limits;
 use crate::service::{HttpCounters, Mount, Role, Service, Site};
@@ -155,12 +156,21 @@ impl service::Site for HttpSite {
         let is_told =
             |warning: &&tls::Warning| !self.is_trial || !matches!(warning, tls::Warning::SelfSigned { .. });
         let of_tls = of_tls.filter(is_told).map(ToString::to_string);
-        of_tls.chain(no_passwords(&self.mounts, &self.accounts)).collect()
+        let locked = no_passwords(&self.mounts, &self.accounts).into_iter();
+        of_tls.chain(locked.map(|(_, told)| told)).collect()
     }
 
     fn troubles(&self, now: SystemTime) -> Vec<(String, String)> {
-        let troubles = self.tls.iter().flat_map(|tls| tls.out_of_time(now));
-        troubles.map(|(path, told)| (format!("certificate {}", path.display()), told.to_string())).collect()
+        let of_time = self.tls.iter().flat_map(|tls| tls.out_of_time(now));
+        let of_time =
+            of_time.map(|(path, told)| (format!("certificate {}", path.display()), told.to_string()));
+        let of_names = self.tls.iter().flat_map(|tls| tls.misnamed()).map(|(path, told)| {
+            let of = if let tls::Warning::OtherName { name, .. } = told { name } else { "none" };
+            (format!("certificate {}, name {of}", path.display()), told.to_string())
+        });
+        let locked = no_passwords(&self.mounts, &self.accounts).into_iter();
+        let locked = locked.map(|(volume, told)| (format!("volume {volume}, HTTP"), told));
+        of_time.chain(of_names).chain(locked).collect()
     }
 
     fn is_outdated(&self, now: SystemTime) -> bool {
@@ -197,18 +207,19 @@ impl service::Site for HttpSite {
     }
 }
 
-/// Reports volumes that every user has to sign in for, where no user can.
-fn no_passwords(mounts: &[MountSection], accounts: &Accounts) -> Vec<String> {
+/// What is the matter with volumes that everybody has to sign in for, where nobody can, with their names.
+fn no_passwords<'m>(mounts: &'m [MountSection], accounts: &Accounts) -> Vec<(&'m VolumeName, String)> {
     let locked = mounts.iter().filter(|mount| mount.keys.auth == Auth::Always);
     let told = locked.map(|MountSection { volume, .. }| {
         //@ level: WARN
         //@ cause: The volume has `auth = "always"`, and the accounts have no user with a password that is not disabled.
         //@ remedy: Give a user a password by `linerate user passwd NAME`, after `linerate user add NAME` where there is none, or leave
         //@ `auth` away.
-        format!(
+        let told = format!(
             "volume {volume}: auth is \"always\", and no user has a password, so that HTTP lets nobody in; give one by `linerate user \
              passwd NAME` and reload [volume-auth-nobody]"
-        )
+        );
+        (volume, told)
     });
     if accounts.have_password() { Vec::new() } else { told.collect() }
 }
@@ -268,7 +279,8 @@ mod tests {
         ] {
             let told = no_passwords(&mounts, &accounts);
             assert_eq!(told.len(), usize::from(is_told), "{told:?}");
-            assert!(told.iter().all(|line| line.starts_with("volume shut: auth is \"always\"")), "{told:?}");
+            let is_it = |line: &str| line.starts_with("volume shut: auth is \"always\"");
+            assert!(told.iter().all(|(volume, line)| volume.as_str() == "shut" && is_it(line)), "{told:?}");
         }
     }
 }

@@ -89,7 +89,7 @@ struct Set {
     #[arg(value_name = "NAME=RIGHTS", value_parser = parse_change)]
     changes: Vec<Change>,
     /// What [`with_denials`] makes of -NAME=RIGHTS
-    #[arg(long = DENY, hide = true, value_name = "NAME=RIGHTS", value_parser = parse_denial)]
+    #[arg(long = DENY, hide = true, conflicts_with = "inherit", value_name = "NAME=RIGHTS", value_parser = parse_denial)]
     denials: Vec<Change>,
     /// Deny what is named, as if each name had a hyphen
     #[arg(long)]
@@ -216,10 +216,18 @@ fn set(args: &Set) -> anyhow::Result<()> {
     let mut changes = args.changes.iter().chain(&args.denials).peekable();
     ensure!(args.clear || changes.peek().is_some(), "say who has which rights: alice=write, or --clear");
     let accounts = known(&args.place, args.unknown)?;
+    let mut unknown = Vec::new();
     let mut acl = if args.clear { Acl::new() } else { beginning(&dir, &file, attribute)? };
     for change in changes {
-        let who = named(change.who.clone(), accounts.as_deref(), args)?;
+        let who = named(change, accounts.as_deref(), args)?;
         let side = if args.negative { Side::Denied } else { change.side };
+        if accounts.is_none()
+            && !args.unknown
+            && !change.rights.is_empty()
+            && Accounts::none().id_of(&who).is_none()
+        {
+            unknown.push(who.to_string());
+        }
         acl.set(side, who, change.rights)?;
     }
     write(&file, attribute, &acl)
@@ -229,6 +237,14 @@ fn set(args: &Set) -> anyhow::Result<()> {
         .with_context(|| format!("cannot set the list of {}", dir.display()))?;
     told(args.server, args.state.as_deref(), |server| server::console::list_given(server, &dir));
     show(&acl);
+    if !unknown.is_empty() {
+        complain!(
+            "linerate: there are no accounts at {} yet, so nobody is {}: such an entry gives nothing, one that denies denies everybody; \
+             `linerate user add NAME` makes a user, --unknown takes every name without a word",
+            args.place.store()?.path().display(),
+            unknown.join(", ")
+        );
+    }
     remark_place(attribute, marked.as_ref());
     remark_other(&dir, attribute);
     Ok(())
@@ -323,8 +339,10 @@ fn told(
 ) {
     let told = server::console::RunningServer::new(server, state).and_then(tell);
     if let Err(error) = told {
+        let error = error.to_string();
+        let end = if error.ends_with(['.', '?']) { "" } else { "." };
         complain!(
-            "linerate: no server was told: {error} A server that runs sees the change by itself within about a second; \
+            "linerate: no server was told: {error}{end} A server that runs sees the change by itself within about a second; \
              --server names its admin address"
         );
     }
@@ -446,9 +464,11 @@ fn known(place: &Where, any_name: bool) -> anyhow::Result<Option<std::sync::Arc<
 }
 
 /// In the realm of the accounts, if no other is named.
-fn named(who: Who, accounts: Option<&Accounts>, args: &Set) -> anyhow::Result<Who> {
+fn named(change: &Change, accounts: Option<&Accounts>, args: &Set) -> anyhow::Result<Who> {
+    let who = change.who.clone();
     let Some(accounts) = accounts else { return Ok(who) };
-    if accounts.id_of(&who).is_none() && !args.unknown {
+    // Whose account is gone is taken out of a list as others are.
+    if accounts.id_of(&who).is_none() && !args.unknown && !change.rights.is_empty() {
         let file = args.place.store()?;
         bail!(
             "there is no user or group {who} in {}: a positive entry would give nothing, a negative one deny everybody; \

@@ -7,7 +7,7 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-use identity::{ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED};
+use identity::{ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, Accounts, Acl, Side};
 pub use index::RightsIn;
 use index::{MARK_LEN, Mark};
 use rustix::io::Errno;
@@ -116,15 +116,69 @@ pub fn accept(dir: &File, is_of_all: bool) -> io::Result<()> {
     dir.sync_all()
 }
 
-/// Returns what an operator should know of the lists of volumes before they are served: by those whose lists
-/// the server cannot read, or that lie where their volume keeps none, on the directory or on the first
-/// directories in it.
-pub fn warnings(volumes: &[VolumeSection]) -> Vec<String> {
+/// What an operator should know of the lists of volumes before they are served: those that the server cannot read, that lie where their
+/// volume keeps none, or that name whom no account has, on the directory or on the first directories in it.
+pub fn warnings(volumes: &[VolumeSection], accounts: &Accounts) -> Vec<String> {
+    let sees_trusted = writes_trusted_attributes();
     let of = |volume: &VolumeSection| {
-        let why = trouble(&volume.path, writes_trusted_attributes())?;
-        Some(format!("volume {}: {why}", volume.name))
+        let troubles = [trouble(&volume.path, sees_trusted), unknown(&volume.path, sees_trusted, accounts)];
+        troubles.into_iter().flatten().map(|why| format!("volume {}: {why}", volume.name)).collect::<Vec<_>>()
     };
-    volumes.iter().filter_map(of).collect()
+    volumes.iter().flat_map(of).collect()
+}
+
+/// Whom the lists of a volume at `root` name and the accounts do not have.
+fn unknown(root: &Path, sees_trusted: bool, accounts: &Accounts) -> Option<String> {
+    let open = File::open(root).ok()?;
+    let rights = rights_at(&open).ok()?.unwrap_or(match sees_trusted {
+        true => RightsIn::Trusted,
+        false => RightsIn::User,
+    });
+    let attribute = if rights == RightsIn::Trusted { ATTRIBUTE_PRIVILEGED } else { ATTRIBUTE_UNPRIVILEGED };
+    let unknown_in = |directory: &Path| -> Vec<String> {
+        let Some(list) = File::open(directory).ok().and_then(|open| list_at(&open, attribute)) else {
+            return Vec::new();
+        };
+        let entries = [Side::Given, Side::Denied].into_iter().flat_map(|side| list.entries(side));
+        let unknown = entries.filter(|entry| accounts.id_of(&entry.who).is_none());
+        let mut names: Vec<_> = unknown.map(|entry| entry.who.to_string()).collect();
+        names.sort_unstable();
+        names.dedup();
+        names
+    };
+    let all = nearest_directories(root).map(|directory| (unknown_in(&directory), directory));
+    let mut found = all.filter(|(names, _)| !names.is_empty());
+    let (names, directory) = found.next()?;
+    let more = match found.count() {
+        0 => String::new(),
+        1 => " (and one more list)".to_owned(),
+        more => format!(" (and {more} more lists)"),
+    };
+    //@ level: WARN
+    //@ subject: volume {name}:
+    //@ cause: An access list of the volume names a user or group that the accounts do not have, as one that was deleted or is
+    //@ misspelt. Such an entry gives nobody anything. One that denies denies everybody.
+    //@ remedy: Add the user or group, or take the name out by `linerate acl set DIR NAME=none`. `linerate acl list DIR` shows all lists.
+    Some(format!(
+        "the access list of {}{more} names {}, whom no account has: such an entry gives nothing, and one that denies denies everybody; add \
+         the user or group, or take the name out by `linerate acl set` [list-names-unknown]",
+        directory.display(),
+        names.join(", ")
+    ))
+}
+
+fn list_at(directory: &File, attribute: &CStr) -> Option<Acl> {
+    let mut bytes = [0; Acl::BYTES_MAX];
+    let length = rustix::fs::fgetxattr(directory, attribute, &mut bytes[..]).ok()?;
+    Acl::decode(&bytes[..length]).ok()
+}
+
+/// A directory and the first directories in it.
+fn nearest_directories(root: &Path) -> impl Iterator<Item = PathBuf> {
+    let below = fs::read_dir(root).into_iter().flatten().take(LOOKED_AT_MAX).flatten();
+    let below =
+        below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path());
+    std::iter::once(root.to_owned()).chain(below)
 }
 
 /// Returns what is the matter with the lists of a volume at `root`, for a server that sees `trusted.`
@@ -156,11 +210,7 @@ pub fn trouble(root: &Path, sees_trusted: bool) -> Option<String> {
              accept {shown}` [lists-lost]"
         ));
     }
-    let below = fs::read_dir(root).into_iter().flatten().take(LOOKED_AT_MAX).flatten();
-    let below =
-        below.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_dir())).map(|entry| entry.path());
-    let mut all = std::iter::once(root.to_owned()).chain(below);
-    let directory = all.find(|directory| lies_elsewhere(directory, rights))?;
+    let directory = nearest_directories(root).find(|directory| lies_elsewhere(directory, rights))?;
     let other = if rights == RightsIn::Trusted { "user." } else { "trusted." };
     //@ level: WARN
     //@ subject: volume {name}:

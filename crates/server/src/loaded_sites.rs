@@ -19,6 +19,8 @@ use crate::{lacks, lists, writers};
 pub(crate) struct LoadedSites {
     sites: Vec<Option<Box<dyn Site>>>,
     warnings: Vec<String>,
+    /// Those of them that last as long as the configuration does, by their subjects in `/health`.
+    troubles: Vec<(String, String)>,
     /// Descriptors for what clients have the process hold open.
     descriptors: usize,
 }
@@ -66,9 +68,11 @@ impl LoadedSites {
         warnings.extend(OwnFiles::of(config).warnings(&config.volumes));
         warnings.extend(config.without_effect());
         warnings.extend(lacks::without_handles(config));
-        warnings.extend(lists::warnings(&config.volumes));
-        warnings.extend(writers::warnings(config, &accounts));
-        Ok(Self { sites, warnings, descriptors })
+        warnings.extend(lists::warnings(&config.volumes, &accounts));
+        let troubles = writers::unknown(config, &accounts);
+        warnings.extend(troubles.iter().map(|(_, told)| told.clone()));
+        warnings.extend(writers::warnings(config, is_trial));
+        Ok(Self { sites, warnings, troubles, descriptors })
     }
 
     /// From now on clients share so many descriptors as there are for this configuration.
@@ -79,6 +83,11 @@ impl LoadedSites {
     /// Returns what the administrator should know.
     pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// What `/health` tells of the configuration for as long as it is in use, as [`Site::troubles`] has it.
+    pub(crate) fn troubles(&self) -> &[(String, String)] {
+        &self.troubles
     }
 
     /// Tells them which ports the kernel chose.

@@ -20,7 +20,7 @@ use tokio::sync::mpsc::{Receiver, Sender, channel};
 use tokio::time::{Interval, MissedTickBehavior};
 use vfs::{FileId, Objects};
 
-use crate::lists;
+use crate::{lists, writers};
 
 /// The exported directory of one volume, as it was when the lanes opened it.
 #[derive(Clone, Debug)]
@@ -54,6 +54,8 @@ pub(crate) struct RootObservation {
 pub(crate) enum RootState {
     /// The directory that is served, after there was trouble.
     Well,
+    /// The directory that is served, and this keeps everybody from writing to it.
+    NotWritable(String),
     /// Another directory is at the path.
     Replaced,
     /// Nothing that can be served, for this reason.
@@ -124,7 +126,10 @@ impl Root {
             self.write();
         }
         match Identity::at(&self.path) {
-            Ok(seen) if self.opened.as_ref().is_some_and(|opened| opened.identity == seen) => RootState::Well,
+            Ok(seen) if self.opened.as_ref().is_some_and(|opened| opened.identity == seen) => {
+                let hindrance = self.is_writable.then(|| writers::hindrance(&self.path)).flatten();
+                hindrance.map_or(RootState::Well, RootState::NotWritable)
+            }
             Ok(_) => RootState::Replaced,
             Err(error) => RootState::Gone(error.to_string()),
         }
@@ -172,7 +177,7 @@ impl VolumeRootMonitor {
     pub(crate) fn start(roots: Vec<Root>, objects: Option<Objects>) -> io::Result<Self> {
         Self::looking_by(roots, move |root| {
             let root_state = root.root_state();
-            if root_state == RootState::Well {
+            if matches!(root_state, RootState::Well | RootState::NotWritable(_)) {
                 objects.iter().for_each(|objects| root.look_at_mark(objects));
             }
             root_state

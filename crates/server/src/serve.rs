@@ -76,6 +76,8 @@ struct Serving {
     own_files: OwnFilesWatch,
     /// Troubles of volumes' directories, by volume, as `/health` tells it.
     root_troubles: BTreeMap<String, String>,
+    /// What keeps volumes from being written to though they were opened for that, by volume.
+    hindered: BTreeMap<String, String>,
     controls: Vec<LaneControl>,
     pacing: Pacing,
     egress: Egress,
@@ -91,7 +93,9 @@ struct Serving {
     objects: ProcessObjects,
     /// Sites that services serve on every lane.
     sites: Sites,
-    /// Troubles with these, as `/health` has them.
+    /// What is wrong with the configuration for as long as it is in use, as [`service::Site::troubles`] has it.
+    config_troubles: Vec<(String, String)>,
+    /// What is wrong with either, as `/health` has it.
     site_troubles: Vec<(String, String)>,
     /// Time when what the server made for them was last made again.
     renewed: Option<Instant>,
@@ -344,6 +348,7 @@ impl Serving {
         // What is made at a first start is there by now.
         OwnFiles::of(&config).withhold(objects.withheld());
         let mut warnings = loaded_sites.warnings().to_vec();
+        let config_troubles = loaded_sites.troubles().to_vec();
         if is_narrowed_to_ipv4() {
             //@ level: WARN
             //@ cause: An address is `*:PORT`, and the kernel gives the server no sockets of IPv6.
@@ -488,6 +493,7 @@ impl Serving {
             roots,
             own_files,
             root_troubles: BTreeMap::new(),
+            hindered: BTreeMap::new(),
             controls,
             pacing,
             egress,
@@ -500,6 +506,7 @@ impl Serving {
             volumes,
             objects,
             sites,
+            config_troubles,
             site_troubles: Vec::new(),
             renewed: None,
             write_troubles: Vec::new(),

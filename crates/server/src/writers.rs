@@ -33,8 +33,9 @@ pub(crate) fn told(volumes: &[VolumeSection], troubles: &[(String, String)]) -> 
     volumes.iter().filter_map(of).collect()
 }
 
-/// Returns what the administrator should know of writable volumes.
-pub(crate) fn warnings(config: &Config, accounts: &Accounts) -> Vec<String> {
+/// What the administrator should know of writable volumes. `is_trial`: a configuration is checked, and nothing else tells what keeps it
+/// from being written to.
+pub(crate) fn warnings(config: &Config, is_trial: bool) -> Vec<String> {
     let is_reached = config.sockets().iter().any(|(_, wanted)| !wanted.address.ip().is_loopback());
     let of = |volume: &VolumeSection| {
         let name = &volume.name;
@@ -51,17 +52,29 @@ pub(crate) fn warnings(config: &Config, accounts: &Accounts) -> Vec<String> {
                  (writable) where that is not meant [volume-open-to-all]"
             ));
         }
-        for unknown in volume.writable.named().filter(|who| accounts.id_of(who).is_none()) {
+        let hindrance = is_trial.then(|| hindrance(&volume.path)).flatten();
+        warnings.extend(hindrance.map(|why| format!("volume {name}: {why}")));
+        warnings
+    };
+    config.volumes.iter().flat_map(of).collect()
+}
+
+/// Writers that the configuration names and no account has: the subject in `/health`, and the line of the log.
+pub(crate) fn unknown(config: &Config, accounts: &Accounts) -> Vec<(String, String)> {
+    let of = |volume: &VolumeSection| {
+        let name = &volume.name;
+        let unknown = volume.writable.named().filter(|who| accounts.id_of(who).is_none());
+        let told = unknown.map(|unknown| {
             //@ level: WARN
             //@ cause: `writable` names a user or group that the accounts do not have.
-            //@ remedy: Add it by `linerate user add` or `linerate group add`, or correct the name.
-            warnings.push(format!(
+            //@ remedy: Add it by `linerate user add` or `linerate group add`, or correct the name. A reload reads both again.
+            let told = format!(
                 "volume {name}: there is no user or group {unknown}, so nobody may write by that name; add it by `linerate user add` \
                  or correct the name [volume-writer-unknown]"
-            ));
-        }
-        warnings.extend(hindrance(&volume.path).map(|why| format!("volume {name}: {why}")));
-        warnings
+            );
+            (format!("volume {name}, writer {unknown}"), told)
+        });
+        told.collect::<Vec<_>>()
     };
     config.volumes.iter().flat_map(of).collect()
 }
@@ -70,8 +83,8 @@ fn is_everybody(writable: &Writable) -> bool {
     writable.named().any(|who| who.to_string() == ANYBODY)
 }
 
-/// Returns what keeps the server itself from writing there.
-fn hindrance(directory: &Path) -> Option<String> {
+/// What keeps the server itself from writing there now.
+pub(crate) fn hindrance(directory: &Path) -> Option<String> {
     let path = directory.display();
     if statvfs(directory).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY)) {
         //@ level: WARN
@@ -135,7 +148,8 @@ mod tests {
             let web = http::Http::listening(Some(vec![http.parse().unwrap()]), Some(Vec::new()));
             let mut config = Config::for_directory(path, &[std::sync::Arc::new(web)]).unwrap();
             config.volumes = vec![volume(path, writable)];
-            warnings(&config, &accounts)
+            let unknown = unknown(&config, &accounts).into_iter().map(|(_, told)| told);
+            unknown.chain(warnings(&config, true)).collect::<Vec<_>>()
         };
         assert_eq!(warned("0.0.0.0:80", dir.path(), "nobody"), [""; 0]);
         assert_eq!(warned("127.0.0.1:80", dir.path(), "anyone"), [""; 0]);

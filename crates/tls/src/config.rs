@@ -112,6 +112,14 @@ impl ServerTls {
         self.validities.iter().filter_map(told).collect()
     }
 
+    /// The certificates that clients do not get by a name, or refuse for the name that they asked for, by their files.
+    pub fn misnamed(&self) -> impl Iterator<Item = (&Path, &Warning)> {
+        self.warnings.iter().filter_map(|warning| match warning {
+            Warning::OtherName { path, .. } | Warning::NoNames { path } => Some((&**path, warning)),
+            _ => None,
+        })
+    }
+
     /// Returns whether the self-signed certificate is to be replaced at this time: [`TlsConfig::load`] makes
     /// another.
     pub fn is_outdated(&self, now: SystemTime) -> bool {

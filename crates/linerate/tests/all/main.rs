@@ -10,6 +10,7 @@ mod curl;
 mod documents;
 mod egress;
 mod faults;
+mod health;
 mod homes;
 mod lifecycle;
 mod logs;

@@ -69,6 +69,11 @@ impl RequestLogs {
     }
 }
 
+/// A line of the log without the name in brackets that it ends with.
+pub(crate) fn without_name(line: &str) -> &str {
+    line.rsplit_once(" [").map_or(line, |(text, _)| text)
+}
+
 /// Writes a message for the user on standard output, or gives up after a second: the process that started the
 /// server may not read.
 pub fn announce(text: &str) {

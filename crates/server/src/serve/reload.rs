@@ -36,6 +36,8 @@ lane::counter_block! {
 pub(super) struct Reloading {
     transaction: ReloadTransaction,
     sites: Sites,
+    /// What is wrong with the configuration for as long as it is in use.
+    troubles: Vec<(String, String)>,
     config: Config,
     taking: Taking,
     /// Bound, but taking no connections before the verdict.
@@ -105,13 +107,24 @@ impl Serving {
         let listeners = (0..self.controls.len()).map(|lane| change.for_lane(lane));
         let listeners = listeners.collect::<Result<Vec<_>, _>>().map_err(|error| tell(error.into()))?;
         self.orders += 1;
+        let troubles = loaded_sites.troubles().to_vec();
         let sites = loaded_sites.into_sites();
         let what = (&sites, &volumes);
         let transaction =
             ReloadTransaction::begin(self.orders, &self.controls, what, listeners, change.closed())?;
         let closing = None;
-        self.reloading =
-            Some(Reloading { transaction, sites, config, taking, change, roots, volumes, closing, reopened });
+        self.reloading = Some(Reloading {
+            transaction,
+            sites,
+            troubles,
+            config,
+            taking,
+            change,
+            roots,
+            volumes,
+            closing,
+            reopened,
+        });
         Ok(())
     }
 
@@ -201,8 +214,8 @@ impl Serving {
     /// control thread keeps follows.
     pub(super) fn taken(&mut self) {
         let Some(reloading) = self.reloading.take() else { return };
-        let Reloading { sites, config, taking, change, roots, volumes, reopened, .. } = reloading;
-        self.sites = sites;
+        let Reloading { sites, troubles, config, taking, change, roots, volumes, reopened, .. } = reloading;
+        (self.sites, self.config_troubles) = (sites, troubles);
         self.look_at_sites(true);
         self.roots.set(roots);
         self.volumes = volumes;
@@ -225,6 +238,8 @@ impl Serving {
             return self.reopened(&name);
         }
         self.forget_root_troubles();
+        let config = &self.config;
+        self.hindered.retain(|name, _| config.volumes.iter().any(|volume| volume.name.as_str() == name));
         self.reload_counters.taken.increment();
         self.note_reload(false);
         self.subject.health.clear(SUBJECT);

@@ -12,7 +12,8 @@ impl Serving {
     /// Tells what is wrong with what is served now. `is_told`: the log has it already, as after a start or reload.
     pub(super) fn look_at_sites(&mut self, is_told: bool) {
         let now = SystemTime::now();
-        let troubles: Vec<_> = self.sites.iter().flatten().flat_map(|site| site.troubles(now)).collect();
+        let of_sites = self.sites.iter().flatten().flat_map(|site| site.troubles(now));
+        let troubles: Vec<_> = of_sites.chain(self.config_troubles.iter().cloned()).collect();
         if troubles == self.site_troubles {
             return;
         }
@@ -60,7 +61,7 @@ fn text_of<'a>(subject: &str, told: &'a str) -> &'a str {
     let behind_part =
         || told.split_once(": ").filter(|(part, _)| subject.starts_with(part)).map(|(_, text)| text);
     let text = behind_subject.or_else(behind_part).unwrap_or(told);
-    text.rsplit_once(" [").map_or(text, |(text, _)| text)
+    logs::without_name(text)
 }
 
 /// Between two attempts.

@@ -186,6 +186,11 @@ impl Serving {
             let mut named = self.config.volumes.iter().filter(|volume| volume.name.as_str() == name);
             named.any(|volume| volume.writable != Writable::Nobody)
         };
+        // What was found of them while they were opened says more.
+        let hindered = self.hindered.iter().filter(|(name, _)| !now.iter().any(|(known, _)| known == *name));
+        let hindered: Vec<_> =
+            hindered.map(|(name, why)| (name.clone(), logs::without_name(why).to_owned())).collect();
+        now.extend(hindered);
         now.retain(|(name, _)| is_writable(name));
         for (name, _) in self.write_troubles.iter().filter(|before| !now.contains(before)) {
             health.clear(&writing(name));
@@ -197,8 +202,9 @@ impl Serving {
             health.note(&writing(name), trouble.as_str());
             //@ cause: The file system is read-only, or the server may not write the volume's directory or its extended attributes. Or the
             //@ index cannot be used, another server writes to the directory, or another directory is at the volume's path.
-            //@ remedy: Mend what the line says and reload the server. Where another directory was served by that name before,
-            //@ `linerate volume remove NAME` forgets it. To serve without writing, leave `writable` away.
+            //@ remedy: Mend what the line says. If `/health` still has the line after some seconds, restart the server. Where another
+            //@ directory was served by that name before, `linerate volume remove NAME` forgets it. To serve without writing, leave
+            //@ `writable` away.
             tracing::error!(volume = name, "volume {name}: {trouble} [volume-not-writable]");
         }
         self.write_troubles = now;

@@ -1,6 +1,8 @@
 //! Handling of volumes whose directory is gone or is another one by now: it tells, and has the lanes open it
 //! anew once there is something to open.
 
+use std::path::Path;
+
 use super::Serving;
 use crate::health::utc;
 use crate::logs;
@@ -12,10 +14,12 @@ impl Serving {
         let RootObservation { name, path, root_state } = observation;
         match root_state {
             RootState::Well => {
-                if self.root_troubles.remove(&name).is_some() {
-                    self.subject.health.clear(&subject(&name));
-                    tracing::info!(volume = name, path = %path.display(), "the volume's directory is back");
-                }
+                self.hindered.remove(&name);
+                self.root_is_back(&name, &path);
+            }
+            RootState::NotWritable(why) => {
+                self.root_is_back(&name, &path);
+                self.hindered.insert(name, why);
             }
             RootState::Hangs(since) => {
                 //@ level: ERROR
@@ -44,6 +48,7 @@ impl Serving {
                      is served again once the directory is back [volume-gone]",
                     path.display()
                 );
+                self.hindered.remove(&name);
                 if self.note_root(&name, trouble) {
                     self.reload_counters.volumes_lost.increment();
                 }
@@ -51,10 +56,18 @@ impl Serving {
             // With a reload under way the next look tells whether it is still so.
             RootState::Replaced if self.reloading.is_some() => {}
             RootState::Replaced => {
+                self.hindered.remove(&name);
                 if let Err(problem) = self.reopen(&name) {
                     self.note_root(&name, not_reopened(&problem));
                 }
             }
+        }
+    }
+
+    fn root_is_back(&mut self, name: &str, path: &Path) {
+        if self.root_troubles.remove(name).is_some() {
+            self.subject.health.clear(&subject(name));
+            tracing::info!(volume = name, path = %path.display(), "the volume's directory is back");
         }
     }
 

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::rc::Rc;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use service::socket::reachable;
 use service::{Bound, Greeting, LaneService, LaneStart, LoadContext, Problem, Site};
@@ -21,6 +22,8 @@ pub(crate) struct SmbSite {
     hindrance: Option<String>,
     /// Guests come in because of `--writable anyone`.
     by_command: bool,
+    /// A configuration asks for it: it is no more than one protocol of a directory that is served by all.
+    is_configured: bool,
     bound: Vec<Bound>,
     server_state: Arc<ServerState>,
 }
@@ -64,6 +67,7 @@ impl SmbSite {
             options: Arc::new(options),
             hindrance,
             by_command,
+            is_configured: !settings.is_directory,
             bound: Vec::new(),
             server_state: Arc::clone(&settings.server_state),
         })
@@ -76,14 +80,7 @@ impl SmbSite {
 
 impl Site for SmbSite {
     fn warnings(&self) -> Vec<String> {
-        let nobody = (self.nobody_can_sign_in() && self.hindrance.is_none()).then(|| {
-            //@ level: WARN
-            //@ cause: SMB is served, no account has a password for SMB, and guests are not allowed.
-            //@ remedy: Give a user such a password by `linerate user add NAME --nt`, or let guests in by `smb.guest`.
-            "SMB: nobody can sign in yet: give a user a password for it by `linerate user add NAME --nt`, or let guests in by smb.guest \
-             [smb-no-users]"
-                .to_owned()
-        });
+        let nobody = (self.nobody_can_sign_in() && self.hindrance.is_none()).then(no_users);
         let guests = (self.by_command && self.hindrance.is_none()).then(|| {
             let windows = if self.options.requires_signing() {
                 "Windows takes no guest's session of a server whose users sign"
@@ -111,6 +108,11 @@ impl Site for SmbSite {
         self.hindrance.iter().cloned().chain(nobody).chain(guests).chain(tests).collect()
     }
 
+    fn troubles(&self, _: SystemTime) -> Vec<(String, String)> {
+        let is_one = self.is_configured && self.nobody_can_sign_in();
+        is_one.then(|| ("SMB".to_owned(), no_users())).into_iter().collect()
+    }
+
     fn bound(&mut self, sockets: &[Bound]) {
         self.bound = sockets.to_vec();
         if !sockets.is_empty() {
@@ -134,6 +136,15 @@ impl Site for SmbSite {
     fn start(&self, lane: LaneStart<'_>) -> Result<Rc<dyn LaneService>, String> {
         Ok(LaneSmb::new(Arc::clone(&self.options), Arc::clone(&self.server_state), &lane)?)
     }
+}
+
+fn no_users() -> String {
+    //@ level: WARN
+    //@ cause: SMB is served, no account has a password for SMB, and guests are not allowed.
+    //@ remedy: Give a user such a password by `linerate user add NAME --nt`, or let guests in by `smb.guest`.
+    "SMB: nobody can sign in yet: give a user a password for it by `linerate user add NAME --nt`, or let guests in by smb.guest \
+     [smb-no-users]"
+        .to_owned()
 }
 
 impl SmbSite {
@@ -223,6 +234,7 @@ mod tests {
             options: Arc::new(options),
             hindrance: hindrance.map(str::to_owned),
             by_command: false,
+            is_configured: true,
             bound: Vec::new(),
             server_state: Arc::default(),
         };
@@ -245,6 +257,7 @@ mod tests {
                 options: Arc::new(options),
                 hindrance: None,
                 by_command: false,
+                is_configured: true,
                 bound: Vec::new(),
                 server_state: Arc::default(),
             };
