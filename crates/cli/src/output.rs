@@ -209,6 +209,11 @@ pub fn bytes(bytes: u64) -> String {
     if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", units[unit]) }
 }
 
+/// So many of what is named by its one and its many.
+pub fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 /// A space on either side of a cell.
 const PADDING: u16 = 2;
 
@@ -284,5 +289,7 @@ mod tests {
         assert_eq!(rate(130_460.0), "130.5k");
         assert_eq!(bytes(1023), "1023 B");
         assert_eq!(bytes(1 << 30), "1.0 GiB");
+        let entries = [0, 1, 2].map(|count| counted(count, "entry", "entries"));
+        assert_eq!(entries, ["0 entries", "1 entry", "2 entries"]);
     }
 }

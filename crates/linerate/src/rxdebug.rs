@@ -154,10 +154,10 @@ impl Findings {
         say!("version {}", self.version);
         let Some(stats) = &self.stats else { return };
         say!(
-            "packets {} free of {}; {} calls executed, {} waiting",
+            "packets {} free of {}; {} executed, {} waiting",
             stats.free_packets,
             stats.packets,
-            stats.calls_executed,
+            output::counted(stats.calls_executed.into(), "call", "calls"),
             stats.waiting_calls
         );
         if let Some(counters) = &self.counters {
@@ -187,7 +187,7 @@ impl Findings {
                 calls.join(", "),
             ]);
         }
-        say!("{} connections", self.connections.len());
+        say!("{}", output::counted(self.connections.len() as u64, "connection", "connections"));
         if !self.connections.is_empty() {
             say!("{table}");
         }
@@ -209,7 +209,7 @@ impl Findings {
                 peer.cwind.to_string(),
             ]);
         }
-        say!("{} peers\n{table}", self.peers.len());
+        say!("{}\n{table}", output::counted(self.peers.len() as u64, "peer", "peers"));
     }
 
     fn to_json(&self) -> Value {

@@ -14,6 +14,7 @@ use lane::runtime::{RuntimeOptions, run_here};
 use transfer::Progress;
 
 use crate::bar::Bar;
+use crate::output::counted;
 
 /// The result of a transfer and the time that it took.
 pub(crate) struct Timed<T> {
@@ -106,6 +107,6 @@ fn bar(progress: &Arc<Progress>) -> Bar {
     Bar::start("{elapsed_precise} {wide_bar} {bytes}/{total_bytes}  {bytes_per_sec}  {msg}", move |bar| {
         bar.set_length(progress.bytes_wanted.load(Ordering::Relaxed));
         bar.set_position(progress.bytes.load(Ordering::Relaxed));
-        bar.set_message(format!("{} files", progress.files.load(Ordering::Relaxed)));
+        bar.set_message(counted(progress.files.load(Ordering::Relaxed), "file", "files"));
     })
 }

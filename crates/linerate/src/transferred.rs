@@ -8,7 +8,7 @@ use anyhow::bail;
 use serde_json::{Value, json};
 use transfer::Tree;
 
-use crate::output::{bit_rate, bytes, say};
+use crate::output::{bit_rate, bytes, counted, say};
 use crate::transfer_cmd::{Timed, sum_here};
 
 /// Files that went one way or the other.
@@ -67,5 +67,8 @@ fn of_tree(tree: &Tree) -> String {
     }
     let Tree { directories, files, links, skipped, failed, .. } = tree;
     let failed = if *failed > 0 { format!(", {failed} failed") } else { String::new() };
-    format!("; {files} files, {directories} directories, {links} links, {skipped} left alone{failed}")
+    let files = counted(*files, "file", "files");
+    let directories = counted(*directories, "directory", "directories");
+    let links = counted(*links, "link", "links");
+    format!("; {files}, {directories}, {links}, {skipped} left alone{failed}")
 }

@@ -7,7 +7,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use server::volumes::{UsageState, VolumeName, VolumeShown, Volumes, VolumesError};
 
-use crate::output::{say, table};
+use crate::output::{self, say, table};
 use crate::stat;
 
 mod check;
@@ -204,7 +204,9 @@ fn counted(state: UsageState) -> String {
     match state {
         UsageState::Counted => "yes".to_owned(),
         UsageState::Earlier => "earlier: something may have changed since".to_owned(),
-        UsageState::Counting { directories } => format!("{directories} directories so far"),
+        UsageState::Counting { directories } => {
+            format!("{} so far", output::counted(directories, "directory", "directories"))
+        }
         UsageState::InDoubt => "no: a change did not come to its end, it is counted anew".to_owned(),
     }
 }

@@ -58,8 +58,9 @@ fn fit_below(wanted: &[ConnectionsMax], own_per_lane: usize, lanes: usize, descr
         //@ cause: The hard limit of open files of the process is lower than the configured connections need.
         //@ remedy: Allow as many open files as the line says, by `LimitNOFILE=` of systemd or `ulimit -Hn`, or lower these keys.
         format!(
-            "open files: the process may have {descriptors} only, so each of {lanes} lanes takes fewer connections: {}; allow \
-             {needed} open files (LimitNOFILE=, ulimit -Hn) or lower these limits [open-files-short]",
+            "open files: the process may have {descriptors} only, so {} fewer connections: {}; allow {needed} open files \
+             (LimitNOFILE=, ulimit -Hn) or lower these limits [open-files-short]",
+            if lanes == 1 { "the lane takes".to_owned() } else { format!("each of {lanes} lanes takes") },
             short.join(", ")
         )
     });

@@ -317,8 +317,9 @@ impl Server {
             //@ cause: The server ended while reads or writes had not come back from the kernel, as when a disk or network file system hangs.
             //@ remedy: Look at the disk, and whether files written last are complete.
             tracing::error!(
-                "disk: {abandoned} operations had not ended when the server did, as when a disk does not answer; what they were to write \
-                 may be missing; look at the disk [disk-abandoned]"
+                "disk: {} not ended when the server did, as when a disk does not answer; what was to be written may be missing; look at \
+                 the disk [disk-abandoned]",
+                logs::counted(abandoned, "operation had", "operations had")
             );
         }
         joined.map_err(|_| ServerError::LaneEnded)?;
@@ -633,8 +634,8 @@ impl Serving {
             //@ cause: The server was asked to stop, and transfers were not over within `drain_seconds`.
             //@ remedy: Raise `drain_seconds` if such transfers should end. Clients see a broken connection and may try again.
             tracing::warn!(
-                "connections: {cut} transfers were cut because they took longer than the drain time; raise drain_seconds if they should \
-                 end [connections-cut]"
+                "connections: {} cut, as the drain time was over; raise drain_seconds if transfers should end [connections-cut]",
+                logs::counted(cut as u64, "transfer was", "transfers were")
             );
         }
         Ok(())

@@ -8,6 +8,7 @@ use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::gauge::ConstGauge;
 
+use crate::logs::counted;
 use crate::volumes::{UsageShown, UsageState, VolumeShown};
 
 /// Gauges of every volume that is served and counted.
@@ -46,7 +47,10 @@ pub(crate) fn trouble(volume: &VolumeShown) -> Option<String> {
     match usage.state {
         UsageState::Counted | UsageState::Earlier => None,
         UsageState::Counting { directories } => Some(format!(
-            "what is in it is being counted, {directories} directories, {files} files and {bytes} bytes by now; {kept}"
+            "what is in it is being counted, {}, {} and {} by now; {kept}",
+            counted(directories, "directory", "directories"),
+            counted(*files, "file", "files"),
+            counted(*bytes, "byte", "bytes")
         )),
         UsageState::InDoubt => Some(format!("what is in it is to be counted anew; {kept}")),
     }

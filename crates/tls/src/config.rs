@@ -211,7 +211,11 @@ pub enum Warning {
     //@ level: WARN
     //@ cause: The certificate's last day is near.
     //@ remedy: Renew it, put it at the same path and reload the server (SIGHUP). Connections are not dropped.
-    #[error("certificate {}: it expires in {days} days; renew it and reload [certificate-expires]", path.display())]
+    #[error(
+        "certificate {}: it expires in {days} day{}; renew it and reload [certificate-expires]",
+        path.display(),
+        if *days == 1 { "" } else { "s" }
+    )]
     ExpiresSoon {
         /// The certificate file.
         path: PathBuf,

@@ -55,7 +55,7 @@ pub(super) fn row(entry: Row<'_>, index: usize, page: &mut String) {
     if entry.directory {
         page.push_str(">–");
     } else {
-        let _ = write!(page, " title=\"{} bytes\">", entry.size);
+        let _ = write!(page, " title=\"{} byte{}\">", entry.size, if entry.size == 1 { "" } else { "s" });
         size(entry.size, page);
     }
     page.push_str("</td><td class=\"date\" role=\"cell\">");

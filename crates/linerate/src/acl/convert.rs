@@ -17,7 +17,7 @@ use serde_json::json;
 use server::lists::{self, RightsIn};
 
 use super::{Attribute, take_away};
-use crate::output::{complain, say};
+use crate::output::{complain, counted, say};
 
 /// Arguments of `linerate acl convert`.
 #[derive(Debug, clap::Args)]
@@ -137,11 +137,11 @@ fn tell(args: &Args, dir: &Path, to: RightsIn, moved: &ConvertedCounts) -> anyho
     }
     let done = if args.dry_run { "would be moved" } else { "moved" };
     say!(
-        "{}: {} access lists and {} security descriptors {done} to {word}. attributes, of {} names",
+        "{}: {} and {} {done} to {word}. attributes, of {}",
         dir.display(),
-        moved.lists,
-        moved.descriptors,
-        moved.names
+        counted(moved.lists, "access list", "access lists"),
+        counted(moved.descriptors, "security descriptor", "security descriptors"),
+        counted(moved.names, "name", "names")
     );
     for path in &moved.conflicts {
         complain!(
@@ -227,7 +227,10 @@ impl TreeWalk {
             self.told = Some(Instant::now());
             let ConvertedCounts { names, lists, descriptors, .. } = &self.moved;
             progress(format_args!(
-                "{names} names looked at, {lists} lists and {descriptors} descriptors moved"
+                "{} looked at, {} and {} moved",
+                counted(*names, "name", "names"),
+                counted(*lists, "list", "lists"),
+                counted(*descriptors, "descriptor", "descriptors")
             ));
         }
         if is_directory && let Err(error) = self.list(file, path) {

@@ -12,6 +12,7 @@ use rustix::io::Errno;
 use smb_sid::ntacl;
 
 use crate::acl::Attribute;
+use crate::output::counted;
 
 /// Findings beneath one directory.
 #[derive(Debug, Default)]
@@ -30,9 +31,10 @@ pub(super) fn of(dir: &Path) -> Option<Finding> {
     let attribute = attribute(dir);
     let seen = look(dir, attribute)?;
     let few = if seen.names == NAMES_MAX { "the first " } else { "" };
+    let names = counted(seen.names as u64, "name", "names");
     let found = match seen.unreadable {
-        0 => format!("{} in {few}{} names", seen.described, seen.names),
-        count => format!("{count} of {} in {few}{} names cannot be read", seen.described, seen.names),
+        0 => format!("{} in {few}{names}", seen.described),
+        count => format!("{count} of {} in {few}{names} cannot be read", seen.described),
     };
     let (mut verdict, mut advice, mut commands) = (Verdict::Good, None, Vec::new());
     if let Some((path, why)) = seen.first {

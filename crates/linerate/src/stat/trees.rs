@@ -7,7 +7,7 @@ use server::stats::{LaneSnapshot, Snapshot};
 use server::volumes::{UsageShown, UsageState, VolumeShown};
 
 use super::sum;
-use crate::output::{bit_rate, bytes, rate};
+use crate::output::{bit_rate, bytes, counted, rate};
 
 /// Changes and clients of all lanes. What is open, promised or known is a level, all else a rate.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
@@ -124,13 +124,16 @@ fn of_usage(usage: &UsageShown) -> Vec<String> {
     };
     let mut told = vec![
         of(bytes(usage.bytes), usage.quota_bytes.map(bytes)),
-        format!("{} files", of(usage.files.to_string(), usage.quota_files.map(|files| files.to_string()))),
+        match usage.quota_files {
+            Some(quota) => format!("{} of {}", usage.files, counted(quota, "file", "files")),
+            None => counted(usage.files, "file", "files"),
+        },
     ];
     match usage.state {
         UsageState::Counted => {}
         UsageState::Earlier => told.push("as counted earlier".to_owned()),
         UsageState::Counting { directories } => {
-            told.push(format!("{directories} directories counted so far"))
+            told.push(format!("{} counted so far", counted(directories, "directory", "directories")))
         }
         UsageState::InDoubt => told.push("counted anew soon".to_owned()),
     }

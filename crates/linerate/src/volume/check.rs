@@ -11,7 +11,7 @@ use serde_json::json;
 use server::volumes::{CheckProgress, Problem, VolumeChecked, Volumes};
 
 use super::Check;
-use crate::output::{say, table};
+use crate::output::{counted, say, table};
 
 /// Outcome of one volume.
 struct VolumeOutcome {
@@ -72,8 +72,12 @@ fn outcome(volumes: &Volumes, name: String, repair: bool) -> VolumeOutcome {
         let checking = scope.spawn(|| volumes.check(&name, repair, &progress));
         while !checking.is_finished() {
             bar.set_message(match (progress.names(), progress.records()) {
-                (names, 0) => format!("{names} names compared"),
-                (names, records) => format!("{names} names and {records} records compared"),
+                (names, 0) => format!("{} compared", counted(names, "name", "names")),
+                (names, records) => format!(
+                    "{} and {} compared",
+                    counted(names, "name", "names"),
+                    counted(records, "record", "records")
+                ),
             });
             bar.tick();
             std::thread::park_timeout(TICK);

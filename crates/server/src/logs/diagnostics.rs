@@ -20,7 +20,7 @@ use tracing_subscriber::util::SubscriberInitExt;
 
 use super::limit::{Limit, Limiter};
 use super::sink::{Sink, Trouble};
-use super::{FAREWELL_MAX, STEP};
+use super::{FAREWELL_MAX, STEP, counted};
 use crate::metrics::Blocks;
 
 lane::counter_block! {
@@ -232,7 +232,8 @@ impl Writer {
             //@ cause: The server's standard error was not read for a while, so that it could not write its messages.
             //@ remedy: Look at what reads them (journald, a pipe). They are written again by now.
             self.say(format_args!(
-                "log: {lines} messages were lost while nothing read them; later ones are written again [messages-lost]"
+                "log: {} lost while nothing read them; later ones are written again [messages-lost]",
+                counted(lines, "message was", "messages were")
             ));
             self.lost_told = lost;
         }
@@ -242,8 +243,8 @@ impl Writer {
             //@ cause: One place in the server had more messages within a time than it may log.
             //@ remedy: Look at the lines before. `linerate_diagnostics_lines_limited` counts those left out.
             self.say(format_args!(
-                "log: {messages} messages were left out, as others of their kind had come too often; look at the lines before \
-                 [messages-limited]"
+                "log: {} left out, as others of their kind had come too often; look at the lines before [messages-limited]",
+                counted(messages, "message was", "messages were")
             ));
             self.limited_told = limited;
         }

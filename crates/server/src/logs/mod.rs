@@ -69,6 +69,11 @@ impl RequestLogs {
     }
 }
 
+/// So many of what is named by its one and its many.
+pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
+    format!("{count} {}", if count == 1 { one } else { many })
+}
+
 /// A line of the log without the name in brackets that it ends with.
 pub(crate) fn without_name(line: &str) -> &str {
     line.rsplit_once(" [").map_or(line, |(text, _)| text)

@@ -14,7 +14,7 @@ use service::log::{Format, LaneLog, LogReader};
 use vfs::Withheld;
 
 use super::sink::{Sink, count_lines};
-use super::{FAREWELL_MAX, STEP};
+use super::{FAREWELL_MAX, STEP, counted};
 use crate::config::LogSection;
 use crate::health::Health;
 use crate::metrics::Blocks;
@@ -204,9 +204,10 @@ impl LogWriter {
                 //@ cause: Requests came faster than the disk or the reader of the log took their lines.
                 //@ remedy: Give the log a faster disk or reader, or log to a file. Requests are served as ever.
                 tracing::warn!(
-                    "log: {} lines of the {} were lost, as its disk or reader is too slow; requests are served as ever [log-too-slow]",
-                    lost - told_lost,
-                    self.kind
+                    "log: {} of the {} {} lost, as its disk or reader is too slow; requests are served as ever [log-too-slow]",
+                    counted(lost - told_lost, "line", "lines"),
+                    self.kind,
+                    if lost - told_lost == 1 { "was" } else { "were" }
                 );
                 (told_lost, told_at) = (lost, Some(Instant::now()));
             }
@@ -311,9 +312,10 @@ impl LogWriter {
         //@ cause: The server ended while the file, pipe or socket of an access or audit log took nothing.
         //@ remedy: Make room on the disk, or start the log's reader again.
         tracing::error!(
-            "log: {} lines of the {} are lost, as it could not be written at the server's end; look at its disk or reader [log-end-lost]",
-            self.lost(),
-            self.kind
+            "log: {} of the {} {} lost, as it could not be written at the server's end; look at its disk or reader [log-end-lost]",
+            counted(self.lost(), "line", "lines"),
+            self.kind,
+            if self.lost() == 1 { "is" } else { "are" }
         );
     }
 
