@@ -278,12 +278,12 @@ impl LogWriter {
         if !is_removed {
             return self.health.clear(&subject);
         }
-        let told = "its file was removed, and lines go where nobody reads them; SIGUSR1 opens it anew";
+        let told = "its file was removed, and lines go where nobody reads them; SIGUSR1 makes it again";
         self.health.note(&subject, told);
         //@ cause: The file of an access or audit log was removed while the server had it open.
-        //@ remedy: Send SIGUSR1, which makes the file anew. To rotate a log, rename its file and then send SIGUSR1.
+        //@ remedy: Send SIGUSR1, which makes the file again. To rotate a log, rename its file and then send SIGUSR1.
         tracing::error!(
-            "log: the file of the {} was removed, and lines go where nobody reads them; send SIGUSR1, which opens it anew \
+            "log: the file of the {} was removed, and lines go where nobody reads them; send SIGUSR1, which makes it again \
              [log-file-removed]",
             self.kind
         );
