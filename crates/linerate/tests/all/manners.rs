@@ -561,7 +561,9 @@ fn no_command_writes_a_line_that_is_wider_than_its_terminal() {
         for line in lines {
             let mut shown = tool("python3", "python3");
             shown.arg(&script).arg(columns.to_string()).arg(assert_cmd::cargo::cargo_bin!("linerate"));
-            let shown = shown.args(line).env("LINERATE_PASSWORD", PASSWORD).current_dir(home.path());
+            // Another server's state is nothing to this one's users.
+            shown.env("LINERATE_STATE", "state").env("LINERATE_PASSWORD", PASSWORD);
+            let shown = shown.args(line).current_dir(home.path());
             let told = String::from_utf8(output(shown)).unwrap();
             assert!(!told.trim().is_empty(), "{line:?}");
             // Commands that are to be copied stand further in.
