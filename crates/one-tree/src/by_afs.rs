@@ -6,7 +6,6 @@ use rx_lane::CallError;
 use xdr::rpc::Failure;
 
 use crate::afs::failed;
-use crate::model::Object;
 use crate::operation::{Operation, Path, Step};
 use crate::run::{Answer, Run, bytes, unlike};
 
@@ -61,7 +60,7 @@ impl Run {
                 let (directory, name) = (self.directory(path), path.name().as_bytes().into());
                 let request = rxafs::MakeDir { directory, name, change: StoreStatus::default() };
                 let reply = reply!(self.afs[usize::from(client)].call(&request).await).get();
-                let object = self.model.makes(path, true, Vec::new());
+                let object = self.model.makes_with_list(path);
                 self.is_called(object, reply.fid)?;
                 self.own(client, path);
             }
@@ -142,12 +141,12 @@ impl Run {
 
     /// The client's own change of a name, which its reply told of.
     fn own(&mut self, client: u8, path: Path) {
-        let directory = Object::from(path.directory());
+        let directory = self.model.directory(path.directory());
         self.afs[usize::from(client)].has_changed(directory, &self.model);
     }
 
     async fn list_by(&mut self, client: u8, directory: u8) -> anyhow::Result<()> {
-        let object = Object::from(directory);
+        let object = self.model.directory(directory);
         let fid = self.model.objects[object].fid.context("a directory's FID")?;
         let (names, reply) = self.afs[usize::from(client)].list(fid).await?;
         self.are_names(&format!("AFS {client}"), directory, names.keys().map(String::as_str))?;
@@ -157,7 +156,9 @@ impl Run {
     }
 
     fn directory(&self, path: Path) -> Fid {
-        self.model.objects[usize::from(path.directory())].fid.expect("directories' FIDs are asked for first")
+        self.model.objects[self.model.directory(path.directory())]
+            .fid
+            .expect("directories' FIDs are asked for first")
     }
 
     /// Returns what AFS calls a file, which is asked for by its name where it is not known yet.

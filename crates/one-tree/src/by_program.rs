@@ -37,6 +37,16 @@ impl Run {
                 disk.cut(&path.text(), len.into())?;
                 model.cuts(model.names[&path], len.into());
             }
+            Operation::LocalSwap => {
+                let [from, to] = [1, 2].map(|place| Path::of_directory(place).text());
+                for (from, to) in [(from.as_str(), ASIDE), (&to, &from), (ASIDE, &to)] {
+                    disk.rename(from, to)?;
+                }
+                let moving: Vec<_> =
+                    model.names.keys().copied().filter(|path| path.directory() != 0).collect();
+                moving.into_iter().for_each(|path| model.misses(path));
+                model.swaps();
+            }
             Operation::LocalReplace { path, len } => {
                 let content = bytes(step.index, len);
                 let aside = aside(path);
@@ -58,6 +68,8 @@ impl Run {
                 model.changes_beside(from, false, until);
                 model.changes_beside(to, is_fine(to), until);
                 disk.rename(&from.text(), &to.text())?;
+                model.misses(from);
+                model.misses(to);
                 model.moves_name(from, to);
                 model.loses(to);
             }
@@ -69,6 +81,7 @@ impl Run {
             Operation::LocalRemove { path } => {
                 model.changes_beside(path, is_fine(path), until);
                 disk.remove(&path.text())?;
+                model.misses(path);
                 model.removes(path);
             }
             Operation::LocalMakeDirectory { path } => {
@@ -89,7 +102,9 @@ impl Run {
 fn aside(path: Path) -> String {
     let text = path.text();
     match text.rsplit_once('/') {
-        Some((directory, _)) => format!("{directory}/.aside"),
-        None => ".aside".to_owned(),
+        Some((directory, _)) => format!("{directory}/{ASIDE}"),
+        None => ASIDE.to_owned(),
     }
 }
+
+const ASIDE: &str = ".aside";

@@ -13,7 +13,7 @@ impl Run {
         let done = match step.operation {
             Operation::SmbOpen { client, slot, path, disposition, writes, shares, lease } => {
                 let smb = &mut self.smb[usize::from(client)];
-                let done = smb.opens(slot, path, disposition, (writes, shares), lease).await;
+                let done = smb.opens(slot, path, smb::how(disposition, writes, shares), lease).await;
                 if done.is_ok() {
                     let object = match model.names.get(&path) {
                         Some(object) => *object,
@@ -24,6 +24,17 @@ impl Run {
                     }
                     let contents = model.objects[object].contents;
                     let opened = Opened { object, path, writes, shares, is_lost: false, contents };
+                    model.opens[usize::from(client)][usize::from(slot)] = Some(opened);
+                }
+                done
+            }
+            Operation::SmbOpenDirectory { client, slot, path, shares, lease } => {
+                let how = smb::how_directory(shares, path.as_directory().is_none());
+                let done = self.smb[usize::from(client)].opens(slot, path, how, lease).await;
+                if done.is_ok() {
+                    let object = *model.names.get(&path).context("a name")?;
+                    let contents = model.objects[object].contents;
+                    let opened = Opened { object, path, writes: false, shares, is_lost: false, contents };
                     model.opens[usize::from(client)][usize::from(slot)] = Some(opened);
                 }
                 done
@@ -106,7 +117,7 @@ impl Run {
             Operation::SmbMakeDirectory { client, path } => {
                 let done = self.smb[usize::from(client)].makes_directory(path).await;
                 if done.is_ok() {
-                    model.makes(path, true, Vec::new());
+                    model.makes_with_list(path);
                 }
                 done
             }

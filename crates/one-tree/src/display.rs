@@ -14,18 +14,16 @@ impl fmt::Display for Operation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::SmbOpen { client, slot, path, disposition, writes, shares, lease } => {
-                let lease = match lease {
-                    Lease::None => "",
-                    Lease::Read => ", R lease",
-                    Lease::ReadHandle => ", RH lease",
-                    Lease::ReadWriteHandle => ", RWH lease",
-                };
                 let access = if writes { "to write" } else { "to read" };
-                let share = if shares { "all" } else { "read" };
+                let (share, lease) = (share(shares), asked(lease));
                 write!(
                     f,
                     "SMB {client} opens {path} as {slot}, {access}: {disposition:?}, share {share}{lease}"
                 )
+            }
+            Self::SmbOpenDirectory { client, slot, path, shares, lease } => {
+                let (share, lease) = (share(shares), asked(lease));
+                write!(f, "SMB {client} opens directory {path} as {slot}, share {share}{lease}")
             }
             Self::SmbWrite { client, slot, offset, len } => {
                 write!(f, "SMB {client} writes {len} bytes at {offset} by open {slot}")
@@ -81,6 +79,7 @@ impl fmt::Display for Operation {
             }
             Self::LocalChmod { path, mode } => write!(f, "local program gives {path} mode {mode:o}"),
             Self::LocalRename { from, to } => write!(f, "local program renames {from} to {to}"),
+            Self::LocalSwap => f.write_str("local program swaps d and e"),
             Self::LocalLink { from, to } => write!(f, "local program links {from} as {to}"),
             Self::LocalRemove { path } => write!(f, "local program removes {path}"),
             Self::LocalMakeDirectory { path } => write!(f, "local program makes directory {path}"),
@@ -96,6 +95,22 @@ impl fmt::Display for Operation {
             ),
             Self::Restart { end: End::Power } => f.write_str("the power goes, and the server starts"),
         }
+    }
+}
+
+fn share(shares: bool) -> &'static str {
+    if shares { "all" } else { "read" }
+}
+
+fn asked(lease: Lease) -> &'static str {
+    match lease {
+        Lease::None => "",
+        Lease::Read => ", R lease",
+        Lease::ReadHandle => ", RH lease",
+        Lease::ReadWriteHandle => ", RWH lease",
+        Lease::LevelTwo => ", level II oplock",
+        Lease::Exclusive => ", exclusive oplock",
+        Lease::Batch => ", batch oplock",
     }
 }
 

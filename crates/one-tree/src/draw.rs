@@ -4,7 +4,7 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::operation::{
-    Amid, Condition, DIRECTORIES, Disposition, End, Lease, Look, Looks, NAMES, Operation, Path, SLOTS, Step,
+    Amid, Condition, Disposition, End, FILES, Lease, Look, Looks, NAMES, Operation, Path, SLOTS, Step,
 };
 
 /// Parties of a run beside the clients, and how much is looked at.
@@ -67,7 +67,7 @@ fn draw(rng: &mut SmallRng, mix: &Mix) -> Operation {
 
 fn smb(rng: &mut SmallRng, mix: &Mix) -> Operation {
     let (client, slot, path) = (rng.random_range(0..2), rng.random_range(0..SLOTS), path(rng));
-    match rng.random_range(0..21) {
+    match rng.random_range(0..23) {
         0..6 => {
             let disposition = [
                 Disposition::Open,
@@ -78,9 +78,7 @@ fn smb(rng: &mut SmallRng, mix: &Mix) -> Operation {
                 Disposition::OverwriteIf,
             ][rng.random_range(0..6)];
             let (writes, shares) = (rng.random_ratio(3, 4), rng.random_ratio(5, 6));
-            let lease =
-                [Lease::None, Lease::Read, Lease::ReadHandle, Lease::ReadWriteHandle][rng.random_range(0..4)];
-            Operation::SmbOpen { client, slot, path, disposition, writes, shares, lease }
+            Operation::SmbOpen { client, slot, path, disposition, writes, shares, lease: lease(rng) }
         }
         6..9 => Operation::SmbWrite { client, slot, offset: offset(rng, mix), len: len(rng, mix) },
         9 => Operation::SmbTruncate { client, slot, len: len(rng, mix) },
@@ -91,8 +89,29 @@ fn smb(rng: &mut SmallRng, mix: &Mix) -> Operation {
         16 => Operation::SmbLinkName { client, from: path, to: self::path(rng) },
         17..19 => Operation::SmbRemove { client, path },
         19 => Operation::SmbDispose { client, slot },
+        20..22 => {
+            let path = match rng.random_range(0..4) {
+                place @ 1..3 => Path::of_directory(place),
+                _ => path,
+            };
+            let shares = rng.random_ratio(5, 6);
+            Operation::SmbOpenDirectory { client, slot, path, shares, lease: lease(rng) }
+        }
         _ => Operation::SmbMakeDirectory { client, path },
     }
+}
+
+fn lease(rng: &mut SmallRng) -> Lease {
+    [
+        Lease::None,
+        Lease::Read,
+        Lease::ReadHandle,
+        Lease::ReadWriteHandle,
+        Lease::ReadWriteHandle,
+        Lease::LevelTwo,
+        Lease::Exclusive,
+        Lease::Batch,
+    ][rng.random_range(0..8)]
 }
 
 fn afs(rng: &mut SmallRng, mix: &Mix) -> Operation {
@@ -131,22 +150,23 @@ fn http(rng: &mut SmallRng, mix: &Mix) -> Operation {
 
 fn local(rng: &mut SmallRng, mix: &Mix) -> Operation {
     let path = path(rng);
-    match rng.random_range(0..17) {
+    match rng.random_range(0..20) {
         0..2 => Operation::LocalCreate { path, len: len(rng, mix) },
         2..5 => Operation::LocalWrite { path, offset: offset(rng, mix), len: len(rng, mix) },
         5 => Operation::LocalTruncate { path, len: len(rng, mix) },
         6..8 => Operation::LocalReplace { path, len: len(rng, mix) },
         8 => Operation::LocalChmod { path, mode: [0o644, 0o664, 0o600, 0o755][rng.random_range(0..4)] },
-        9..11 => Operation::LocalRename { from: path, to: self::path(rng) },
-        11..13 => Operation::LocalLink { from: path, to: self::path(rng) },
-        13..15 => Operation::LocalRemove { path },
-        15 => Operation::LocalSync,
+        9..13 => Operation::LocalRename { from: path, to: self::path(rng) },
+        13..15 => Operation::LocalLink { from: path, to: self::path(rng) },
+        15..17 => Operation::LocalRemove { path },
+        17 => Operation::LocalSync,
+        18 => Operation::LocalSwap,
         _ => Operation::LocalMakeDirectory { path },
     }
 }
 
 fn path(rng: &mut SmallRng) -> Path {
-    Path(rng.random_range(0..(DIRECTORIES.len() * NAMES.len()) as u8))
+    Path(rng.random_range(0..FILES))
 }
 
 fn offset(rng: &mut SmallRng, mix: &Mix) -> u16 {

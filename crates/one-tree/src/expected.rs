@@ -38,7 +38,14 @@ impl Model {
             {
                 Nothing
             }
+            // As is whether the list that is missed there is taken for this one's.
+            Operation::SmbMove { from, to, .. } | Operation::AfsRename { from, to, .. }
+                if self.names.get(&from).is_some_and(|object| self.is_closed_at(to, Some(*object))) =>
+            {
+                Nothing
+            }
             Operation::SmbOpen { .. }
+            | Operation::SmbOpenDirectory { .. }
             | Operation::SmbMove { .. }
             | Operation::SmbLinkName { .. }
             | Operation::SmbRemove { .. }
@@ -89,6 +96,13 @@ impl Model {
                     _ => Done,
                 }
             }
+            Operation::SmbOpenDirectory { client, slot, path, shares, .. } => match self.at(path) {
+                _ if self.open(client, slot).is_some() => Nothing,
+                None => Refused,
+                Some(node) if !node.is_directory || node.is_pending => Refused,
+                Some(_) if self.is_open(path) && (!shares || self.is_in_the_way(path)) => Either,
+                Some(_) => Done,
+            },
             Operation::SmbMove { from, to, replace, .. } => {
                 let Some(&object) = self.names.get(&from) else { return Refused };
                 match self.names.get(&to) {
@@ -117,8 +131,16 @@ impl Model {
         let object = opened.object;
         let has_name = self.names.get(&opened.path) == Some(&object);
         let is_pending = self.objects[object].is_pending;
+        let is_directory = self.objects[object].is_directory;
         match *operation {
             Operation::SmbClose { .. } => Done,
+            // Those below the root stay; and directories have neither content nor further names.
+            _ if opened.path.as_directory().is_some() => Nothing,
+            Operation::SmbWrite { .. } | Operation::SmbTruncate { .. } | Operation::SmbLink { .. }
+                if is_directory =>
+            {
+                Nothing
+            }
             Operation::SmbWrite { .. } | Operation::SmbTruncate { .. } => done_if(opened.writes),
             Operation::SmbDispose { .. } => {
                 let is_plain = has_name && !opened.is_lost && self.names_of(object).count() == 1;
@@ -128,6 +150,8 @@ impl Model {
             Operation::SmbRename { to, replace, .. } => match self.names.get(&to) {
                 Some(target) if *target == object => Nothing,
                 Some(_) if !replace || self.is_directory(to) => Refused,
+                Some(_) if is_directory => Nothing,
+                None if self.is_closed_at(to, Some(object)) => Nothing,
                 // Which of several names moves is the server's to choose.
                 _ if opened.is_lost && self.names_of(object).count() > 1 => Nothing,
                 // The file that the open has may have another name, which moves, or none.
@@ -181,6 +205,9 @@ impl Model {
             Operation::AfsRemove { path, .. } if self.is_directory(path) => Refused,
             Operation::AfsRemoveDirectory { path, .. } if !self.is_directory(path) => Refused,
             Operation::AfsRemove { path, .. } if self.is_in_the_way(path) => Either,
+            Operation::AfsRemoveDirectory { path, .. } if self.is_open(path) && self.is_in_the_way(path) => {
+                Either
+            }
             Operation::AfsRemove { path, .. } | Operation::AfsRemoveDirectory { path, .. } => {
                 done_if(self.is_there(path))
             }
@@ -207,8 +234,18 @@ impl Model {
     fn expects_of_program(&self, operation: &Operation) -> Expected {
         let is_file = |path: Path| self.at(path).is_some_and(|node| !node.is_directory);
         let can_be = match *operation {
-            Operation::LocalCreate { path, .. } | Operation::LocalMakeDirectory { path } => {
-                !self.is_there(path)
+            Operation::LocalCreate { path, .. } => !self.is_there(path),
+            Operation::LocalMakeDirectory { path } => !self.is_there(path) && !self.is_closed_at(path, None),
+            Operation::LocalSwap => {
+                let mut moving = self.names.iter().filter(|(path, _)| path.directory() != 0);
+                moving.all(|(path, object)| {
+                    let (to, node) = (path.swapped(), &self.objects[*object]);
+                    let takes_place = self.at(to).is_some_and(|there| there.has_list);
+                    let is_closed = self.is_closed_at(to, Some(*object))
+                        || takes_place && node.is_directory && !node.has_list;
+                    // What is to go by its name has that no more.
+                    !is_closed && !node.is_pending
+                })
             }
             Operation::LocalWrite { path, .. }
             | Operation::LocalTruncate { path, .. }
@@ -217,7 +254,12 @@ impl Model {
             Operation::LocalRename { from, to } => match (self.names.get(&from), self.names.get(&to)) {
                 (None, _) => false,
                 (Some(object), Some(target)) if object == target => false,
-                (Some(_), Some(_)) => is_file(from) && is_file(to),
+                (Some(object), _) if self.is_closed_at(to, Some(*object)) => false,
+                (Some(object), Some(target)) => {
+                    let (node, there) = (&self.objects[*object], &self.objects[*target]);
+                    // A directory without a list would be closed in place of one that has one.
+                    node.is_directory == there.is_directory && (node.has_list || !there.has_list)
+                }
                 (Some(_), None) => true,
             },
             Operation::LocalLink { from, to } => is_file(from) && !self.is_there(to),

@@ -52,7 +52,7 @@ impl Run {
 
     /// A directory's names, and their FIDs.
     async fn is_listed(&mut self, directory: u8) -> anyhow::Result<()> {
-        let object = Object::from(directory);
+        let object = self.model.directory(directory);
         let fid = self.model.objects[object].fid.context("a directory's FID")?;
         let (names, reply) = self.observer.list(fid).await?;
         self.are_names("AFS", directory, names.keys().map(String::as_str))?;

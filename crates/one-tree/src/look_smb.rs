@@ -1,6 +1,7 @@
 //! Checks of the tree by SMB.
 
 use anyhow::{Context, bail, ensure};
+use smb_client::Open;
 use smb_wire::Status;
 use smb_wire::create::access::attributes;
 
@@ -44,7 +45,9 @@ impl Run {
             self.is_read(client, path).await?;
         }
         for client in 0..self.smb.len() {
-            self.are_read(client, |object| self.touched.objects.contains(&object)).await?;
+            let is_touched =
+                |object| self.touched.objects.contains(&object) || self.model.objects[object].is_directory;
+            self.are_read(client, is_touched).await?;
         }
         Ok(())
     }
@@ -71,11 +74,39 @@ impl Run {
         Ok(())
     }
 
+    /// An open of a directory lists what that has now.
+    async fn is_listed_by(&self, client: usize, slot: usize, open: &Open) -> anyhow::Result<()> {
+        let opened = self.model.opens[client][slot].context("an open")?;
+        let mut listed = open.list("*").await.with_context(|| self.name(opened.object))?;
+        listed.retain(|listed| listed.name != "." && listed.name != "..");
+        let names = listed.iter().map(|listed| listed.name.as_str());
+        let who = format!("open {slot} of SMB {client}");
+        match opened.path.as_directory() {
+            Some(place) => self.are_names(&who, place, names),
+            None => {
+                ensure!(
+                    listed.is_empty(),
+                    "{who} lists {:?} in {}",
+                    names.collect::<Vec<_>>(),
+                    self.name(opened.object)
+                );
+                Ok(())
+            }
+        }
+    }
+
     /// Opens of these files read what these have.
     async fn are_read(&self, client: usize, which: impl Fn(Object) -> bool) -> anyhow::Result<()> {
         for (slot, opened) in self.model.opens[client].iter().enumerate() {
             let Some(opened) = opened.filter(|opened| which(opened.object)) else { continue };
             let open = self.smb[client].open(slot as u8).context("an open")?;
+            if self.model.objects[opened.object].is_directory {
+                // What a removed directory lists is nobody's to say.
+                if self.model.names_of(opened.object).next().is_some() {
+                    self.is_listed_by(client, slot, open).await?;
+                }
+                continue;
+            }
             let content = open.read(0, LEN_MAX).await?;
             let node = &self.model.objects[opened.object];
             ensure!(

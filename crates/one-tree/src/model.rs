@@ -38,6 +38,8 @@ pub(crate) struct Node {
     /// A local program has changed its content, and no client has looked since: leases hear of it with the
     /// first look.
     pub(crate) is_unseen: bool,
+    /// Of a directory that a client made: its list goes with it, and is missed where it was.
+    pub(crate) has_list: bool,
 }
 
 /// An open of an SMB client.
@@ -59,6 +61,9 @@ pub(crate) struct Model {
     pub(crate) objects: Vec<Node>,
     pub(crate) names: BTreeMap<Path, Object>,
     pub(crate) opens: [[Option<Opened>; SLOTS as usize]; 2],
+    /// Where a directory with a list was before a local program took it away. Another without one is closed there (docs/design/access.md,
+    /// "What counts as a loss").
+    pub(crate) missed: BTreeSet<Path>,
     /// Objects that AFS has named by vnode and uniquifier, for ever.
     pub(crate) fids: BTreeMap<(u32, u32), Object>,
     /// State that a loss of power leaves, if it is not changed again.
@@ -78,8 +83,9 @@ impl Model {
         let directory = Node { is_directory: true, ..Node::default() };
         Self {
             objects: DIRECTORIES.map(|_| directory.clone()).to_vec(),
-            names: BTreeMap::new(),
+            names: (1..DIRECTORIES.len()).map(|place| (Path::of_directory(place as u8), place)).collect(),
             opens: Default::default(),
+            missed: BTreeSet::new(),
             fids: BTreeMap::new(),
             synced: Synced::default(),
         }
@@ -87,6 +93,11 @@ impl Model {
 
     pub(crate) fn at(&self, path: Path) -> Option<&Node> {
         self.names.get(&path).map(|object| &self.objects[*object])
+    }
+
+    /// Which directory is at this place of [`DIRECTORIES`].
+    pub(crate) fn directory(&self, place: u8) -> Object {
+        if place == 0 { ROOT } else { self.names[&Path::of_directory(place)] }
     }
 
     pub(crate) fn names_of(&self, object: Object) -> impl Iterator<Item = Path> {
@@ -128,6 +139,44 @@ impl Model {
         object
     }
 
+    /// A client made this directory.
+    pub(crate) fn makes_with_list(&mut self, path: Path) -> Object {
+        let object = self.makes(path, true, Vec::new());
+        self.objects[object].has_list = true;
+        self.missed.remove(&path);
+        object
+    }
+
+    /// A local program takes what has this name away, to another or none: its list is missed.
+    pub(crate) fn misses(&mut self, path: Path) {
+        if self.at(path).is_some_and(|node| node.has_list) {
+            self.missed.insert(path);
+        }
+    }
+
+    /// What has this name, or would have, has lost its list, as a directory without one is where another had one.
+    pub(crate) fn is_closed_at(&self, path: Path, object: Option<Object>) -> bool {
+        let goes_by_another = object.is_none_or(|object| {
+            let node = &self.objects[object];
+            node.is_directory && !node.has_list
+        });
+        goes_by_another && self.missed.contains(&path)
+    }
+
+    /// The directories below the root change places, and what is in them its names.
+    pub(crate) fn swaps(&mut self) {
+        self.names = std::mem::take(&mut self.names)
+            .into_iter()
+            .map(|(path, object)| (path.swapped(), object))
+            .collect();
+        for opened in
+            self.opens.iter_mut().flatten().flatten().filter(|opened| opened.path.swapped() != opened.path)
+        {
+            (opened.path, opened.is_lost) = (opened.path.swapped(), true);
+        }
+        self.content_changed(ROOT);
+    }
+
     /// The name leads to nothing.
     pub(crate) fn removes(&mut self, path: Path) {
         self.forgets(path);
@@ -136,12 +185,17 @@ impl Model {
 
     pub(crate) fn moves_name(&mut self, from: Path, to: Path) {
         let object = self.names[&from];
+        if self.objects[object].has_list {
+            self.missed.remove(&to);
+        }
         self.forgets(to);
         self.names.remove(&from);
         self.names.insert(to, object);
-        // Another directory is its `..`, which is content.
+        // Another directory is its `..`, which is content; who has it open is not told of that.
         if self.objects[object].is_directory && from.directory() != to.directory() {
             self.content_changed(object);
+            let opens = self.opens.iter_mut().flatten().flatten().filter(|opened| opened.object == object);
+            opens.for_each(|opened| opened.contents += 1);
         }
         self.names_changed(from);
         self.names_changed(to);
@@ -250,6 +304,9 @@ impl Model {
     }
 
     fn names_changed(&mut self, path: Path) {
-        self.content_changed(path.directory().into());
+        self.content_changed(self.directory(path.directory()));
     }
 }
+
+/// The tree's root, which has no name.
+pub(crate) const ROOT: Object = 0;

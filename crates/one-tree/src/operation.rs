@@ -1,6 +1,6 @@
 //! Steps of a run: what is done, by which party, and which looks follow.
 
-/// One of the names that a run uses, each of which leads to a file, an empty directory or nothing.
+/// A name that a run uses. It leads to a file, an empty directory or nothing; or it is [`DIRECTORIES`]' own, which always leads to one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Path(pub(crate) u8);
 
@@ -24,13 +24,17 @@ pub(crate) enum Condition {
     Nothing,
 }
 
-/// The lease that an open asks for.
+/// The lease or oplock that an open asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Lease {
     None,
     Read,
     ReadHandle,
     ReadWriteHandle,
+    /// These are oplocks.
+    LevelTwo,
+    Exclusive,
+    Batch,
 }
 
 /// End of the server.
@@ -53,6 +57,13 @@ pub(crate) enum Operation {
         path: Path,
         disposition: Disposition,
         writes: bool,
+        shares: bool,
+        lease: Lease,
+    },
+    SmbOpenDirectory {
+        client: u8,
+        slot: u8,
+        path: Path,
         shares: bool,
         lease: Lease,
     },
@@ -187,6 +198,8 @@ pub(crate) enum Operation {
         from: Path,
         to: Path,
     },
+    /// The two directories below the root change places, with all that is in them: three renames.
+    LocalSwap,
     LocalLink {
         from: Path,
         to: Path,
@@ -263,6 +276,7 @@ impl Operation {
     pub(crate) fn paths(&self) -> [Option<Path>; 2] {
         match *self {
             Self::SmbOpen { path, .. }
+            | Self::SmbOpenDirectory { path, .. }
             | Self::SmbRemove { path, .. }
             | Self::SmbMakeDirectory { path, .. }
             | Self::AfsRead { path, .. }
@@ -289,6 +303,7 @@ impl Operation {
             | Self::LocalRename { from, to }
             | Self::LocalLink { from, to } => [Some(from), Some(to)],
             Self::SmbRename { to, .. } | Self::SmbLink { to, .. } => [Some(to), None],
+            Self::LocalSwap => [Some(Path::of_directory(1)), Some(Path::of_directory(2))],
             Self::SmbWrite { .. }
             | Self::SmbTruncate { .. }
             | Self::SmbDispose { .. }
@@ -304,6 +319,7 @@ impl Operation {
     pub(crate) fn slot(&self) -> Option<(u8, u8)> {
         match *self {
             Self::SmbOpen { client, slot, .. }
+            | Self::SmbOpenDirectory { client, slot, .. }
             | Self::SmbWrite { client, slot, .. }
             | Self::SmbTruncate { client, slot, .. }
             | Self::SmbRename { client, slot, .. }
@@ -324,6 +340,7 @@ impl Operation {
                 | Self::LocalReplace { .. }
                 | Self::LocalChmod { .. }
                 | Self::LocalRename { .. }
+                | Self::LocalSwap
                 | Self::LocalLink { .. }
                 | Self::LocalRemove { .. }
                 | Self::LocalMakeDirectory { .. }
@@ -333,14 +350,27 @@ impl Operation {
 }
 
 impl Path {
+    /// Of one of [`DIRECTORIES`] below the root, by its place there.
+    pub(crate) fn of_directory(place: u8) -> Self {
+        Self(FILES + place - 1)
+    }
+
+    /// Which of [`DIRECTORIES`] it is the name of.
+    pub(crate) fn as_directory(self) -> Option<u8> {
+        self.0.checked_sub(FILES).map(|below| below + 1)
+    }
+
     /// Of the directory that it is in: its place in [`DIRECTORIES`].
     pub(crate) fn directory(self) -> u8 {
-        self.0 / NAMES.len() as u8
+        if self.0 < FILES { self.0 / NAMES.len() as u8 } else { 0 }
     }
 
     /// Returns the last name of the path.
     pub(crate) fn name(self) -> &'static str {
-        NAMES[usize::from(self.0) % NAMES.len()]
+        match self.as_directory() {
+            Some(place) => DIRECTORIES[usize::from(place)],
+            None => NAMES[usize::from(self.0) % NAMES.len()],
+        }
     }
 
     /// From the root, with slashes.
@@ -356,8 +386,19 @@ impl Path {
         self.text().replace('/', "\\")
     }
 
+    /// The same name in the other of the two directories below the root, if it is in one of them or the name of one.
+    pub(crate) fn swapped(self) -> Self {
+        let names = NAMES.len() as u8;
+        match (self.as_directory(), self.directory()) {
+            (Some(place), _) => Self::of_directory(3 - place),
+            (None, 0) => self,
+            (None, 1) => Self(self.0 + names),
+            (None, _) => Self(self.0 - names),
+        }
+    }
+
     pub(crate) fn all() -> impl Iterator<Item = Self> {
-        (0..(DIRECTORIES.len() * NAMES.len()) as u8).map(Self)
+        (0..FILES + DIRECTORIES.len() as u8 - 1).map(Self)
     }
 }
 
@@ -365,5 +406,7 @@ impl Path {
 pub const DIRECTORIES: [&str; 3] = ["", "d", "e"];
 /// Names that may be in each.
 pub const NAMES: [&str; 3] = ["a", "b", "c"];
+/// Names that lead to files and empty directories.
+pub(crate) const FILES: u8 = (DIRECTORIES.len() * NAMES.len()) as u8;
 /// Opens that an SMB client may have.
 pub(crate) const SLOTS: u8 = 3;

@@ -123,8 +123,8 @@ fn kind(error: &anyhow::Error) -> String {
     error.root_cause().to_string().split(' ').take(3).collect::<Vec<_>>().join(" ")
 }
 
-/// A removed file is closed so soon after its last open;
-pub const CLOSED_WITHIN: Duration = Duration::from_secs(10);
+/// A removed file is closed so soon after its last open: twice the time that the server keeps unused files open, and some for a busy machine;
+pub const CLOSED_WITHIN: Duration = Duration::from_secs(13);
 /// it is taken for one that stays open while a run is reduced.
 pub const CLOSED_SOON: Duration = Duration::from_millis(1500);
 /// No server that works takes longer for a step and its looks.

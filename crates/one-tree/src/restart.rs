@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{Context, bail, ensure};
 use lane::time;
 
-use crate::model::{Model, Object};
+use crate::model::{Model, Object, ROOT};
 use crate::operation::{Amid, DIRECTORIES, End, Operation, Path, Step};
 use crate::run::{LOCAL_BOUND, OWN, Run, SIGNED_IN_WITHIN, bytes};
 use crate::site::{Place, Seen};
@@ -120,8 +120,9 @@ impl Run {
         self.in_time(soon, async |run| run.observer.list(root).await.map(drop)).await?;
         if end == End::Power {
             let (names, _) = self.observer.list(root).await?;
-            self.model.is_called(0, root);
-            for (object, directory) in DIRECTORIES.iter().enumerate().skip(1) {
+            self.model.is_called(ROOT, root);
+            for (place, directory) in DIRECTORIES.iter().enumerate().skip(1) {
+                let object = self.model.directory(place as u8);
                 self.is_called(object, *names.get(*directory).context("a directory of the tree")?)?;
             }
             self.settled = time::now() + LOCAL_BOUND;
@@ -156,11 +157,9 @@ impl Model {
         let is_safe = |object: Object| {
             self.synced.contents.get(&object).is_some_and(|synced| *synced == self.objects[object].contents)
         };
-        let lost = self
-            .synced
-            .names
-            .iter()
-            .find(|(path, object)| is_safe(path.directory().into()) && names.get(path) != Some(object));
+        let lost = self.synced.names.iter().find(|(path, object)| {
+            is_safe(self.directory(path.directory())) && names.get(path) != Some(object)
+        });
         ensure!(lost.is_none(), "a name that was synced is lost: {lost:?}");
         let safe: Vec<_> = names.values().map(|object| is_safe(*object)).collect();
         for ((path, object), is_safe) in names.iter().zip(safe) {
@@ -182,7 +181,7 @@ impl Model {
                 here.map(|(path, object)| (*path, *object)).collect()
             };
             if here(&self.names) != here(&names) {
-                self.content_changed(directory);
+                self.content_changed(self.directory(directory as u8));
             }
         }
         // A file may have lost its number with the record of that; another never gets it.

@@ -10,7 +10,7 @@ use crate::afs::CacheManager;
 use crate::expected::Expected;
 use crate::http::Browser;
 use crate::known::Known;
-use crate::model::{Model, Object};
+use crate::model::{Model, Object, ROOT};
 use crate::operation::{DIRECTORIES, Looks, Operation, Path, SLOTS, Step};
 use crate::site::{Place, Site};
 use crate::smb::Redirector;
@@ -69,13 +69,13 @@ impl Run {
                 listed => break listed?.0,
             }
         };
-        model.objects[0].fid = Some(observer.root);
+        model.objects[ROOT].fid = Some(observer.root);
         for (object, directory) in DIRECTORIES.iter().enumerate().skip(1) {
             model.objects[object].fid = Some(*names.get(*directory).context("a directory of the tree")?);
         }
         let http = Browser::new(place.http);
         let (settled, touched) = (time::now(), Touched::default());
-        Ok(Self {
+        let mut run = Self {
             site,
             place,
             model,
@@ -89,7 +89,10 @@ impl Run {
             is_to_mend: false,
             has_left: false,
             turn: 0,
-        })
+        };
+        // Which directory is which is told by their inodes after a loss of power.
+        run.file_system()?;
+        Ok(run)
     }
 
     /// Does a step, and looks. `false`: its parties were not there.
@@ -117,7 +120,11 @@ impl Run {
         self.touched.objects.iter().for_each(|object| self.model.objects[*object].is_known = false);
         if step.operation.is_local() {
             let model = &mut self.model;
-            self.touched.objects.iter().for_each(|object| model.objects[*object].is_unseen = true);
+            let directories: Vec<_> =
+                self.touched.paths.iter().map(|path| model.directory(path.directory())).collect();
+            for object in self.touched.objects.iter().chain(&directories) {
+                model.objects[*object].is_unseen = true;
+            }
             self.settled = time::now() + LOCAL_BOUND;
         }
         self.in_time(time::now() + BREAK_BOUND, async |run| run.have_given_back()).await?;
@@ -130,6 +137,9 @@ impl Run {
     fn touches(&mut self, operation: &Operation) {
         let Touched { paths, objects } = &mut self.touched;
         paths.extend(operation.paths().into_iter().flatten());
+        if *operation == Operation::LocalSwap {
+            paths.extend(self.model.names.keys().filter(|path| path.swapped() != **path));
+        }
         if let Some((client, slot)) = operation.slot()
             && let Some(opened) = self.model.open(client, slot)
         {
@@ -201,6 +211,7 @@ impl Run {
     async fn act(&mut self, step: &Step) -> anyhow::Result<Answer> {
         match step.operation {
             Operation::SmbOpen { .. }
+            | Operation::SmbOpenDirectory { .. }
             | Operation::SmbWrite { .. }
             | Operation::SmbTruncate { .. }
             | Operation::SmbRename { .. }
@@ -221,8 +232,8 @@ impl Run {
 
     /// An object, in messages.
     pub(crate) fn name(&self, object: Object) -> String {
-        if let Some(directory) = DIRECTORIES.get(object) {
-            return format!("/{directory}");
+        if object == ROOT {
+            return "/".to_owned();
         }
         let names: Vec<_> = self.model.names_of(object).map(Path::text).collect();
         if names.is_empty() { format!("file {object} without a name") } else { names.join(" = ") }

@@ -7,23 +7,30 @@ use identity::NtHash;
 use lane::Task;
 use lane::buffer::Buf;
 use smb_client::{BreakNotification, Channel, Connection, Error, Open, OpenParams, Options, Tree};
-use smb_wire::Guid;
 use smb_wire::body::query_info::info_type;
 use smb_wire::create::access::{rights, share};
 use smb_wire::create::lease::{self, LeaseV2, state};
-use smb_wire::create::{Disposition as Wire, options};
+use smb_wire::create::{Disposition as Wire, oplock_level, options};
 use smb_wire::info::file::{RenameFixed, class};
+use smb_wire::{FileId, Guid};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::operation::{Disposition, Lease, Path, SLOTS};
 use crate::site::Place;
 
-/// Leases by their keys, as breaks have left them.
-type Leases = Rc<RefCell<Vec<(Guid, u32)>>>;
+/// Leases and oplocks, as breaks have left them.
+type Leases = Rc<RefCell<Vec<(Key, u32)>>>;
+
+/// What a lease or an oplock is known by.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Key {
+    Lease(Guid),
+    Oplock(FileId),
+}
 
 pub(crate) struct Redirector {
     tree: Tree,
-    opens: [Option<(Open, Guid)>; SLOTS as usize],
+    opens: [Option<(Open, Key)>; SLOTS as usize],
     leases: Leases,
     serial: u32,
     number: u8,
@@ -74,46 +81,49 @@ impl Redirector {
         &mut self,
         slot: u8,
         path: Path,
-        disposition: Disposition,
-        (writes, shares): (bool, bool),
+        how: OpenParams,
         lease: Lease,
     ) -> Result<(), Error> {
-        let disposition = match disposition {
-            Disposition::Open => Wire::Open,
-            Disposition::Create => Wire::Create,
-            Disposition::OpenIf => Wire::OpenIf,
-            Disposition::Overwrite => Wire::Overwrite,
-            Disposition::OverwriteIf => Wire::OverwriteIf,
+        let (wish, oplock) = match lease {
+            Lease::None => (0, oplock_level::NONE),
+            Lease::Read => (state::READ, oplock_level::LEASE),
+            Lease::ReadHandle => (state::READ | state::HANDLE, oplock_level::LEASE),
+            Lease::ReadWriteHandle => (state::READ | state::WRITE | state::HANDLE, oplock_level::LEASE),
+            Lease::LevelTwo => (0, oplock_level::II),
+            Lease::Exclusive => (0, oplock_level::EXCLUSIVE),
+            Lease::Batch => (0, oplock_level::BATCH),
         };
-        let access = rights::FILE_READ | rights::DELETE | if writes { rights::FILE_WRITE } else { 0 };
-        let share = if shares { share::ALL } else { share::READ };
-        let how = OpenParams { access, share, disposition, ..OpenParams::read() };
         self.serial += 1;
         let mut key = [self.number + 1; 16];
         key[..4].copy_from_slice(&self.serial.to_le_bytes());
         let key = Guid::new(key);
-        let wish = match lease {
-            Lease::None => 0,
-            Lease::Read => state::READ,
-            Lease::ReadHandle => state::READ | state::HANDLE,
-            Lease::ReadWriteHandle => state::READ | state::WRITE | state::HANDLE,
-        };
         let asked = LeaseV2 { lease_key: key, lease_state: wish.into(), ..LeaseV2::new_zeroed() };
-        let how = if wish == 0 { how } else { how.lease(&lease::Lease::V2(&asked)) };
+        let how = match wish {
+            0 => OpenParams { oplock, ..how },
+            _ => how.lease(&lease::Lease::V2(&asked)),
+        };
         // A break may come as soon as the answer that grants.
+        let key = Key::Lease(key);
         self.leases.borrow_mut().push((key, wish));
         let opened = Open::create(&self.tree, &path.smb(), &how).await;
-        let granted = opened.as_ref().map_or(0, |open| open.lease().map_or(0, |(state, _)| state));
-        self.leases.borrow_mut().iter_mut().filter(|(known, _)| *known == key).for_each(|(_, state)| {
-            *state &= granted;
-        });
-        match opened {
-            Ok(open) => self.opens[usize::from(slot)] = Some((open, key)),
+        let mut leases = self.leases.borrow_mut();
+        let open = match opened {
+            Ok(open) => open,
             Err(error) => {
-                self.leases.borrow_mut().retain(|(known, _)| *known != key);
+                leases.retain(|(known, _)| *known != key);
                 return Err(error);
             }
+        };
+        let (key, granted) = match wish {
+            0 => (Key::Oplock(open.id()), caches(open.created().oplock_level)),
+            _ => (key, open.lease().map_or(0, |(state, _)| state)),
+        };
+        match leases.iter_mut().find(|(known, _)| *known == key) {
+            Some((_, state)) => *state &= granted,
+            None => leases.push((key, granted)),
         }
+        drop(leases);
+        self.opens[usize::from(slot)] = Some((open, key));
         Ok(())
     }
 
@@ -157,20 +167,71 @@ impl Redirector {
     }
 }
 
+/// How a file is opened that lives on.
+pub(crate) fn how(disposition: Disposition, writes: bool, shares: bool) -> OpenParams {
+    let disposition = match disposition {
+        Disposition::Open => Wire::Open,
+        Disposition::Create => Wire::Create,
+        Disposition::OpenIf => Wire::OpenIf,
+        Disposition::Overwrite => Wire::Overwrite,
+        Disposition::OverwriteIf => Wire::OverwriteIf,
+    };
+    let access = rights::FILE_READ | rights::DELETE | if writes { rights::FILE_WRITE } else { 0 };
+    OpenParams { access, share: share_of(shares), disposition, ..OpenParams::read() }
+}
+
+/// How a directory is.
+pub(crate) fn how_directory(shares: bool, moves: bool) -> OpenParams {
+    let access = rights::FILE_READ | if moves { rights::DELETE } else { 0 };
+    OpenParams { access, share: share_of(shares), ..OpenParams::list() }
+}
+
+fn share_of(shares: bool) -> u32 {
+    if shares { share::ALL } else { share::READ }
+}
+
+/// What the holder of an oplock may cache, as a lease's state.
+fn caches(level: u8) -> u32 {
+    match level {
+        oplock_level::II => state::READ,
+        oplock_level::EXCLUSIVE => state::READ | state::WRITE,
+        oplock_level::BATCH => state::READ | state::WRITE | state::HANDLE,
+        _ => 0,
+    }
+}
+
 /// Answers breaks, until the connection ends: nothing is kept back that would have to be written first.
 async fn give_back(tree: Tree, leases: Leases) {
     while let Ok(broken) = tree.channel().connection().next_break().await {
-        let BreakNotification::Lease { key, new, acknowledge, .. } = broken else { continue };
-        let left = {
-            let mut leases = leases.borrow_mut();
-            leases.iter_mut().find(|(known, _)| *known == key).map(|(_, state)| {
-                *state &= new;
-                *state
-            })
+        let (key, new) = match broken {
+            BreakNotification::Lease { key, new, .. } => (Key::Lease(key), new),
+            BreakNotification::Oplock { file, level } => (Key::Oplock(file), caches(level)),
+            BreakNotification::SessionClosed { .. } => continue,
         };
-        if acknowledge {
-            // Of a file that was closed meanwhile there is none to give back.
-            let _ = tree.acknowledge_lease(key, left.unwrap_or(0)).await;
+        let (before, left) = {
+            let mut leases = leases.borrow_mut();
+            match leases.iter_mut().find(|(known, _)| *known == key) {
+                Some((_, state)) => {
+                    let before = *state;
+                    *state &= new;
+                    (before, *state)
+                }
+                // The answer that grants an oplock is still to come.
+                None => {
+                    leases.push((key, new));
+                    (state::WRITE, new)
+                }
+            }
+        };
+        // Of a file that was closed meanwhile there is none to give back. A level II oplock ends without an answer.
+        match broken {
+            BreakNotification::Lease { key, acknowledge: true, .. } => {
+                let _ = tree.acknowledge_lease(key, left).await;
+            }
+            BreakNotification::Oplock { file, level } if before & state::WRITE != 0 => {
+                let _ = tree.acknowledge_oplock(file, level).await;
+            }
+            _ => {}
         }
     }
 }
