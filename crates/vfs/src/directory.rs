@@ -373,7 +373,8 @@ impl Directory {
             let entries = self.served(raw, &LinkBudget::new()).await;
             charge.settle(entries.0.len() + entries.1.len());
             let (took, token) = (lane::time::now() - began, before.change_token());
-            let listing = Rc::new(CachedListing::new(entries, found, token, (validity, listed), took, charge));
+            let listing =
+                Rc::new(CachedListing::new(entries, found, token, (validity, listed), took, charge));
             // Within the tick of the file system's clock a later change would leave the time stamp as it is.
             if before.is_settled(lane::time::wall_clock()) {
                 cache.keep_listing(key, Rc::clone(&listing));

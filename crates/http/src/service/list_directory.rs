@@ -36,7 +36,8 @@ pub(super) async fn list_directory(
             Err(error) => return Err(error.into()),
         },
     };
-    let descriptor = lane::descriptors::budget().take(caller.consumer, 1).map_err(|_| RequestError::Overloaded)?;
+    let descriptor =
+        lane::descriptors::budget().take(caller.consumer, 1).map_err(|_| RequestError::Overloaded)?;
     let parts = directory.parts_as(caller, position).await?;
     let added = mounted(site, path).await;
     let streamed = Streamed::new(path, parts, added, entries_max, descriptor);

@@ -495,7 +495,9 @@ fn what_is_mounted_beneath_a_volume_can_be_unmounted_soon_after_its_files_were_u
         assert_eq!(raw::get(share.server.http[0], "/m/dir/").status, 200);
         share.put_by_http("local", "/m/dir/by-http");
         share.does("ls m\\dir\\*; get m\\dir\\f got; put local m\\dir\\by-smb; rename m\\dir\\by-smb m\\dir\\renamed");
-        output(linerate(["put", "--overwrite", "local", "afs://127.0.0.1/tree/m/dir/by-afs"]).current_dir(home));
+        output(
+            linerate(["put", "--overwrite", "local", "afs://127.0.0.1/tree/m/dir/by-afs"]).current_dir(home),
+        );
         output(linerate(["ls", "afs://127.0.0.1/tree/m/dir/"]).current_dir(home));
         if let Some(signal) = signal {
             share.server.signal(signal);

@@ -447,7 +447,11 @@ impl Cache {
     ///
     /// # Errors
     /// [`Error::Overloaded`] where listings of the client hold too many for ten seconds.
-    pub(crate) async fn charge_entries(&self, consumer: Consumer, max: usize) -> Result<ListingCharge, Error> {
+    pub(crate) async fn charge_entries(
+        &self,
+        consumer: Consumer,
+        max: usize,
+    ) -> Result<ListingCharge, Error> {
         let charged = self.inner.entry_budget.charge(consumer, max).await;
         charged.inspect_err(|_| self.inner.counters.listings_refused.increment())
     }

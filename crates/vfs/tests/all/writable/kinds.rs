@@ -124,7 +124,8 @@ fn a_file_has_so_many_extended_attributes_and_no_more() {
         // A directory likewise.
         let dir = root.make_directory(&nobody(), name("d"), 0o755).await.unwrap();
         for n in 0..65 {
-            let done = dir.edit_extended(&nobody(), format!("{n}").as_bytes(), 9, &|_| Some(b"1".to_vec())).await;
+            let done =
+                dir.edit_extended(&nobody(), format!("{n}").as_bytes(), 9, &|_| Some(b"1".to_vec())).await;
             assert_eq!(done.is_ok(), n < 64, "{n}: {done:?}");
         }
     });
