@@ -225,7 +225,9 @@ fn without_effect(key: &str, value: &str, is_served: bool) -> Vec<String> {
         let address = if is_served { format!("'127.0.0.1:{port}'") } else { "'off'".to_owned() };
         let mut others = vec![("listen", address)];
         match service {
-            "http" if is_served => others.push(("redirect_to_https", "true".to_owned())),
+            "http" if is_served && key != "https.listen" => {
+                others.push(("redirect_to_https", "true".to_owned()))
+            }
             "smb" if is_served => others.push(("test_switches", "true".to_owned())),
             "log" if is_served => others = vec![("access", "'a'".to_owned()), ("audit", "'b'".to_owned())],
             "log" => others.clear(),
