@@ -117,9 +117,17 @@ impl Directory {
     /// As [`Volume::lookup_as`]; [`Error::Stale`].
     pub async fn lookup_as(&self, caller: &Caller, name: Name<'_>, need: Rights) -> Result<Resolved, Error> {
         let Some(object) = self.object() else { return self.lookup_plain(name).await };
+        let mut before = None;
         for _ in 0..LOOKUP_TRIES_MAX {
             let here = self.volume.counted(self.volume.path_of(object).ok_or(Error::Stale))?;
-            let Some(validity) = self.validity_at(here.as_path(), object).await? else { continue };
+            let Some(validity) = self.validity_at(here.as_path(), object).await? else {
+                // It is not where it was seen last, and no change of ours moves it: another program has.
+                if before.as_ref() == Some(&here) {
+                    self.volume.reopen(caller, object.identity(), Rights::NONE).await?;
+                }
+                before = Some(here);
+                continue;
+            };
             let path = self.volume.counted(here.as_path().join(name).map_err(Error::from))?;
             let resolved = self.volume.lookup_as(caller, path.as_path(), need).await;
             if validity.is_current() {
@@ -279,9 +287,13 @@ impl Directory {
     pub(crate) async fn may_list(&self, caller: &Caller) -> Result<(), Error> {
         if let Some(object) = self.object() {
             let here = self.volume.counted(self.volume.path_of(object).ok_or(Error::Stale))?;
-            let found = self.volume.lookup_as(caller, here.as_path(), Rights::LOOKUP).await?;
-            if found.attributes().id != self.id() {
-                return self.volume.counted(Err(Error::Stale));
+            match self.volume.lookup_as(caller, here.as_path(), Rights::LOOKUP).await {
+                Ok(found) if found.attributes().id == self.id() => {}
+                // Another program may have moved it: nobody has met it by its new name yet.
+                Ok(_) | Err(Error::NotFound | Error::NotADirectory | Error::Escapes | Error::Denied(_)) => {
+                    self.volume.reopen(caller, object.identity(), Rights::LOOKUP).await?;
+                }
+                Err(error) => return Err(error),
             }
         }
         Ok(())
