@@ -141,8 +141,10 @@ impl Object {
         if !self.is_loaded() || state.draft.changing > 0 || self.volume.index.is_full() {
             return;
         }
-        if !state.draft.has(&Attributes::from(*before).seen()) {
+        let before = Attributes::from(*before);
+        if !state.draft.has(&before.seen()) {
             state.draft.flags |= OVERTAKEN;
+            state.draft.differs_beside(&before);
             return;
         }
         self.begin_metadata_change_in(&mut state);
@@ -298,6 +300,14 @@ impl VersionState {
             && self.size == now.size
             && self.content_time == content_time(now)
             && self.metadata_hash != metadata_hash(now)
+    }
+
+    /// A change of ours is about to be made to what looks so. Where another program has changed it beside its content since, the next look
+    /// finds just that, though by our change it may look as it did at first, as when one has taken a name that the other gives back.
+    fn differs_beside(&mut self, before: &Attributes) {
+        if self.stamp == VersionStamp::Seen && self.is_metadata_change(before) {
+            self.metadata_hash = !metadata_hash(before);
+        }
     }
 
     /// Sets how the object looks at its version, `now`, `at` this time.
@@ -485,6 +495,32 @@ mod tests {
                 assert_eq!(object.judge(object.look_mark(), &seen), judged, "nothing of it is put down");
             });
         }
+    }
+
+    /// Another program takes one of two names, and this server gives it another before anybody has looked.
+    #[test]
+    fn what_ours_undoes_of_what_somebody_else_has_done_beside_the_content_is_no_change_of_content() {
+        on_lane(|object| {
+            let stat = |second: i64, nlink: u32| Stat { nlink, mtime: stat(4).mtime, ..stat(second) };
+            let looks = |second: i64, nlink: u32| {
+                object.judge(object.look_mark(), &Attributes::from(stat(second, nlink)))
+            };
+            object.note_attributes_after(&Attributes::from(stat(4, 2)), true);
+            assert_eq!(looks(4, 2), Judgement::Known);
+            object.note_metadata_change(&stat(5, 1));
+            object.set_changed(Some(at(6).ctime.to_system_time()));
+            assert_eq!(looks(6, 2), Judgement::ForeignMetadata);
+            // And once more.
+            object.note_metadata_change(&stat(7, 1));
+            object.set_changed(Some(at(8).ctime.to_system_time()));
+            assert_eq!(looks(8, 2), Judgement::ForeignMetadata);
+            // What changes the content is told from it.
+            let longer = Stat { size: 6, ..stat(9, 1) };
+            object.note_metadata_change(&longer);
+            object.set_changed(Some(at(10).ctime.to_system_time()));
+            let seen = Attributes::from(Stat { size: 6, ..stat(10, 2) });
+            assert_eq!(object.judge(object.look_mark(), &seen), Judgement::Foreign);
+        });
     }
 
     impl Object {
