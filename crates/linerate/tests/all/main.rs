@@ -13,6 +13,7 @@ mod faults;
 mod health;
 mod homes;
 mod lifecycle;
+mod links;
 mod logs;
 mod looking;
 mod manners;
