@@ -103,11 +103,21 @@ pub(crate) async fn named(
     Ok(Answer { status: Status::SUCCESS, output })
 }
 
+/// The attributes of a list that a client sets.
+///
+/// # Errors
+/// `STATUS_INVALID_EA_NAME` for a name that none has, `STATUS_INVALID_PARAMETER` for a list that is not whole.
+pub(crate) fn checked_list(list: &[u8]) -> Result<Vec<ea::Ea<'_>>, Status> {
+    let list = ea::parse(list).collect::<Result<Vec<_>, _>>().map_err(ea::status)?;
+    let is_fine = list.iter().all(|item| item.name.len() <= SET_NAME_MAX);
+    if is_fine { Ok(list) } else { Err(Status::INVALID_EA_NAME) }
+}
+
 impl Share {
     /// Sets the attributes of a list; one without a value goes.
     ///
     /// # Errors
-    /// `STATUS_EA_CORRUPT_ERROR`, `STATUS_EA_TOO_LARGE`; those of the tree.
+    /// `STATUS_EA_TOO_LARGE`; those of [`checked_list`] and of the tree.
     pub(crate) async fn set_eas(
         &self,
         caller: &Caller,
@@ -121,11 +131,7 @@ impl Share {
             return Err(Status::EAS_NOT_SUPPORTED);
         }
         // All of it is read before any of it is set.
-        let list: Result<Vec<_>, _> = ea::parse(list).collect();
-        let list = list.map_err(ea::status)?;
-        if list.iter().any(|item| item.name.len() > SET_NAME_MAX) {
-            return Err(Status::INVALID_EA_NAME);
-        }
+        let list = checked_list(list)?;
         let stored = handle.extended_names().await?;
         for item in list {
             let same = stored.iter().find(|name| name.eq_ignore_ascii_case(item.name));

@@ -94,6 +94,8 @@ pub(crate) enum StreamChange {
     Empty,
     /// Bytes are written; what lies between is zeros.
     Write(u64, Vec<u8>),
+    /// Bytes become zeros, as far as there are any: the first, and how many.
+    Zero(u64, u64),
     /// Sets the stream's length.
     Resize(u64),
     /// Removes the stream.
@@ -116,7 +118,7 @@ impl Share {
         let len = match &change {
             StreamChange::Write(offset, bytes) => offset.saturating_add(bytes.len() as u64),
             StreamChange::Resize(len) => *len,
-            StreamChange::Make | StreamChange::Empty | StreamChange::Remove => 0,
+            StreamChange::Make | StreamChange::Empty | StreamChange::Zero(..) | StreamChange::Remove => 0,
         };
         if len > STREAM_MAX {
             return Err(Status::DISK_FULL);
@@ -137,7 +139,7 @@ fn changed(before: Option<Vec<u8>>, change: &StreamChange) -> Option<Vec<u8>> {
         StreamChange::Empty => value.clear(),
         StreamChange::Make => {}
         // It was deleted by another name of the file's.
-        StreamChange::Write(..) | StreamChange::Resize(_) if !had => return None,
+        StreamChange::Write(..) | StreamChange::Zero(..) | StreamChange::Resize(_) if !had => return None,
         StreamChange::Write(offset, bytes) => {
             let at = *offset as usize;
             let end = at + bytes.len();
@@ -145,6 +147,11 @@ fn changed(before: Option<Vec<u8>>, change: &StreamChange) -> Option<Vec<u8>> {
                 value.resize(end, 0);
             }
             value[at..end].copy_from_slice(bytes);
+        }
+        StreamChange::Zero(offset, len) => {
+            let within = |at: u64| at.min(value.len() as u64) as usize;
+            let zeros = within(*offset)..within(offset.saturating_add(*len));
+            value[zeros].fill(0);
         }
         StreamChange::Resize(len) => value.resize(*len as usize, 0),
     }
@@ -178,6 +185,9 @@ mod tests {
         assert_eq!(after(Some(b"ab\0"), StreamChange::Empty), Some(vec![0]));
         assert_eq!(after(Some(b"ab\0"), StreamChange::Write(1, b"XY".to_vec())), Some(b"aXY\0".to_vec()));
         assert_eq!(after(Some(b"a\0"), StreamChange::Write(3, b"Z".to_vec())), Some(b"a\0\0Z\0".to_vec()));
+        assert_eq!(after(Some(b"abc\0"), StreamChange::Zero(1, 1)), Some(b"a\0c\0".to_vec()));
+        assert_eq!(after(Some(b"abc\0"), StreamChange::Zero(2, u64::MAX)), Some(b"ab\0\0".to_vec()));
+        assert_eq!(after(Some(b"abc\0"), StreamChange::Zero(4, 9)), Some(b"abc\0".to_vec()));
         assert_eq!(after(Some(b"abc\0"), StreamChange::Resize(1)), Some(b"a\0".to_vec()));
         assert_eq!(after(Some(b"abc\0"), StreamChange::Remove), None);
         assert_eq!(after(None, StreamChange::Write(0, b"x".to_vec())), None, "it is gone");

@@ -16,6 +16,15 @@ macro_rules! wire {
         pub struct $name {
             $( $(#[$field_meta])* #[doc = concat!(" `", stringify!($field), "` of the section named above.")] pub $field: $ty, )*
         }
+        impl $crate::fixed::Layout for $name {
+            const FIELDS: &'static [$crate::fixed::Field] = &[
+                $( $crate::fixed::Field {
+                    name: stringify!($field),
+                    offset: std::mem::offset_of!($name, $field),
+                    len: size_of::<$ty>(),
+                }, )*
+            ];
+        }
     };
 }
 
@@ -41,6 +50,23 @@ pub(crate) use {body, wire};
 pub trait Plain: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned + Copy {}
 
 impl<T: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned + Copy> Plain for T {}
+
+/// A field of a structure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Field {
+    /// As the specification has it, in our spelling.
+    pub name: &'static str,
+    /// Bytes before it.
+    pub offset: usize,
+    /// Its own bytes.
+    pub len: usize,
+}
+
+/// Where the fields of a structure lie, in their order and without gaps: tests vary each of them.
+pub trait Layout: Plain {
+    /// The fields.
+    const FIELDS: &'static [Field];
+}
 
 /// The fixed part of a command's body, which begins with its `StructureSize`.
 pub trait Fixed: Plain {
@@ -73,4 +99,19 @@ pub fn part(bytes: &[u8], offset: usize, len: usize) -> Result<&[u8], Malformed>
     }
     let end = offset.checked_add(len).ok_or(Malformed::Offset)?;
     bytes.get(offset..end).ok_or(Malformed::Offset)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fsctl::copy::Chunk;
+
+    #[test]
+    fn fields_lie_one_behind_the_other_and_fill_their_structure() {
+        let fields: Vec<_> =
+            Chunk::FIELDS.iter().map(|field| (field.name, field.offset, field.len)).collect();
+        let expected =
+            [("source_offset", 0, 8), ("target_offset", 8, 8), ("length", 16, 4), ("reserved", 20, 4)];
+        assert_eq!(fields, expected);
+    }
 }

@@ -4,22 +4,24 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use identity::{Accounts, Rights};
+use lane::fs::AttributeChange;
 use smb_wire::Status;
 use smb_wire::create::access::{attributes, rights};
 use smb_wire::create::{create_action, options};
 use smb_wire::info::security::Descriptor;
-use vfs::{CreateOptions, Error, Expect, Resolved, Writer};
+use vfs::{CreateOptions, Error, Expect, RelPath, Resolved, Writer};
 
 use super::open_or_create::{GrantedOpen, OpenAttemptError, OpenTarget};
 use super::params::{CreateParams, GIVEN};
-use crate::lane_handle::LaneHandle;
+use crate::ea::checked_list;
+use crate::lane_handle::{LaneHandle, VALUE_MAX};
 use crate::names::PathLookup;
 use crate::opens::Room;
 use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
 use crate::streams::StreamChange;
-use smb_wire::dos::Dos;
+use smb_wire::dos::{self, Dos};
 
 impl Share {
     pub(super) async fn create_new(
@@ -54,6 +56,9 @@ impl Share {
             self.volume().fits(bytes).map_err(status::of)?;
             self.has_room_for(bytes).await?;
         }
+        if let Some(list) = params.contexts.ea {
+            checked_list(list)?;
+        }
         let secured = self.secured(ctx, params, lookup, is_directory).await?;
         let writer = self.make(ctx, params, lookup, is_directory, secured.own()).await?;
         let access = match params.access & rights::MAXIMUM_ALLOWED {
@@ -69,18 +74,29 @@ impl Share {
             is_directory,
             is_linked: false,
         };
-        let (open, resolved, break_registration) = self.open_beside(ctx, params, room, &target).await?;
-        let caller = open.caller(&ctx.caller);
-        let handle = Rc::new(LaneHandle::new(resolved, writer));
         // The maker of a file sets its attributes, whatever the descriptor leaves it afterwards.
         let operator = Accounts::none().local_administrator();
+        let opened = self.open_beside(ctx, params, room, &target).await;
+        let (open, resolved, break_registration) = match opened {
+            Ok(opened) => opened,
+            Err(OpenAttemptError::Refused(status)) if status != Status::SHARING_VIOLATION => {
+                let operator = vfs::Caller { principal: operator, ..ctx.caller.clone() };
+                self.undo_create(&operator, lookup.path.as_path(), is_directory).await;
+                return Err(status.into());
+            }
+            Err(error) => return Err(error),
+        };
+        let caller = open.caller(&ctx.caller);
+        let handle = Rc::new(LaneHandle::new(resolved, writer));
         let operator = vfs::Caller { principal: operator, ..caller.clone() };
         let fitted = match self.give_list(&caller, &handle, &secured).await {
             Ok(()) => self.apply_create_params(&operator, &handle, open.object(), params).await,
             refused => refused,
         };
         if let Err(status) = fitted {
-            self.undo_create(&operator, &open, is_directory).await;
+            if let Some(path) = open.path(self.volume()) {
+                self.undo_create(&operator, path.as_path(), is_directory).await;
+            }
             return Err(status.into());
         }
         let action = create_action::CREATED;
@@ -131,14 +147,54 @@ impl Share {
         if let Some(stream) = &params.name.stream {
             self.change_stream(caller, handle, object, stream, StreamChange::Make).await?;
         }
-        Ok(())
+        self.withhold_owner_bits(caller, handle, object, params).await
+    }
+
+    /// Takes the owner's bits away that a POSIX mode lacks. What is made has them all at first, so that the server can open it. The right to
+    /// read stays where the server needs it: one that is not root reads no attributes of a file without.
+    async fn withhold_owner_bits(
+        &self,
+        caller: &vfs::Caller,
+        handle: &LaneHandle,
+        object: &vfs::Object,
+        params: &CreateParams<'_>,
+    ) -> Result<(), Status> {
+        let Some(asked) = params.contexts.posix else { return Ok(()) };
+        let owner = owner_bits(handle.directory().is_some());
+        let withheld = owner & !asked;
+        if withheld == 0 {
+            return Ok(());
+        }
+        let mode = self.info(handle, None).await?.posix().mode & 0o777 & !withheld;
+        self.set_mode(caller, handle, object, mode).await?;
+        match handle.extended(dos::NAME, VALUE_MAX).await {
+            Ok(_) => Ok(()),
+            Err(_) => self.set_mode(caller, handle, object, mode | (owner & !WRITE_BIT)).await,
+        }
+    }
+
+    async fn set_mode(
+        &self,
+        caller: &vfs::Caller,
+        handle: &LaneHandle,
+        object: &vfs::Object,
+        mode: u32,
+    ) -> Result<(), Status> {
+        let change = AttributeChange { mode: Some(mode), ..AttributeChange::NONE };
+        let set = match handle.directory() {
+            Some(directory) => directory.set_attributes(caller, change).await,
+            None => {
+                let writer = handle.writer(self.volume(), caller, object).await.map_err(status::of)?;
+                writer.set_attributes(caller, change).await
+            }
+        };
+        set.map_err(status::of)
     }
 
     /// Removes the file that a failed CREATE has made, unless another client has it open by now.
-    async fn undo_create(&self, caller: &vfs::Caller, open: &vfs::Open, is_directory: bool) {
-        let Some(path) = open.path(self.volume()) else { return };
-        let Some(name) = path.as_path().file_name() else { return };
-        let Ok(above) = self.directory_at(caller, path.as_path().parent()).await else { return };
+    async fn undo_create(&self, caller: &vfs::Caller, path: RelPath<'_>, is_directory: bool) {
+        let Some(name) = path.file_name() else { return };
+        let Ok(above) = self.directory_at(caller, path.parent()).await else { return };
         // No client hears why it stayed.
         let _ = match is_directory {
             true => above.remove_directory(caller, name).await,
@@ -168,10 +224,10 @@ impl Share {
             let (directory, _) = above.and_then(Resolved::into_directory).map_err(of_way)?;
             self.holds_directory(&directory)?;
             let made = if is_directory {
-                let mode = params.contexts.posix.unwrap_or(DIRECTORY_MODE) & 0o777;
+                let mode = params.contexts.posix.unwrap_or(DIRECTORY_MODE) & 0o777 | owner_bits(true);
                 directory.make_directory_described(caller, name, mode, own).await.map(|_| None)
             } else {
-                let mode = params.contexts.posix.unwrap_or(FILE_MODE) & 0o777;
+                let mode = params.contexts.posix.unwrap_or(FILE_MODE) & 0o777 | owner_bits(false);
                 let made = directory
                     .create_described(caller, name, CreateOptions { exclusive: true, mode }, own)
                     .await;
@@ -218,6 +274,13 @@ fn of_way(error: Error) -> OpenAttemptError {
     })
 }
 
+/// The owner's bits that a new file has at first, whatever its mode. A directory has its mode at once.
+fn owner_bits(is_directory: bool) -> u32 {
+    if is_directory { 0 } else { 0o600 }
+}
+
+/// The owner's right to write.
+const WRITE_BIT: u32 = 0o200;
 /// Of which the process's umask takes some.
 const FILE_MODE: u32 = 0o666;
 const DIRECTORY_MODE: u32 = 0o777;

@@ -11,7 +11,7 @@ use smb_wire::create::access::rights::{EXECUTE, READ_DATA, WRITE_DATA};
 use smb_wire::fixed::prefix;
 use smb_wire::fsctl::code;
 use smb_wire::fsctl::copy::{
-    Copy, CopyResponse, DUPLICATE_SOURCE_ATOMIC, DuplicateExtents, DuplicateExtentsEx,
+    Copy, CopyResponse, DUPLICATE_SOURCE_ATOMIC, DuplicateExtents, DuplicateExtentsEx, ResumeKeyResponse,
 };
 use smb_wire::{FileId, Status};
 use vfs::OpenFile;
@@ -26,13 +26,22 @@ use crate::status;
 use crate::write::FILE_SIZE_MAX;
 use smb_wire::dos::Dos;
 
+/// StructureSize of SMB2_DUPLICATE_EXTENTS_DATA_EX: that of its local form, whose handle has 8 bytes.
+const DUPLICATE_EXTENTS_EX_SIZE: u64 = 0x30;
+
 /// Returns what names an open to copy from: its id, and its session.
-pub(super) fn resume_key(open: &Open) -> Vec<u8> {
-    let mut key = open.id().as_bytes().to_vec();
-    key.extend(open.session().to_le_bytes());
-    // Length and begin of a context that there is none of.
-    key.extend([0; 8]);
+fn resume_key(open: &Open) -> [u8; 24] {
+    let mut key = [0; 24];
+    key[..16].copy_from_slice(open.id().as_bytes());
+    key[16..].copy_from_slice(&open.session().to_le_bytes());
     key
+}
+
+/// The answer to FSCTL_SRV_REQUEST_RESUME_KEY: the key, and no context.
+pub(super) fn resume_key_response(open: &Open) -> Vec<u8> {
+    let response =
+        ResumeKeyResponse { resume_key: resume_key(open), context_length: 0.into(), context: 0.into() };
+    response.as_bytes().to_vec()
 }
 
 /// The method of a copy: by the kernel, or through memory.
@@ -71,6 +80,11 @@ impl Share {
         //= MS-SMB2 3.3.5.15.6
         //# The key is that of an open of the same session, else STATUS_OBJECT_NAME_NOT_FOUND.
         let source = self.opens().find(ctx.session, *id).map_err(|_| Status::OBJECT_NAME_NOT_FOUND)?;
+        //= MS-SMB2 3.3.5.15.6
+        //# SourceKey is compared as a whole with Open.ResumeKey.
+        if resume_key(&source)[..] != copy.source_key[..] {
+            return Err(Status::OBJECT_NAME_NOT_FOUND);
+        }
         //= MS-SMB2 3.3.5.15.6
         //# The source is read, the target written; FSCTL_SRV_COPYCHUNK reads the target too.
         let reads_target = control == code::SRV_COPYCHUNK;
@@ -197,6 +211,13 @@ impl Share {
             code::DUPLICATE_EXTENTS_TO_FILE_EX => {
                 let (asked, _) =
                     prefix::<DuplicateExtentsEx>(input).map_err(|_| Status::INVALID_PARAMETER)?;
+                //= MS-FSCC 2.3.9.2
+                //# StructureSize is 0x30; of Flags one bit is defined.
+                if asked.structure_size.get() != DUPLICATE_EXTENTS_EX_SIZE
+                    || asked.flags.get() & !DUPLICATE_SOURCE_ATOMIC != 0
+                {
+                    return Err(Status::INVALID_PARAMETER);
+                }
                 // The kernel shares a long range part by part.
                 if asked.flags.get() & DUPLICATE_SOURCE_ATOMIC != 0 {
                     return Err(Status::NOT_SUPPORTED);

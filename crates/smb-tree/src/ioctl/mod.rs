@@ -38,7 +38,7 @@ impl Share {
             let len_max = max_output.min(ANSWER_MAX) as usize;
             let nothing = || whole(Vec::new(), len_max);
             match control {
-                code::SRV_REQUEST_RESUME_KEY => whole(copy::resume_key(open), len_max),
+                code::SRV_REQUEST_RESUME_KEY => whole(copy::resume_key_response(open), len_max),
                 code::SRV_COPYCHUNK | code::SRV_COPYCHUNK_WRITE => {
                     self.copy_chunks(ctx, open, control, input, len_max).await
                 }
@@ -55,6 +55,9 @@ impl Share {
                     nothing()
                 }
                 code::QUERY_ALLOCATED_RANGES => self.allocated_ranges(ctx, open, input, len_max).await,
+                //= MS-FSA 2.1.5.10.1
+                //# Without room for FILE_OBJECTID_BUFFER: STATUS_INVALID_PARAMETER.
+                code::CREATE_OR_GET_OBJECT_ID if len_max < OBJECT_ID_LEN => Err(Status::INVALID_PARAMETER),
                 code::CREATE_OR_GET_OBJECT_ID => self.object_id(ctx, open, len_max).await,
                 //= MS-FSA 2.1.5.10.9
                 //# Without room for the two bytes of the answer: STATUS_INVALID_PARAMETER.
@@ -80,6 +83,9 @@ impl Share {
                 code::SRV_ENUMERATE_SNAPSHOTS => {
                     whole([0u32, 0, 2, 0].iter().flat_map(|word| word.to_le_bytes()).collect(), len_max)
                 }
+                //= MS-SMB2 3.3.5.15.3
+                //# On a share that is not that of named pipes: STATUS_NOT_SUPPORTED.
+                code::PIPE_TRANSCEIVE => Err(Status::NOT_SUPPORTED),
                 _ => Err(Status::INVALID_DEVICE_REQUEST),
             }
         })
@@ -115,7 +121,7 @@ impl Share {
     ) -> Result<Answer, Status> {
         let handle = self.handle(ctx, open).await?;
         let info = self.info(&handle, None).await?;
-        let mut id = [0; 64];
+        let mut id = [0; OBJECT_ID_LEN];
         for at in [0, 32] {
             id[at..at + 8].copy_from_slice(&info.index.to_le_bytes());
             id[at + 8..at + 16].copy_from_slice(&info.device.to_le_bytes());
@@ -127,6 +133,9 @@ impl Share {
         if open.may(READ_DATA) { Ok(()) } else { Err(Status::ACCESS_DENIED) }
     }
 }
+
+/// FILE_OBJECTID_BUFFER, bytes (MS-FSCC 2.1.3).
+const OBJECT_ID_LEN: usize = 64;
 
 fn whole(output: Vec<u8>, len_max: usize) -> Result<Answer, Status> {
     if output.len() > len_max {

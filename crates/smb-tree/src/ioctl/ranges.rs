@@ -17,6 +17,7 @@ use crate::open::{Open, OpenKind};
 use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
+use crate::streams::StreamChange;
 
 impl Share {
     pub(super) async fn zero_data(
@@ -26,7 +27,7 @@ impl Share {
         input: &[u8],
     ) -> Result<(), Status> {
         let (offset, len) = parse_zero(input).map_err(|_| Status::INVALID_PARAMETER)?;
-        if open.kind() != OpenKind::File {
+        if !matches!(open.kind(), OpenKind::File | OpenKind::Stream) {
             return Err(Status::INVALID_PARAMETER);
         }
         if !open.may(WRITE_DATA) {
@@ -35,6 +36,12 @@ impl Share {
         let checked = open.grants().check(Range { offset, len }, RangeUse::Writing);
         checked.map_err(|_| Status::FILE_LOCK_CONFLICT)?;
         let handle = self.handle(ctx, open).await?;
+        if let Some(stream) = open.stream() {
+            let change = StreamChange::Zero(offset, len);
+            self.change_stream(&ctx.by(open), &handle, open.grants().object(), &stream, change).await?;
+            self.archive(ctx, open, &handle).await;
+            return Ok(());
+        }
         //= MS-FSA 2.1.5.10.37
         //# The file does not get longer by it.
         let len = len.min(handle.attributes()?.size.saturating_sub(offset));
@@ -57,21 +64,21 @@ impl Share {
         len_max: usize,
     ) -> Result<Answer, Status> {
         let (offset, len) = parse_query(input).map_err(|_| Status::INVALID_PARAMETER)?;
-        if open.kind() != OpenKind::File {
+        if !matches!(open.kind(), OpenKind::File | OpenKind::Stream) {
             return Err(Status::INVALID_PARAMETER);
         }
         self.may_read_data(open)?;
         let handle = self.handle(ctx, open).await?;
-        let end = offset.saturating_add(len).min(handle.attributes()?.size);
-        let file = handle.file()?.lane_file();
+        let end = offset.saturating_add(len).min(self.open_info(open, &handle).await?.size);
         let kept = self.dos_of(&handle).await?.attributes.unwrap_or_default();
-        //= MS-FSA 2.1.5.10.26
-        //# A file that is not sparse is allocated as far as it reaches, whatever lies on disk.
-        let is_sparse = kept & attributes::SPARSE_FILE != 0;
+        //= MS-FSA 2.1.5.10.22
+        //# A file that is not sparse is allocated as far as it reaches, whatever lies on disk, and so is a stream, which has no holes.
+        let is_sparse = kept & attributes::SPARSE_FILE != 0 && open.kind() == OpenKind::File;
         let (mut output, mut at, mut status) = (Vec::new(), offset, Status::SUCCESS);
         while at < end {
             let (begin, hole) = match is_sparse {
                 true => {
+                    let file = handle.file()?.lane_file();
                     let begin = seek(file, at, SeekTo::Data).await?.filter(|begin| *begin < end);
                     let Some(begin) = begin else { break };
                     (begin, seek(file, begin, SeekTo::Hole).await?.unwrap_or(end).min(end))

@@ -65,8 +65,10 @@ impl Share {
         if text.starts_with(':') {
             return self.rename_stream(ctx, open, &text, replaces).await;
         }
+        //= MS-FSA 2.1.5.15.11
+        //# A stream's new name begins with a colon; it stays in its file.
         if open.kind() == OpenKind::Stream {
-            return Err(Status::NOT_SUPPORTED);
+            return Err(Status::INVALID_PARAMETER);
         }
         let name = WireName::parse(rename.name)?;
         if name.stream.is_some() || name.is_data {

@@ -148,7 +148,7 @@ fn holes_are_made_and_told_and_other_codes_are_refused() {
         for (control, input, room, expected) in [
             (code::SET_ZERO_DATA, &pair(5, 4)[..], 0, Err(Status::INVALID_PARAMETER)),
             (code::CREATE_OR_GET_OBJECT_ID, &[], 64, Ok(64)),
-            (code::CREATE_OR_GET_OBJECT_ID, &[], 63, Err(Status::BUFFER_TOO_SMALL)),
+            (code::CREATE_OR_GET_OBJECT_ID, &[], 63, Err(Status::INVALID_PARAMETER)),
             (code::GET_COMPRESSION, &[], 2, Ok(2)),
             (code::GET_COMPRESSION, &[], 1, Err(Status::INVALID_PARAMETER)),
             // A file system that compresses nothing: what is so already is so.

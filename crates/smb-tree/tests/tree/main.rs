@@ -164,7 +164,7 @@ impl Side {
         let request = CreateRequest {
             fixed: &fixed,
             name: Text::new(&name).unwrap(),
-            contexts: Contexts::parse(&wish.contexts).unwrap(),
+            contexts: Contexts::parse(&wish.contexts).map_err(|why| why.status())?,
         };
         self.share.create(request_context, &request, 0, replay).await
     }

@@ -271,8 +271,15 @@ fn take(entry: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
     if name.0 < size_of::<ContextHead>() || name.1 < 4 {
         return Err(Malformed::Offset);
     }
+    //= MS-SMB2 2.2.13.2
+    //# The name is aligned to 8 bytes.
+    if !name.0.is_multiple_of(8) {
+        return Err(Malformed::Alignment);
+    }
     let name_end = name.0 + name.1;
     let tag = entry.get(name.0..name_end).ok_or(Malformed::Offset)?;
+    //= MS-SMB2 2.2.13.2
+    //# Where DataLength is zero DataOffset is ignored.
     if data.1 == 0 {
         return Ok((tag, &[]));
     }
@@ -454,6 +461,7 @@ mod tests {
             Contexts::parse(&bytes).map(|_| ())
         };
         assert_eq!(with(4, 15), Err(Malformed::Offset), "the name lies in the head");
+        assert_eq!(with(4, 17), Err(Malformed::Alignment));
         assert_eq!(with(4, 0xfff0), Err(Malformed::Offset));
         assert_eq!(with(6, 3), Err(Malformed::Offset));
         assert_eq!(with(10, 16), Err(Malformed::Offset), "the data lies in the name");

@@ -35,7 +35,7 @@ pub struct Ea<'a> {
 ///
 /// # Errors
 /// As an item: the list is not whole, or holds a name or flags that no attribute has. The request fails with
-/// [`Status::EA_CORRUPT_ERROR`], [`Status::INVALID_EA_NAME`] or [`Status::INVALID_PARAMETER`], see [`status`].
+/// [`Status::INVALID_EA_NAME`] or [`Status::INVALID_PARAMETER`], see [`status`].
 pub fn parse(data: &[u8]) -> impl Iterator<Item = Result<Ea<'_>, Malformed>> {
     let entries = Entries::new(data, 4, size_of::<EaHead>() + 1);
     entries.take(EAS_MAX + 1).enumerate().map(|(count, entry)| {
@@ -63,7 +63,8 @@ pub fn parse(data: &[u8]) -> impl Iterator<Item = Result<Ea<'_>, Malformed>> {
 pub fn status(why: Malformed) -> Status {
     match why {
         Malformed::Value => Status::INVALID_EA_NAME,
-        Malformed::Offset | Malformed::Alignment => Status::EA_CORRUPT_ERROR,
+        //= MS-SMB2 2.2.13.2.1
+        //# A list has the format of MS-FSCC 2.4.16. Neither names a status for another: it is that of any malformed request, as with Samba.
         other => other.status(),
     }
 }
@@ -112,8 +113,8 @@ mod tests {
             (8, 0, Status::INVALID_EA_NAME),
             (4, 1, Status::INVALID_EA_NAME),
             (4, 0x7f, Status::INVALID_EA_NAME),
-            (11, b'x', Status::EA_CORRUPT_ERROR),
-            (5, 200, Status::EA_CORRUPT_ERROR),
+            (11, b'x', Status::INVALID_PARAMETER),
+            (5, 200, Status::INVALID_PARAMETER),
         ] {
             let mut bad = out.clone();
             bad[at] = value;

@@ -202,10 +202,11 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// Reads a descriptor. The audit list is passed over.
+    /// Reads a descriptor. The entries of the audit list are passed over.
     ///
     /// # Errors
-    /// A part outside of it, and entries other than those that allow or deny an identifier, which no list of ours holds.
+    /// A part outside of it, be it the audit list, and entries other than those that allow or deny an identifier, which no list of ours
+    /// holds.
     pub fn parse(bytes: &[u8]) -> Result<Self, Malformed> {
         let (head, _) = prefix::<DescriptorHead>(bytes)?;
         let bits = head.control.get();
@@ -215,6 +216,9 @@ impl Descriptor {
         let at = |offset: U32| bytes.get(offset.get() as usize..).ok_or(Malformed::Offset);
         let sid = |offset: U32| (offset != U32::ZERO).then(|| Ok(Sid::parse(at(offset)?)?.0)).transpose();
         let has_dacl = bits & control::DACL_PRESENT != 0 && head.offset_dacl != U32::ZERO;
+        if bits & control::SACL_PRESENT != 0 && head.offset_sacl != U32::ZERO {
+            acl_bytes(at(head.offset_sacl)?)?;
+        }
         // Of one that is said to be there and is not the bit is all there is to see.
         let has_list = if has_dacl { control::DACL_PRESENT } else { 0 };
         Ok(Self {
@@ -255,10 +259,15 @@ impl Descriptor {
     }
 }
 
-fn parse_acl(bytes: &[u8]) -> Result<Vec<Ace>, Malformed> {
+/// The head of a list, and its entries.
+fn acl_bytes(bytes: &[u8]) -> Result<(&AclHead, &[u8]), Malformed> {
     let (head, _) = prefix::<AclHead>(bytes)?;
     let list = bytes.get(..head.acl_size.get().into()).ok_or(Malformed::Offset)?;
-    let mut rest = list.get(size_of::<AclHead>()..).ok_or(Malformed::Offset)?;
+    Ok((head, list.get(size_of::<AclHead>()..).ok_or(Malformed::Offset)?))
+}
+
+fn parse_acl(bytes: &[u8]) -> Result<Vec<Ace>, Malformed> {
+    let (head, mut rest) = acl_bytes(bytes)?;
     let count = usize::from(head.ace_count.get());
     if count > ACES_MAX {
         return Err(Malformed::Count);
