@@ -30,7 +30,7 @@ pub struct Rendering {
 #[derive(Debug)]
 enum RowSource {
     Sorted(Listing, RowPosition),
-    Streamed(Streamed),
+    Streamed(Box<Streamed>),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,7 +57,7 @@ impl Rendering {
     /// Renders a directory that is read while it is shown: [`Rendering::prepare`]. A page ends at 10,000 rows
     /// or soon after, and leads to the next.
     pub fn streamed(streamed: Streamed, format: Format) -> Self {
-        Self::of(RowSource::Streamed(streamed), format)
+        Self::of(RowSource::Streamed(Box::new(streamed)), format)
     }
 
     fn of(source: RowSource, format: Format) -> Self {

@@ -281,7 +281,7 @@ fn each_key_of_a_service_that_is_not_served_is_told_to_have_no_effect_and_none_o
         let is_of = |beginning: &&str| key.starts_with(*beginning);
         // Two that are about a service by keeping a volume from it.
         let keeps_out = value == "'off'" && ["volume.afs", "volume.smb"].contains(&&*key);
-        let is_used_always = ALWAYS.iter().any(|known| is_of(known)) || keeps_out;
+        let is_used_always = ALWAYS.iter().any(is_of) || keeps_out;
         let off = without_effect(&key, &value, false);
         let name = key.rsplit_once('.').unwrap().1;
         let is_named = |line: &String| {

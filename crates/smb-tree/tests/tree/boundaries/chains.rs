@@ -126,6 +126,9 @@ fn a_chain_goes_on_to_where_a_context_is_and_ends_with_one() {
     });
 }
 
+/// Names and data of contexts, in their order.
+type Contexts<'a> = &'a [(&'a [u8], &'a [u8])];
+
 #[test]
 fn of_the_same_context_twice_the_last_counts_and_no_open_is_claimed_twice() {
     alone(|side| async move {
@@ -135,7 +138,7 @@ fn of_the_same_context_twice_the_last_counts_and_no_open_is_claimed_twice() {
         let (v1, v2) = ([0; 16], [0; 32]);
         let (again, again_v2) = ([1; 16], [1; 36]);
         let gone = Status::OBJECT_NAME_NOT_FOUND;
-        let cases: [(&[(&[u8], &[u8])], Status); 19] = [
+        let cases: [(Contexts<'_>, Status); 19] = [
             (&[(tag::ALLOCATION_SIZE, &huge), (tag::ALLOCATION_SIZE, &small)], OK),
             (&[(tag::ALLOCATION_SIZE, &small), (tag::ALLOCATION_SIZE, &huge)], none),
             (&[(tag::MAXIMAL_ACCESS, &small), (tag::MAXIMAL_ACCESS, &[])], OK),
