@@ -4,4 +4,5 @@ mod calls;
 mod forge;
 mod pair;
 mod proofs;
+mod stock;
 mod tickets;

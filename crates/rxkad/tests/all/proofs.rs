@@ -14,12 +14,15 @@ use rxkad::{
 
 use crate::forge::{Forge, NOW};
 
+/// From one number of the generator to the next.
+const STEP: u32 = 0x1357_9bdf;
+
 /// A generator whose numbers are known.
 pub(crate) struct Counting(pub(crate) u32);
 
 impl RngCore for Counting {
     fn next_u32(&mut self) -> u32 {
-        self.0 = self.0.wrapping_add(0x1357_9bdf);
+        self.0 = self.0.wrapping_add(STEP);
         self.0
     }
 
@@ -44,6 +47,11 @@ pub(crate) fn refused(code: Code) -> Verdict {
 fn around<R>(now: Option<i64>, seed: u32, step: impl FnOnce(&mut Surroundings<'_>) -> R) -> R {
     let unix = now.map(|now| Duration::from_secs(now as u64));
     step(&mut Surroundings { now: Instant::now(), unix, random: &mut Counting(seed) })
+}
+
+/// What a server asks that draws this nonce.
+pub(crate) fn ask_of(server: &mut ServerConnection, nonce: u32) -> Vec<u8> {
+    ask(server, nonce.wrapping_sub(STEP))
 }
 
 /// What a server asks.
