@@ -1,6 +1,6 @@
 //! Calls a stock server as the cell's superuser, at each level: `probe KEYFILEEXT ADDRESS SERVICE OPCODE`.
 //!
-//! `probe /etc/openafs/server/KeyFileExt 10.0.0.1:7002 73 518` asks a ptserver for its highest ids.
+//! `probe /etc/openafs/server/KeyFileExt 10.0.0.1:7002 73 510` asks a ptserver for its highest ids.
 
 use std::error::Error;
 use std::io::Read as _;

@@ -87,8 +87,9 @@ impl Recorded {
     }
 }
 
-const ALL: [(&str, Level, &str); 3] = [
+const ALL: [(&str, Level, &str); 4] = [
     ("local", Level::Crypt, "<LocalAuth>"),
+    ("auth", Level::Auth, "<LocalAuth>"),
     ("clear", Level::Clear, "alice@TEST.LOCAL"),
     ("crypt", Level::Crypt, "alice@TEST.LOCAL"),
 ];
