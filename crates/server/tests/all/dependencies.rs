@@ -65,6 +65,7 @@ fn the_server_knows_no_protocol_and_protocols_do_not_know_each_other() {
     assert_eq!(uses("lane"), ["budget"]);
     assert_eq!(uses("identity"), [""; 0]);
     assert_eq!(uses("krb"), [""; 0]);
+    assert_eq!(uses("rxkad"), ["krb", "rx"]);
     assert_eq!(uses("grants"), ["budget"]);
     assert_eq!(uses("smb-wire"), [""; 0]);
     assert_eq!(uses("smb-proto"), ["smb-wire"]);
