@@ -22,7 +22,7 @@ pub struct RxkadClient {
 }
 
 impl RxkadClient {
-    /// Of a token; every packet both ways has this level.
+    /// Makes the end of a connection by this token. Packets of both directions have this level.
     pub fn new(token: Token, level: Level) -> Self {
         Self { token, level, packets: None, counts: Counts::default() }
     }

@@ -48,7 +48,7 @@ pub enum Code {
 }
 
 impl Code {
-    /// All, in the order of their numbers.
+    /// Every code, in the order of the numbers.
     pub const ALL: [Self; 13] = [
         Self::Inconsistency,
         Self::PacketShort,
@@ -65,12 +65,12 @@ impl Code {
         Self::IllegalLevel,
     ];
 
-    /// The number on the wire.
+    /// Returns the number on the wire.
     pub const fn number(self) -> i32 {
         self as i32
     }
 
-    /// The one of this number.
+    /// Returns the code of a number on the wire.
     pub fn from_number(number: i32) -> Option<Self> {
         Self::ALL.into_iter().find(|code| code.number() == number)
     }

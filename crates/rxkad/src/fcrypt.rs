@@ -12,14 +12,14 @@ use crate::DesKey;
 /// Bytes of a block.
 pub const BLOCK_LEN: usize = 8;
 
-/// The schedule of a key: a Feistel network of 16 rounds.
+/// The cipher under one key: a Feistel network of 16 rounds. `Debug` tells nothing of the key.
 #[derive(Clone)]
 pub struct Fcrypt {
     rounds: Zeroizing<[u32; 16]>,
 }
 
 impl Fcrypt {
-    /// Of a key, whose parity bits do not count.
+    /// Makes the schedule of a key, whose parity bits do not count.
     pub fn new(key: &DesKey) -> Self {
         let mut bits = key.bytes().iter().fold(0u64, |bits, byte| bits << 7 | u64::from(byte >> 1));
         let mut rounds = Zeroizing::new([0; 16]);

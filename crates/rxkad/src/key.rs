@@ -14,27 +14,27 @@ pub struct DesKey {
 }
 
 impl DesKey {
-    /// Of its bytes, as tokens and old tickets have them.
+    /// Makes a key of its bytes, as tokens and superusers' tickets have them.
     pub fn from_bytes(bytes: [u8; 8]) -> Self {
         Self { bytes: Zeroizing::new(bytes) }
     }
 
-    /// Of 8 random bytes, whose lowest bits become parity bits.
+    /// Makes a key of 8 random bytes, whose lowest bits become parity bits.
     pub fn with_parity(bytes: [u8; 8]) -> Self {
         Self::from_bytes(bytes.map(with_parity))
     }
 
-    /// Derives it from a session key of types 17 to 20; others are refused, as Kerberos here is.
+    /// Derives the key from a session key of types 17 to 20. Other types are refused, as in crate `krb`.
     pub fn derive(session: &SessionKey) -> Result<Self, KeyRefused> {
         Ok(kdf(session.key()?.bytes()))
     }
 
-    /// Its bytes.
+    /// Returns the 8 bytes.
     pub fn bytes(&self) -> &[u8; 8] {
         &self.bytes
     }
 
-    /// As the number that block ciphers begin with.
+    /// Returns the bytes as a number, with which PCBC begins.
     pub(crate) fn number(&self) -> u64 {
         u64::from_be_bytes(*self.bytes)
     }

@@ -20,7 +20,7 @@ pub enum Level {
 }
 
 impl Level {
-    /// The one of a number on the wire.
+    /// Returns the level of a number on the wire.
     pub const fn from_number(number: u32) -> Result<Self, Code> {
         match number {
             0 => Ok(Self::Clear),
@@ -30,7 +30,7 @@ impl Level {
         }
     }
 
-    /// Bytes before the data.
+    /// Returns the number of bytes before the data.
     pub(crate) const fn header_len(self) -> usize {
         match self {
             Self::Clear => 0,
@@ -39,7 +39,7 @@ impl Level {
         }
     }
 
-    /// Most bytes after the data.
+    /// Returns the most bytes that follow the data.
     pub(crate) const fn padding_max(self) -> usize {
         match self {
             Self::Clear => 0,

@@ -8,7 +8,7 @@ use subtle::ConstantTimeEq as _;
 use crate::fcrypt::{BLOCK_LEN, Fcrypt};
 use crate::{Code, DesKey, INDEX, Level};
 
-/// The key of a connection, ready for its packets. Both ends do the same, so that packets are told apart by place alone.
+/// Protects and checks the packets of one connection. Both directions are alike: a packet's place in its call tells it from others.
 #[derive(Clone, Debug)]
 pub struct PacketKey {
     key: DesKey,
@@ -18,7 +18,7 @@ pub struct PacketKey {
 }
 
 impl PacketKey {
-    /// Of a connection's key, epoch and id; the channel in the id does not count.
+    /// Prepares the key of a connection with this epoch and id; the channel in the id does not count.
     pub fn new(key: &DesKey, epoch: u32, cid: u32) -> Self {
         let cipher = Fcrypt::new(key);
         let mut place = [0; 16];
@@ -30,7 +30,7 @@ impl PacketKey {
         Self { place: u64::from_be_bytes(*place), key: key.clone(), cipher }
     }
 
-    /// The checksum that the header of a packet has; never 0.
+    /// Returns the checksum of a packet's header; never 0.
     pub fn header_checksum(&self, at: &PacketContext) -> u16 {
         let place = at.cid << 30 | at.seq & 0x3fff_ffff;
         let block = u64::from(at.call) << 32 | u64::from(place);
@@ -38,7 +38,7 @@ impl PacketKey {
         ((sealed >> 16) as u16).max(1)
     }
 
-    /// Protects a packet, whose data lies behind the level's header: returns its length and the header's checksum.
+    /// Protects a packet in place, whose data lies behind room for the level's header.
     pub fn seal(
         &self,
         level: Level,

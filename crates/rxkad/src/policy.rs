@@ -5,12 +5,12 @@ use rx::security::ConnectionContext;
 
 use crate::{Level, Refused};
 
-/// What a server takes.
+/// Says which proofs a server takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// Which tickets. `has_local_auth` says whether whoever has the cell's key is a superuser (`-localauth`).
+    /// The rules for tickets. `has_local_auth` says whether whoever has the cell's key is a superuser (`-localauth`).
     pub tickets: krb::Policy,
-    /// The least level, of the whole cell. A service may want more for what it keeps, by the principal's level.
+    /// The least level, of the whole cell. A service may want more for a volume, by the principal's level.
     pub min_level: Level,
     /// Whether a name's first part may have a dot: then `a.b` and `a/b` are one to AFS.
     pub has_dotted_principals: bool,
@@ -23,9 +23,9 @@ impl Default for Policy {
     }
 }
 
-/// Is told of proofs, for the audit and the log. It is called on the lane and must not wait.
+/// Hears of proofs, for the audit and the log. The calls come on the lane and must not wait.
 pub trait Observer: std::fmt::Debug + Send + Sync {
-    /// A client has proved who it is. The ticket has what the connection's principal has not: its realm's word on groups.
+    /// A client has proved who it is. The ticket also has what its realm says of its groups, which the principal has not.
     fn accepted(&self, connection: &ConnectionContext, ticket: &OpenTicket, level: Level) {
         let _ = (connection, ticket, level);
     }

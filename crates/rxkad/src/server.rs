@@ -17,7 +17,7 @@ use crate::token::DES_CBC_CRC;
 use crate::wire::{Challenge, KVNO_ENCRYPTED_PART, KVNO_TICKET, Response};
 use crate::{Code, DesKey, Level, Observer, PacketKey, Policy, Refused, ServiceKeys, afs_name, name_of};
 
-/// Makes the server's ends of connections: what `rx::Endpoint::add_security` takes.
+/// Makes the server's ends of connections; `rx::Endpoint::add_security` takes it.
 #[derive(Clone, Debug)]
 pub struct RxkadServer {
     shared: Arc<Shared>,
@@ -33,18 +33,18 @@ struct Shared {
 }
 
 impl RxkadServer {
-    /// Of the service's keys and what it takes.
+    /// Makes the ends of a server with these keys and this policy.
     pub fn new(keys: ServiceKeys, policy: Policy) -> Self {
         Self::with_observer(keys, policy, None)
     }
 
-    /// As [`new`](Self::new), with somebody who is told of each proof.
+    /// Makes the ends of a server that tells an observer of each proof.
     pub fn with_observer(keys: ServiceKeys, policy: Policy, observer: Option<Arc<dyn Observer>>) -> Self {
         let acceptor = Acceptor::new(policy.tickets.clone());
         Self { shared: Arc::new(Shared { keys, acceptor, policy, observer }) }
     }
 
-    /// The end of a new connection.
+    /// Makes the end of a new connection.
     pub fn connection(&self) -> ServerConnection {
         ServerConnection {
             shared: Arc::clone(&self.shared),

@@ -38,7 +38,7 @@ pub enum TokenRefused {
 }
 
 impl Token {
-    /// Of its parts, as `aklog` stores them. The ids that come with such a token prove nothing and are not looked at.
+    /// Makes a token of its parts, as `aklog` stores them. The ids beside them (`viceid`) prove nothing and are left out.
     pub fn new(kvno: u32, ticket: &[u8], key: DesKey, end: Time) -> Result<Self, Code> {
         if !(TICKET_LEN_MIN..=TICKET_LEN_MAX).contains(&ticket.len()) {
             return Err(Code::TicketLength);
@@ -46,13 +46,15 @@ impl Token {
         Ok(Self { kvno, ticket: Zeroizing::new(ticket.to_vec()), key, end })
     }
 
-    /// Of a service ticket for `afs/CELL` and its session key, as a credentials cache has them; `kinit` is enough to get them.
+    /// Makes a token of a service ticket for `afs/CELL` and its session key, as a credentials cache has them.
+    ///
+    /// So `kinit` is enough for a client of ours: no `aklog` is needed.
     pub fn from_service_ticket(ticket: &[u8], session: &SessionKey, end: Time) -> Result<Self, TokenRefused> {
         Ticket::parse(ticket)?;
         Ok(Self::new(KVNO_TICKET, ticket, DesKey::derive(session)?, end)?)
     }
 
-    /// Of the cell's own key: a superuser (`-localauth`), as only who has that key can make such a ticket.
+    /// Makes a superuser's token (`-localauth`) with the cell's own key: only its holder can make such a ticket.
     ///
     /// The session key is 8 random bytes, the confounder 16.
     pub fn local_auth(
@@ -81,22 +83,22 @@ impl Token {
         Ok(Self::new(KVNO_ENCRYPTED_PART, &ticket, key, end)?)
     }
 
-    /// The kvno field: which kind of ticket it is.
+    /// Returns the kvno field, which says what kind of ticket it is.
     pub fn kvno(&self) -> u32 {
         self.kvno
     }
 
-    /// The ticket.
+    /// Returns the ticket.
     pub fn ticket(&self) -> &[u8] {
         &self.ticket
     }
 
-    /// The session key.
+    /// Returns the session key.
     pub fn key(&self) -> &DesKey {
         &self.key
     }
 
-    /// Until when it is valid.
+    /// Returns the time when the ticket ends.
     pub fn end(&self) -> Time {
         self.end
     }

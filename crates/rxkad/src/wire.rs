@@ -20,7 +20,7 @@ pub const TICKET_LEN_MAX: usize = 12_000;
 /// What stands before the ticket in a response, bytes.
 const HEAD_LEN: usize = 16 + Proof::LEN;
 
-/// What a server asks.
+/// A server's question.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Challenge {
     /// A random number: the client shows that it has the session key by sending one more.
@@ -33,14 +33,14 @@ impl Challenge {
     /// Length on the wire, bytes.
     pub const LEN: usize = 16;
 
-    /// Reads one. What follows it, and its last word, are not looked at.
+    /// Reads a CHALLENGE. The last word, and what follows, are not looked at.
     pub fn parse(bytes: &[u8]) -> Result<Self, Code> {
         let words = bytes.first_chunk::<{ Self::LEN }>().ok_or(Code::PacketShort)?;
         let [version, nonce, min_level, _spare] = words_of(words);
         if version == VERSION { Ok(Self { nonce, min_level }) } else { Err(Code::Inconsistency) }
     }
 
-    /// Appends it to `out`.
+    /// Appends the CHALLENGE to `out`.
     pub fn encode(&self, out: &mut Vec<u8>) {
         for word in [VERSION, self.nonce, self.min_level, 0] {
             out.extend(word.to_be_bytes());
@@ -48,21 +48,21 @@ impl Challenge {
     }
 }
 
-/// What a client answers, its inner part still sealed.
+/// A client's answer, with the proof still sealed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Response<'a> {
-    /// Not used; the checksum covers it.
+    /// A word without a meaning; the checksum covers it.
     pub spare: u32,
-    /// What the session key protects, see [`Proof`].
+    /// The sealed [`Proof`].
     pub sealed: [u8; Proof::LEN],
-    /// What kind of ticket it is: [`KVNO_TICKET`] or [`KVNO_ENCRYPTED_PART`]; others are of Kerberos 4.
+    /// Kind of the ticket: [`KVNO_TICKET`] or [`KVNO_ENCRYPTED_PART`]; other numbers are of Kerberos 4.
     pub kvno: u32,
     /// The ticket.
     pub ticket: &'a [u8],
 }
 
 impl<'a> Response<'a> {
-    /// Reads one. Bytes after the ticket are not looked at.
+    /// Reads a RESPONSE. Bytes after the ticket are not looked at.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Code> {
         let (head, rest) = bytes.split_first_chunk::<HEAD_LEN>().ok_or(Code::PacketShort)?;
         let [version, spare, sealed @ .., kvno, len] = words_of::<14, HEAD_LEN>(head);
@@ -77,7 +77,7 @@ impl<'a> Response<'a> {
         Ok(Self { spare, sealed: bytes_of(&sealed), kvno, ticket })
     }
 
-    /// Makes one of a proof that is sealed with the key of the ticket, and appends it to `out`.
+    /// Appends a RESPONSE to `out`: the ticket, and the proof sealed with the ticket's key.
     pub fn encode(proof: &Proof, key: &DesKey, kvno: u32, ticket: &[u8], out: &mut Vec<u8>) {
         let mut plain = Zeroizing::new(proof.encode(0));
         let sum = checksum(0, &plain, kvno, ticket.len());
@@ -93,7 +93,7 @@ impl<'a> Response<'a> {
         out.extend(ticket);
     }
 
-    /// Opens the proof, whose checksum and place must be right: what was made for another connection is refused.
+    /// Opens the proof and checks its checksum and connection. A proof of another connection is refused.
     pub fn open(&self, key: &DesKey, connection: &ConnectionContext) -> Result<Proof, Code> {
         let mut plain = Zeroizing::new(self.sealed);
         Fcrypt::new(key).decrypt(key.number(), &mut *plain);
@@ -113,7 +113,7 @@ impl<'a> Response<'a> {
     }
 }
 
-/// The sealed part of a [`Response`]: shows that the client has the session key, for this connection alone.
+/// The sealed part of a [`Response`]. It shows that the client has the session key, for one connection alone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Proof {
     /// Epoch of the connection.

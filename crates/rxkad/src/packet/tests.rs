@@ -91,6 +91,20 @@ fn trap_9_packets_of_another_place_are_refused() {
 }
 
 #[test]
+fn data_under_the_header_of_another_packet_is_refused() {
+    let (here, there) = (at(7, 9), at(7, 10));
+    for level in [Level::Auth, Level::Crypt] {
+        let (mut payload, _) = sealed(level, &there, &[5; 100]);
+        let checksum = key().header_checksum(&here);
+        assert_eq!(
+            key().open(level, &here, checksum, &mut payload),
+            Err(Code::SealedInconsistency),
+            "{level}"
+        );
+    }
+}
+
+#[test]
 fn trap_9_every_flipped_bit_of_the_protected_head_is_refused() {
     for (level, protected) in [(Level::Auth, 8), (Level::Crypt, 8)] {
         let (payload, checksum) = sealed(level, &at(7, 9), &[5; 100]);
