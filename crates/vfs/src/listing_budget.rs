@@ -11,8 +11,7 @@ use std::task::{Poll, Waker};
 use std::time::Duration;
 
 use budget::{Books, Consumer, Shares};
-
-use crate::error::Error;
+use lane::time::Elapsed;
 
 /// Memory of one kind, in entries or bytes.
 #[derive(Debug)]
@@ -56,12 +55,12 @@ impl ListingBudget {
     /// [`ListingCharge::settle`] charges what it took.
     ///
     /// # Errors
-    /// [`Error::Overloaded`] after ten seconds.
+    /// [`Elapsed`] after ten seconds.
     pub(crate) async fn charge(
         self: &Rc<Self>,
         consumer: Consumer,
         count: usize,
-    ) -> Result<ListingCharge, Error> {
+    ) -> Result<ListingCharge, Elapsed> {
         let held = count.min(self.books.borrow().limit() / READINGS_AT_ONCE_MIN);
         let take = || self.books.borrow_mut().take(consumer, held);
         if take().is_err() {
@@ -74,7 +73,7 @@ impl ListingBudget {
                     Poll::Pending
                 }
             });
-            lane::time::timeout(WAIT_MAX, taken).await.map_err(|_| Error::Overloaded)?;
+            lane::time::timeout(WAIT_MAX, taken).await?;
         }
         Ok(ListingCharge { budget: Rc::clone(self), consumer, held })
     }
@@ -153,7 +152,7 @@ mod tests {
                 held.push(budget.charge(client(1), 32).await.unwrap());
             }
             let began = lane::time::now();
-            assert!(matches!(budget.charge(client(1), 32).await, Err(Error::Overloaded)));
+            assert!(budget.charge(client(1), 32).await.is_err());
             assert_eq!(lane::time::now() - began, WAIT_MAX);
             let others = budget.charge(client(2), 32).await.unwrap();
             assert_eq!(budget.held(), 128);

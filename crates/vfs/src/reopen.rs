@@ -268,7 +268,8 @@ impl Reopening<'_> {
     async fn other_name_in(&self, directory: &Dir, file: &Identity) -> Result<Option<Box<[u8]>>, Error> {
         let searches = self.volume.root().searches();
         let before = Attributes::from(directory.stat()?);
-        if searches.is_vain(&before, file) {
+        let search = (before.id, file.clone());
+        if searches.is_vain(&search, &before.change_token()) {
             return Ok(None);
         }
         let _searching = searches.begin().ok_or(Error::Overloaded)?;
@@ -285,7 +286,10 @@ impl Reopening<'_> {
                 return Ok(Some(entry.name.into()));
             }
         }
-        searches.note_vain(&before, file, lane::time::wall_clock());
+        // Within the tick of the file system's clock a name may come and leave the time stamp as it is.
+        if before.is_settled(lane::time::wall_clock()) {
+            searches.note_vain(search, before.change_token());
+        }
         Ok(None)
     }
 
@@ -353,7 +357,8 @@ impl Reopening<'_> {
         }
         let searches = self.volume.root().searches();
         let before = Attributes::from(directory.stat()?);
-        if searches.is_vain(&before, file) {
+        let search = (before.id, file.clone());
+        if searches.is_vain(&search, &before.change_token()) {
             return Err(Error::Stale);
         }
         let _searching = searches.begin().ok_or(Error::Overloaded)?;
@@ -369,7 +374,10 @@ impl Reopening<'_> {
                 return Ok(entry.name.as_slice().into());
             }
         }
-        searches.note_vain(&before, file, lane::time::wall_clock());
+        // Within the tick of the file system's clock a name may come and leave the time stamp as it is.
+        if before.is_settled(lane::time::wall_clock()) {
+            searches.note_vain(search, before.change_token());
+        }
         Err(Error::Stale)
     }
 

@@ -9,10 +9,11 @@ use std::sync::Arc;
 use identity::{Owner, VolumePolicy, Writable};
 use lane::fs::{Dir, File, OpenHow, OpenKind};
 
+use crate::attributes::{ChangeToken, FileId};
 use crate::error::Error;
 use crate::links::{Budget, VolumePaths};
 use crate::name::RelPath;
-use crate::object::{Object, Objects, SharedVolume};
+use crate::object::{Identity, Object, Objects, SharedVolume};
 use crate::rights_storage::RightsStorage;
 use crate::searches::Searches;
 use crate::spec::VolumeSpec;
@@ -28,12 +29,15 @@ pub(crate) struct Root {
     by_handle: Cell<bool>,
     /// Whether files can be made without a name and be given one later; `None` as long as it was not tried.
     unnamed: Cell<Option<bool>>,
-    searches: Searches,
+    searches: NameSearches,
     /// Other programs see what clients lock.
     locks_locally: bool,
     /// State of a volume with objects that lanes share.
     shared: Option<SharedRoot>,
 }
+
+/// Searches for a file in a directory, which its change token tells from what it was before.
+pub(crate) type NameSearches = Searches<(FileId, Identity), ChangeToken>;
 
 #[derive(Debug)]
 struct SharedRoot {
@@ -57,7 +61,7 @@ impl Root {
     pub(crate) fn open(spec: &VolumeSpec) -> io::Result<Self> {
         let dir = Rc::new(Dir::open_root(&spec.path)?);
         let places = spec.options.follow_symlinks.then(|| VolumePaths::of(&spec.path));
-        let (by_handle, unnamed, searches) = (Cell::new(true), Cell::new(None), Searches::default());
+        let (by_handle, unnamed, searches) = (Cell::new(true), Cell::new(None), NameSearches::default());
         Ok(Self { dir, places, by_handle, unnamed, searches, locks_locally: spec.local_locks, shared: None })
     }
 
@@ -97,7 +101,7 @@ impl Root {
     }
 
     /// The lane's searches for names in its directories.
-    pub(crate) fn searches(&self) -> &Searches {
+    pub(crate) fn searches(&self) -> &NameSearches {
         &self.searches
     }
 

@@ -1,22 +1,19 @@
 //! Directories of a volume that are read to find the name of a file in them, and those that were read in vain.
 
 use std::cell::{Cell, RefCell};
-use std::time::SystemTime;
+use std::hash::Hash;
 
-use crate::attributes::{Attributes, ChangeToken, FileId};
-use crate::object::Identity;
-
-/// The searches of one lane in one volume.
-pub(crate) struct Searches {
+/// The searches of one lane in one volume. `K` is a file and a directory, `T` tells whether anything has changed in the directory.
+pub(crate) struct Searches<K, T> {
     under_way: Cell<usize>,
     /// What a directory was when a file had no name in it.
-    vain: RefCell<quick_cache::unsync::Cache<(FileId, Identity), ChangeToken>>,
+    vain: RefCell<quick_cache::unsync::Cache<K, T>>,
 }
 
 /// A directory that is being read to find a name.
 pub(crate) struct Search<'a>(&'a Cell<usize>);
 
-impl Searches {
+impl<K: Eq + Hash, T: PartialEq> Searches<K, T> {
     /// Begins a search, unless too many are under way.
     pub(crate) fn begin(&self) -> Option<Search<'_>> {
         let under_way = self.under_way.get();
@@ -26,28 +23,24 @@ impl Searches {
         })
     }
 
-    /// Whether a file is known to have no name in a directory that is so.
-    pub(crate) fn is_vain(&self, directory: &Attributes, file: &Identity) -> bool {
-        let vain = self.vain.borrow();
-        vain.get(&(directory.id, file.clone())).is_some_and(|token| *token == directory.change_token())
+    /// Returns whether a search is known to be in vain while the directory is `now`.
+    pub(crate) fn is_vain(&self, key: &K, now: &T) -> bool {
+        self.vain.borrow().get(key).is_some_and(|then| then == now)
     }
 
-    /// Remembers that a file has no name in a directory that was so before it was read.
-    pub(crate) fn note_vain(&self, directory: &Attributes, file: &Identity, now: SystemTime) {
-        // Within the tick of the file system's clock a name may come and leave the time stamp as it is.
-        if directory.is_settled(now) {
-            self.vain.borrow_mut().insert((directory.id, file.clone()), directory.change_token());
-        }
+    /// Remembers that a search was in vain, with what the directory was before it was read.
+    pub(crate) fn note_vain(&self, key: K, before: T) {
+        self.vain.borrow_mut().insert(key, before);
     }
 }
 
-impl Default for Searches {
+impl<K: Eq + Hash, T> Default for Searches<K, T> {
     fn default() -> Self {
         Self { under_way: Cell::new(0), vain: RefCell::new(quick_cache::unsync::Cache::new(VAIN_MAX)) }
     }
 }
 
-impl std::fmt::Debug for Searches {
+impl<K, T> std::fmt::Debug for Searches<K, T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Searches").field("under_way", &self.under_way.get()).finish_non_exhaustive()
     }

@@ -453,7 +453,10 @@ impl Cache {
         max: usize,
     ) -> Result<ListingCharge, Error> {
         let charged = self.inner.entry_budget.charge(consumer, max).await;
-        charged.inspect_err(|_| self.inner.counters.listings_refused.increment())
+        charged.map_err(|_| {
+            self.inner.counters.listings_refused.increment();
+            Error::Overloaded
+        })
     }
 
     /// Charges the bytes of a page of names to the client that is to read it, for as long as anything uses it.
@@ -462,7 +465,10 @@ impl Cache {
     /// [`Error::Overloaded`] where pages of the client hold too much for ten seconds.
     pub(crate) async fn charge_page(&self, consumer: Consumer, bytes: usize) -> Result<ListingCharge, Error> {
         let charged = self.inner.page_budget.charge(consumer, bytes).await;
-        charged.inspect_err(|_| self.inner.counters.listings_refused.increment())
+        charged.map_err(|_| {
+            self.inner.counters.listings_refused.increment();
+            Error::Overloaded
+        })
     }
 
     /// Bytes of the pages of names that the lane holds.
