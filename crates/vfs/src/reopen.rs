@@ -14,13 +14,14 @@ use identity::Rights;
 use lane::fs::{Dir, File, FileHandle, FileKind, Stat};
 use lane::offload::offload;
 
-use crate::attributes::Attributes;
+use crate::attributes::{Attributes, FileId};
 use crate::caller::Caller;
 use crate::change::{Writer, c_name};
 use crate::error::Error;
 use crate::guarded::{LookupResult, Steps};
 use crate::name::{Name, RelPath, RelPathBuf};
 use crate::object::{By, Identity, Recorded, identity_of};
+use crate::searches::Search;
 use crate::volume::{Resolved, Volume};
 
 impl Volume {
@@ -266,14 +267,7 @@ impl Reopening<'_> {
 
     /// A name that the directory has for what is no directory, whatever it costs.
     async fn other_name_in(&self, directory: &Dir, file: &Identity) -> Result<Option<Box<[u8]>>, Error> {
-        let searches = self.volume.root().searches();
-        let before = Attributes::from(directory.stat()?);
-        let search = (before.id, file.clone());
-        if searches.is_vain(&search, &before.change_token()) {
-            return Ok(None);
-        }
-        let _searching = searches.begin().ok_or(Error::Overloaded)?;
-        self.volume.counters().reopened_by_listing.increment();
+        let Some(search) = self.begin_search(directory, file)? else { return Ok(None) };
         let Ok(entries) = directory.entries_with_handles(ENTRIES_MAX).await else { return Ok(None) };
         for entry in entries {
             // A file that has lost a name had two.
@@ -286,10 +280,7 @@ impl Reopening<'_> {
                 return Ok(Some(entry.name.into()));
             }
         }
-        // Within the tick of the file system's clock a name may come and leave the time stamp as it is.
-        if before.is_settled(lane::time::wall_clock()) {
-            searches.note_vain(search, before.change_token());
-        }
+        self.note_vain(search);
         Ok(None)
     }
 
@@ -355,14 +346,7 @@ impl Reopening<'_> {
         {
             return Ok(name.into());
         }
-        let searches = self.volume.root().searches();
-        let before = Attributes::from(directory.stat()?);
-        let search = (before.id, file.clone());
-        if searches.is_vain(&search, &before.change_token()) {
-            return Err(Error::Stale);
-        }
-        let _searching = searches.begin().ok_or(Error::Overloaded)?;
-        self.volume.counters().reopened_by_listing.increment();
+        let search = self.begin_search(directory, file)?.ok_or(Error::Stale)?;
         let entries = match directory.entries(ENTRIES_MAX).await {
             // Not sought among so many, this time or another.
             Err(error) if error.raw_os_error() == Some(libc::EFBIG) => Vec::new(),
@@ -374,11 +358,29 @@ impl Reopening<'_> {
                 return Ok(entry.name.as_slice().into());
             }
         }
+        self.note_vain(search);
+        Err(Error::Stale)
+    }
+
+    /// Begins to read a directory to find the name of a file in it; `None` where it was read in vain since its last change.
+    fn begin_search(&self, directory: &Dir, file: &Identity) -> Result<Option<NameSearch<'_>>, Error> {
+        let searches = self.volume.root().searches();
+        let before = Attributes::from(directory.stat()?);
+        let key = (before.id, file.clone());
+        if searches.is_vain(&key, &before.change_token()) {
+            return Ok(None);
+        }
+        let search = searches.begin().ok_or(Error::Overloaded)?;
+        self.volume.counters().reopened_by_listing.increment();
+        Ok(Some(NameSearch { before, key, _search: search }))
+    }
+
+    /// Remembers that the file has no name in the directory as it was before the search.
+    fn note_vain(&self, NameSearch { before, key, .. }: NameSearch<'_>) {
         // Within the tick of the file system's clock a name may come and leave the time stamp as it is.
         if before.is_settled(lane::time::wall_clock()) {
-            searches.note_vain(search, before.change_token());
+            self.volume.root().searches().note_vain(key, before.change_token());
         }
-        Err(Error::Stale)
     }
 
     async fn is_name_of(
@@ -396,6 +398,13 @@ impl Reopening<'_> {
             Err(error) => Err(error),
         }
     }
+}
+
+/// A search for the name of a file in a directory.
+struct NameSearch<'a> {
+    before: Attributes,
+    key: (FileId, Identity),
+    _search: Search<'a>,
 }
 
 /// The directory above one that is open, which may lie outside of the volume.

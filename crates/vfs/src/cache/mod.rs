@@ -452,11 +452,7 @@ impl Cache {
         consumer: Consumer,
         max: usize,
     ) -> Result<ListingCharge, Error> {
-        let charged = self.inner.entry_budget.charge(consumer, max).await;
-        charged.map_err(|_| {
-            self.inner.counters.listings_refused.increment();
-            Error::Overloaded
-        })
+        self.charge(&self.inner.entry_budget, consumer, max).await
     }
 
     /// Charges the bytes of a page of names to the client that is to read it, for as long as anything uses it.
@@ -464,8 +460,16 @@ impl Cache {
     /// # Errors
     /// [`Error::Overloaded`] where pages of the client hold too much for ten seconds.
     pub(crate) async fn charge_page(&self, consumer: Consumer, bytes: usize) -> Result<ListingCharge, Error> {
-        let charged = self.inner.page_budget.charge(consumer, bytes).await;
-        charged.map_err(|_| {
+        self.charge(&self.inner.page_budget, consumer, bytes).await
+    }
+
+    async fn charge(
+        &self,
+        budget: &Rc<ListingBudget>,
+        consumer: Consumer,
+        count: usize,
+    ) -> Result<ListingCharge, Error> {
+        budget.charge(consumer, count).await.map_err(|_| {
             self.inner.counters.listings_refused.increment();
             Error::Overloaded
         })
