@@ -160,16 +160,15 @@ impl Share {
         params: &CreateParams<'_>,
     ) -> Result<(), Status> {
         let Some(asked) = params.contexts.posix else { return Ok(()) };
-        let owner = owner_bits(handle.directory().is_some());
-        let withheld = owner & !asked;
-        if withheld == 0 {
+        let withheld = OWNER_BITS & !asked;
+        if withheld == 0 || handle.directory().is_some() {
             return Ok(());
         }
         let mode = self.info(handle, None).await?.posix().mode & 0o777 & !withheld;
         self.set_mode(caller, handle, object, mode).await?;
         match handle.extended(dos::NAME, VALUE_MAX).await {
             Ok(_) => Ok(()),
-            Err(_) => self.set_mode(caller, handle, object, mode | (owner & !WRITE_BIT)).await,
+            Err(_) => self.set_mode(caller, handle, object, mode | READ_BIT).await,
         }
     }
 
@@ -181,14 +180,8 @@ impl Share {
         mode: u32,
     ) -> Result<(), Status> {
         let change = AttributeChange { mode: Some(mode), ..AttributeChange::NONE };
-        let set = match handle.directory() {
-            Some(directory) => directory.set_attributes(caller, change).await,
-            None => {
-                let writer = handle.writer(self.volume(), caller, object).await.map_err(status::of)?;
-                writer.set_attributes(caller, change).await
-            }
-        };
-        set.map_err(status::of)
+        let writer = handle.writer(self.volume(), caller, object).await.map_err(status::of)?;
+        writer.set_attributes(caller, change).await.map_err(status::of)
     }
 
     /// Removes the file that a failed CREATE has made, unless another client has it open by now.
@@ -224,10 +217,10 @@ impl Share {
             let (directory, _) = above.and_then(Resolved::into_directory).map_err(of_way)?;
             self.holds_directory(&directory)?;
             let made = if is_directory {
-                let mode = params.contexts.posix.unwrap_or(DIRECTORY_MODE) & 0o777 | owner_bits(true);
+                let mode = params.contexts.posix.unwrap_or(DIRECTORY_MODE) & 0o777;
                 directory.make_directory_described(caller, name, mode, own).await.map(|_| None)
             } else {
-                let mode = params.contexts.posix.unwrap_or(FILE_MODE) & 0o777 | owner_bits(false);
+                let mode = params.contexts.posix.unwrap_or(FILE_MODE) & 0o777 | OWNER_BITS;
                 let made = directory
                     .create_described(caller, name, CreateOptions { exclusive: true, mode }, own)
                     .await;
@@ -275,12 +268,9 @@ fn of_way(error: Error) -> OpenAttemptError {
 }
 
 /// The owner's bits that a new file has at first, whatever its mode. A directory has its mode at once.
-fn owner_bits(is_directory: bool) -> u32 {
-    if is_directory { 0 } else { 0o600 }
-}
-
-/// The owner's right to write.
-const WRITE_BIT: u32 = 0o200;
+const OWNER_BITS: u32 = 0o600;
+/// The owner's right to read.
+const READ_BIT: u32 = 0o400;
 /// Of which the process's umask takes some.
 const FILE_MODE: u32 = 0o666;
 const DIRECTORY_MODE: u32 = 0o777;
