@@ -61,7 +61,10 @@ pub fn parsed<T: Parser>(line: impl IntoIterator<Item = OsString>) -> Result<T, 
             true => styled.ansi().to_string(),
             false => styled.to_string(),
         };
-        let text = columns.map_or(text.clone(), |columns| with_short_usage(&text, columns.into()));
+        let text = match columns {
+            Some(columns) => with_short_usage(&text, columns.into()),
+            None => text,
+        };
         match is_wrong {
             true => output::write_error_bytes(text.as_bytes()),
             false => output::write_bytes(text.as_bytes()),
