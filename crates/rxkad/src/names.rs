@@ -3,7 +3,7 @@
 use krb::Client;
 use krb::message::Principal;
 
-/// The name of whoever has the cell's key. No principal reads so: each has a realm.
+/// Name of a client that has the cell's key. No principal reads so: each has a realm.
 pub const LOCAL_AUTH: &str = "<LocalAuth>";
 
 /// The name of a client in [`rx::security::Principal`]: `alice@REALM`, `root/admin@REALM`, or [`LOCAL_AUTH`].

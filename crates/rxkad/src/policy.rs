@@ -8,7 +8,7 @@ use crate::{Level, Refused};
 /// Says which proofs a server takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
-    /// The rules for tickets. `has_local_auth` says whether whoever has the cell's key is a superuser (`-localauth`).
+    /// The rules for tickets. `has_local_auth` says whether a client that has the cell's key is a superuser (`-localauth`).
     pub tickets: krb::Policy,
     /// The least level, of the whole cell. A service may want more for a volume, by the principal's level.
     pub min_level: Level,

@@ -10,7 +10,7 @@ use crate::pac::Pac;
 pub enum Client {
     /// A principal of a realm, with a name that reads as no other.
     Principal(Principal),
-    /// Whoever has the AFS cell's key (`-localauth`): a superuser, and no user of any realm.
+    /// A client that has the AFS cell's key (`-localauth`): a superuser, and no user of any realm.
     LocalAuth,
 }
 

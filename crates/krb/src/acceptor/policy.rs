@@ -19,7 +19,7 @@ pub struct Policy {
     pub ticket_lifetime_seconds_max: Option<u32>,
     /// Whether tickets that passed realms must have the KDC's word that it checked them. Active Directory does not give it.
     pub is_transit_checked: bool,
-    /// Whether whoever has the AFS cell's key is its superuser, as with `-localauth`.
+    /// Set if a client that has the AFS cell's key is its superuser, as with `-localauth`.
     pub has_local_auth: bool,
 }
 

@@ -9,7 +9,7 @@ use crate::pac::Pac;
 impl Acceptor {
     /// Opens a whole ticket: what comes with version 256 in rxkad.
     ///
-    /// Whoever sent it must still prove that it has the session key.
+    /// Its sender must still prove that it has the session key.
     pub fn open_ticket(&self, ticket: &[u8], keys: &Keys, now: Time) -> Result<OpenTicket, Reason> {
         if ticket.len() > Self::TOKEN_BYTES_MAX {
             return Err(Reason::TooLong);
@@ -21,7 +21,7 @@ impl Acceptor {
 
     /// Opens the encrypted part of a ticket alone: what comes with version 213 in rxkad.
     ///
-    /// Whoever sent it must still prove that it has the session key.
+    /// Its sender must still prove that it has the session key.
     pub fn open_encrypted_part(&self, part: &[u8], keys: &Keys, now: Time) -> Result<OpenTicket, Reason> {
         if part.len() > Self::TOKEN_BYTES_MAX {
             return Err(Reason::TooLong);
@@ -72,7 +72,7 @@ impl Acceptor {
 
     fn client(&self, ticket: &EncTicketPart<'_>) -> Result<Client, Reason> {
         let client = &ticket.client;
-        // No KDC has an empty realm: whoever wrote this has the cell's key.
+        // No KDC has an empty realm: the writer has the cell's key.
         if client.realm.is_empty() && client.components == ["afs"] && self.policy.has_local_auth {
             return Ok(Client::LocalAuth);
         }

@@ -1,7 +1,7 @@
 //! The privilege attribute certificate: what a domain says about a user (MS-PAC).
 //!
 //! The server signature, made with the service's own key, tells that it is the KDC's word: a client may have put one into the
-//! ticket that it asked for. Signatures with the KDC's key are not looked at: whoever can forge the server's has the key that
+//! ticket that it asked for. Signatures with the KDC's key are not looked at: a sender that can forge the server's has the key that
 //! opens tickets.
 
 mod buffers;
