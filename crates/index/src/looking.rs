@@ -10,6 +10,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use redb::backends::FileBackend;
 use redb::{BackendError, Builder, Database, StorageBackend};
 
+use crate::storage::refuse_empty;
 use crate::{CleanShutdownMarker, Error, FileStorage, RecoveredJournal, Storage, Words};
 
 /// The index of a directory, for a reader: its file, and what was left in the machine's memory, stay as they
@@ -29,7 +30,9 @@ impl Storage for Looking {
         let path = self.0.path();
         let problem = |error: io::Error| Error::Storage(format!("{}: {error}", path.display()));
         let file = File::open(path).map_err(problem)?;
-        let len = file.metadata().map_err(problem)?.len();
+        let metadata = file.metadata().map_err(problem)?;
+        refuse_empty(&metadata)?;
+        let len = metadata.len();
         let written = Written { len, file_len: len, blocks: BTreeMap::new() };
         let overlay = Overlay { file: FileBackend::new(file)?, written: Mutex::new(written) };
         Ok(builder.create_with_backend(overlay)?)

@@ -1,6 +1,6 @@
 //! Storage of the index.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io;
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
@@ -72,6 +72,30 @@ impl FileStorage {
         &self.path
     }
 
+    /// Makes an empty one, which has its name from when it is whole on.
+    fn make(&self, builder: &Builder) -> Result<Database, Error> {
+        let problem = |error: io::Error| Error::Storage(format!("{}: {error}", self.path.display()));
+        let dir = File::open(self.path.parent().unwrap_or(Path::new("."))).map_err(problem)?;
+        // One at a time, until the database holds its own lock.
+        dir.lock().map_err(problem)?;
+        if self.exists() {
+            return Err(Error::InUse);
+        }
+        let unfinished = self.path.with_file_name(UNFINISHED_NAME);
+        // One that is there is of a process that was killed here.
+        let file = OpenOptions::new()
+            .read(true)
+            .write(true)
+            .create(true)
+            .truncate(true)
+            .mode(0o600)
+            .open(&unfinished)
+            .map_err(problem)?;
+        let database = builder.create_with_backend(FileBackend::new(file)?)?;
+        std::fs::rename(&unfinished, &self.path).and_then(|()| dir.sync_all()).map_err(problem)?;
+        Ok(database)
+    }
+
     pub(crate) fn in_memory(&self) -> InMemory {
         InMemory::of_index(self.path.parent().unwrap_or(Path::new(".")))
     }
@@ -79,15 +103,14 @@ impl FileStorage {
 
 impl Storage for FileStorage {
     fn open(&self, builder: &Builder) -> Result<Database, Error> {
-        let file = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create(true)
-            .truncate(false)
-            .mode(0o600)
-            .open(&self.path)
-            .map_err(|error| Error::Storage(format!("{}: {error}", self.path.display())))?;
-        sync_name(&self.path).map_err(|error| Error::Storage(format!("{}: {error}", self.path.display())))?;
+        let problem = |error: io::Error| Error::Storage(format!("{}: {error}", self.path.display()));
+        let file = match OpenOptions::new().read(true).write(true).open(&self.path) {
+            Ok(file) => file,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return self.make(builder),
+            Err(error) => return Err(problem(error)),
+        };
+        refuse_empty(&file.metadata().map_err(problem)?)?;
+        sync_name(&self.path).map_err(problem)?;
         Ok(builder.create_with_backend(FileBackend::new(file)?)?)
     }
 
@@ -144,5 +167,15 @@ fn sync_name(path: &Path) -> io::Result<()> {
     File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }
 
+/// Refuses an index of no bytes, which the database would take for one that is to be made.
+pub(crate) fn refuse_empty(found: &Metadata) -> Result<(), Error> {
+    match found.len() {
+        0 => Err(Error::Damaged("the file is empty".to_owned())),
+        _ => Ok(()),
+    }
+}
+
+/// Name of an index that is being made.
+const UNFINISHED_NAME: &str = "index.redb.unfinished";
 /// Of the index in the state directory.
 pub(crate) const FILE_NAME: &str = "index.redb";

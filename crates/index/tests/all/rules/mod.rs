@@ -495,6 +495,23 @@ fn the_file_is_private_and_belongs_to_one_process() {
 }
 
 #[test]
+fn an_index_that_was_not_whole_when_its_server_was_killed_is_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("index.redb");
+    for left in [&b""[..], b"redb and no more"] {
+        std::fs::write(dir.path().join("index.redb.unfinished"), left).unwrap();
+        let index = Index::open(FileStorage::in_directory(dir.path()), Options::default()).unwrap();
+        assert_eq!(index.previous_shutdown(), &PreviousShutdown::First);
+        index.close().unwrap();
+        drop(index);
+        let names: Vec<_> =
+            std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
+        assert_eq!(names, [path.clone()]);
+        std::fs::remove_file(&path).unwrap();
+    }
+}
+
+#[test]
 fn a_file_that_cannot_be_opened_is_left_alone_until_it_is_replaced_by_name() {
     let is_damaged: fn(&Error) -> bool = |error| matches!(error, Error::Damaged(_));
     let is_later: fn(&Error) -> bool = |error| matches!(error, Error::Format { found: 3, known: 2 });
@@ -502,6 +519,7 @@ fn a_file_that_cannot_be_opened_is_left_alone_until_it_is_replaced_by_name() {
         |error| matches!(error, Error::FileFormat { found: 9, known: 3 });
     for (file, is_right) in [
         (b"precious, though no index".to_vec(), is_damaged),
+        (Vec::new(), is_damaged),
         (of_format(3), is_later),
         (of_redb_format(9), is_of_later_redb),
     ] {
