@@ -1,6 +1,6 @@
-//! Answers every call with the same bytes and says who called: `serve KEYFILEEXT ADDRESS SERVICE HEX`.
+//! Answers every call with the same bytes and says who called: `rxkad_serve KEYFILEEXT ADDRESS SERVICE HEX`.
 //!
-//! `serve KeyFileExt 10.0.0.1:7002 73 000003e8ffffff33` is a ptserver to `pts listmax -localauth`.
+//! `rxkad_serve KeyFileExt 10.0.0.1:7002 73 000003e8ffffff33` is a ptserver to `pts listmax -localauth`.
 
 use std::error::Error;
 use std::net::UdpSocket;
@@ -12,7 +12,7 @@ use rxkad::{Policy, RxkadServer, ServiceKeys};
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [file, address, service, hex] = &arguments[..] else {
-        return Err("serve KEYFILEEXT ADDRESS SERVICE HEX".into());
+        return Err("rxkad_serve KEYFILEEXT ADDRESS SERVICE HEX".into());
     };
     let keys = krb::keytab::parse_key_file_ext(file, &std::fs::read(file)?)?;
     let answer: Result<Vec<u8>, _> =

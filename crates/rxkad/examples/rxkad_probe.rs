@@ -1,6 +1,6 @@
-//! Calls a stock server as the cell's superuser, at each level: `probe KEYFILEEXT ADDRESS SERVICE OPCODE`.
+//! Calls a stock server as the cell's superuser, at each level: `rxkad_probe KEYFILEEXT ADDRESS SERVICE OPCODE`.
 //!
-//! `probe /etc/openafs/server/KeyFileExt 10.0.0.1:7002 73 510` asks a ptserver for its highest ids.
+//! `rxkad_probe /etc/openafs/server/KeyFileExt 10.0.0.1:7002 73 510` asks a ptserver for its highest ids.
 
 use std::error::Error;
 use std::io::Read as _;
@@ -13,7 +13,7 @@ use rxkad::{INDEX, Level, RxkadClient, Token};
 fn main() -> Result<(), Box<dyn Error>> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let [file, address, service, opcode] = &arguments[..] else {
-        return Err("probe KEYFILEEXT ADDRESS SERVICE OPCODE".into());
+        return Err("rxkad_probe KEYFILEEXT ADDRESS SERVICE OPCODE".into());
     };
     let keys = krb::keytab::parse_key_file_ext(file, &std::fs::read(file)?)?;
     let key = keys.iter().filter(|entry| entry.key.is_ok()).max_by_key(|entry| (entry.kvno, entry.etype));
