@@ -148,13 +148,15 @@ struct Bench<'a> {
 
 impl Bench<'_> {
     /// Other work on the machine can delay an answer; it cannot do so twice as if by the attack, nor cause an error, unless
-    /// it is so much that the time of an attack to begin is over: where times are not judged that has its second chance too.
+    /// it is so much that the time of an attack to begin is over: where times are not judged that has its second chance too,
+    /// with [`SECONDS_AGAIN`] times as much time.
     fn run_with_a_second_chance(&self, scenario: &dyn Scenario) -> anyhow::Result<Report> {
-        let run = || self.run(scenario).with_context(|| scenario.name());
-        let report = match run() {
+        let run = |seconds| self.run(scenario, seconds).with_context(|| scenario.name());
+        let again = if self.tell_late { SECONDS_AGAIN * self.seconds } else { self.seconds };
+        let report = match run(self.seconds) {
             Err(error) if self.tell_late => {
                 eprintln!("{error:#}; once more");
-                return run();
+                return run(again);
             }
             outcome => outcome?,
         };
@@ -164,10 +166,10 @@ impl Bench<'_> {
             return Ok(report);
         }
         eprintln!("{}: {}; once more", scenario.name(), report.missed.join(", "));
-        run()
+        run(again)
     }
 
-    fn run(&self, scenario: &dyn Scenario) -> anyhow::Result<Report> {
+    fn run(&self, scenario: &dyn Scenario, seconds: u64) -> anyhow::Result<Report> {
         let work = self.work.join(scenario.name());
         if work.exists() {
             std::fs::remove_dir_all(&work)?;
@@ -194,7 +196,8 @@ impl Bench<'_> {
                 Service::Rx => good::rx(&arena, &samples),
                 Service::Smb => good::smb(&arena, &samples),
             });
-            let parts = Parts { bench: self, scenario, arena: &arena, server: &server, samples: &samples };
+            let parts =
+                Parts { bench: self, scenario, seconds, arena: &arena, server: &server, samples: &samples };
             let outcome = parts.run(&stderr);
             samples.enter(Part::Over);
             memory.stop();
@@ -214,6 +217,8 @@ impl Bench<'_> {
 struct Parts<'a> {
     bench: &'a Bench<'a>,
     scenario: &'a dyn Scenario,
+    /// Time of the attack, unless the scenario needs more.
+    seconds: u64,
     arena: &'a Arena,
     server: &'a Server,
     samples: &'a Samples,
@@ -228,7 +233,7 @@ impl Parts<'_> {
         self.samples.enter(Part::Before);
         let idle = self.undisturbed()?;
         self.samples.enter(Part::During);
-        let seconds = self.bench.seconds.max(self.scenario.seconds_least());
+        let seconds = self.seconds.max(self.scenario.seconds_least());
         let end = Instant::now() + Duration::from_secs(seconds);
         let field = Field { arena: self.arena, tree: &self.bench.tree, stderr, end };
         let counted = Server::scrape(self.arena)?;
@@ -305,6 +310,8 @@ impl Parts<'_> {
     }
 }
 
+/// Factor by which an attack lasts longer at its second chance where times are not judged.
+const SECONDS_AGAIN: u64 = 5;
 /// Time for which the good client waits for an answer.
 const PATIENCE: Duration = Duration::from_secs(3);
 /// Time limit of answers where late ones fail nothing: beside other work only what never comes is an error.
