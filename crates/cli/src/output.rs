@@ -99,7 +99,13 @@ static LOST: AtomicBool = AtomicBool::new(false);
 
 /// Columns of the terminal that standard output is, if it is one.
 pub fn columns() -> Option<u16> {
-    terminal_size::terminal_size_of(io::stdout()).map(|(terminal_size::Width(columns), _)| columns)
+    let (terminal_size::Width(columns), _) = terminal_size::terminal_size_of(io::stdout())?;
+    Some(columns_wished().unwrap_or(columns))
+}
+
+/// Returns the columns that `COLUMNS` asks for (POSIX, Environment Variables).
+pub fn columns_wished() -> Option<u16> {
+    std::env::var("COLUMNS").ok()?.parse().ok().filter(|&columns| columns > 0)
 }
 
 /// A table without lines, whose listed columns are right-aligned.

@@ -43,7 +43,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let findings: Vec<_> = findings.iter().map(as_json).collect();
         say!("{}", serde_json::to_string_pretty(&findings)?);
     } else {
-        let columns = output::columns().unwrap_or(COLUMNS);
+        let columns = output::columns().or_else(output::columns_wished).unwrap_or(COLUMNS);
         say!("{}", report(&findings, columns));
         if let Some(lanes) = lanes(columns) {
             let title = "Which lanes serve what, unless the configuration says otherwise:";

@@ -420,10 +420,11 @@ impl AccountsError {
 
     /// The last number was given, to a user or to a group.
     pub(crate) fn no_number(key: &str, kind: &str, id: Id) -> Self {
+        let remedy = if kind == "user" { "; give one that is free by `--id`" } else { "" };
         Self::invalid(
             key,
             format!(
-                "no number is left for a {kind}: {id} is the last that there is, and numbers are not given twice"
+                "no number is left for a {kind}: {id} is the last that there is, and numbers are not given twice{remedy}"
             ),
         )
     }

@@ -210,6 +210,8 @@ fn after_the_last_number_none_is_given_again() {
     ] {
         assert!(told.contains("no number is left for a "), "{told}");
     }
+    let told = refused(&|edit| edit.add_user(&alice()).map(drop));
+    assert!(told.ends_with("numbers are not given twice; give one that is free by `--id`"), "{told}");
     let mut edit = Edit::new(file).unwrap();
     assert_eq!(
         edit.add_user(&NewUser { id: Some(Id(7)), ..alice() }).unwrap(),
