@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use identity::{Accounts, Writable};
-use service::config::Size;
+use service::config::{ConfigError, Size};
 use service::socket::reachable;
 use service::volumes::{LaneVolumes, VolumeSection};
 use service::{Bound, Greeting, LaneService, LaneStart, LoadContext, Problem, Role as Numbered};
@@ -64,7 +64,10 @@ impl HttpSite {
         let https = &settings.https;
         let tls = match https.listen.is_empty() {
             true => None,
-            false => Some(Arc::new(tls_config(settings, context.state_dir)?.load(settings.tickets()?)?)),
+            false => {
+                let tls = tls_config(settings, context.state_dir)?.load(settings.tickets()?);
+                Some(Arc::new(tls.map_err(|error| of_certificate(settings, error))?))
+            }
         };
         let mut limits = settings.http.limits.to_http();
         limits.upload_bytes_max = settings.http.upload_max;
@@ -245,6 +248,22 @@ fn tls_config(settings: &HttpSettings, state_dir: Option<&Path>) -> Result<TlsCo
         tls.alpn.retain(|alpn| *alpn != Alpn::H2);
     }
     Ok(tls)
+}
+
+/// Puts before an error of a certificate's file the key of the configuration that names the file.
+fn of_certificate(settings: &HttpSettings, error: tls::ConfigError) -> Problem {
+    let Some(file) = error.file() else { return error.into() };
+    let sections = settings.https.certificates.iter().enumerate();
+    let keys = sections.flat_map(|(at, section)| [(at, "cert", &section.cert), (at, "key", &section.key)]);
+    let mut named = keys.filter(|(.., path)| *path == file);
+    // Of two that name one file the later one has no effect.
+    let found = if matches!(error, tls::ConfigError::Unused { .. }) { named.last() } else { named.next() };
+    match found {
+        Some((at, key, _)) => {
+            ConfigError::invalid(format!("https.certificate[{at}].{key}"), error.to_string()).into()
+        }
+        None => error.into(),
+    }
 }
 
 #[cfg(test)]

@@ -59,7 +59,10 @@ impl LoadedSites {
                 is_trial,
             };
             let loaded = wish.settings.as_ref().map(|settings| settings.load(&context));
-            let site = loaded.transpose().map_err(ServerError::Service)?;
+            let site = loaded.transpose().map_err(|problem| match problem.downcast::<ConfigError>() {
+                Ok(of_key) => config.placed(*of_key).into(),
+                Err(other) => ServerError::Service(other),
+            })?;
             warnings.extend(site.iter().flat_map(|site| site.warnings()));
             sites.push(site);
         }

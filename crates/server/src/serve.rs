@@ -198,7 +198,7 @@ enum Purpose {
 /// [`ServerError`].
 pub fn check(config: &Config, what: CheckFor) -> Result<Vec<String>, ServerError> {
     config.check()?;
-    logs::check(&config.log).map_err(io("the logs"))?;
+    logs::check(&config.log).map_err(|error| config.placed(error))?;
     if what == CheckFor::Start {
         process::prepare().map_err(io("the privileges of the process cannot be given up"))?;
         let Serving { runtime, warnings, controls, .. } = Serving::start(config.clone(), Purpose::Check)?;
@@ -382,7 +382,8 @@ impl Serving {
         let logs = match purpose {
             Purpose::Serve => {
                 let withheld = objects.withheld();
-                RequestLogs::start(&config.log, &blocks, &health, withheld).map_err(io("the logs"))?
+                let started = RequestLogs::start(&config.log, &blocks, &health, withheld);
+                started.map_err(|error| config.placed(error))?
             }
             Purpose::Check => RequestLogs::default(),
         };
@@ -675,9 +676,10 @@ fn wait_until_serving(events: &mut EventReceiver, lanes: usize) -> Result<(), Se
 /// Returns where what is to outlive the process is kept for as long as a configuration is tried.
 fn trial_state(config: &Config) -> Result<TrialState, ServerError> {
     let state = config.server.state_dir();
-    let what =
-        || format!("server.state_dir: {}", state.as_deref().unwrap_or(std::path::Path::new("")).display());
-    TrialState::of(state.as_deref()).map_err(|source| ServerError::Io { what: what(), source })
+    TrialState::of(state.as_deref()).map_err(|error| {
+        let dir = state.as_deref().unwrap_or(std::path::Path::new("")).display();
+        config.placed(ConfigError::invalid("server.state_dir", format!("{dir}: {error}"))).into()
+    })
 }
 
 fn layout(config: &Config, topology: &Topology) -> Result<Layout, ServerError> {

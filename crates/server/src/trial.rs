@@ -5,7 +5,8 @@ use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{Access, AtFlags, CWD, accessat};
+use rustix::fs::{Access, AtFlags, CWD, FsWord, Mode, OFlags, PROC_SUPER_MAGIC, accessat, openat, statfs};
+use rustix::io::Errno;
 
 /// A directory that is gone with this.
 #[derive(Debug)]
@@ -26,11 +27,10 @@ impl TrialState {
                 _ => return Err(error),
             };
         }
-        // Of the user that it runs as by now: what is there already is read and replaced as well.
-        accessat(CWD, nearest, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)?;
         if !std::fs::metadata(nearest)?.is_dir() {
             return Err(io::ErrorKind::NotADirectory.into());
         }
+        may_make_in(nearest)?;
         for number in 0..TRIES_MAX {
             let path = std::env::temp_dir().join(format!("linerate-check-{}-{number}", std::process::id()));
             match DirBuilder::new().mode(0o700).create(&path) {
@@ -55,6 +55,31 @@ impl Drop for TrialState {
     }
 }
 
+/// Checks whether the user that the server runs as by now can make files in a directory, without leaving one there.
+///
+/// # Errors
+/// What making one would come to, such as a full disk, as far as the file system tells before a name is given.
+pub(crate) fn may_make_in(dir: &Path) -> io::Result<()> {
+    let nameless = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    match openat(CWD, dir, nameless, Mode::RUSR | Mode::WUSR) {
+        Ok(_) => Ok(()),
+        // As file systems say that know no files without names, some of them as they know none but their own.
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => {
+            if OF_THE_KERNEL.contains(&statfs(dir)?.f_type) {
+                return Err(io::Error::new(
+                    io::ErrorKind::Unsupported,
+                    format!("{} is of the kernel's, where no program makes files", dir.display()),
+                ));
+            }
+            Ok(accessat(CWD, dir, Access::WRITE_OK | Access::EXEC_OK, AtFlags::EACCESS)?)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// File systems in which all files are the kernel's: proc, sysfs, both versions of cgroup, debugfs, tracefs (linux/magic.h).
+const OF_THE_KERNEL: [FsWord; 6] =
+    [PROC_SUPER_MAGIC, 0x6265_6572, 0x0027_e0eb, 0x6367_7270, 0x6462_6720, 0x7472_6163];
 const TRIES_MAX: u32 = 1000;
 
 #[cfg(test)]
@@ -73,6 +98,8 @@ mod tests {
         std::fs::write(dir.path().join("file"), "x").unwrap();
         assert!(TrialState::of(Some(&dir.path().join("file/state"))).is_err());
         assert!(TrialState::of(Some(&dir.path().join("file"))).is_err());
+        let none_there = TrialState::of(Some(Path::new("/proc/linerate"))).unwrap_err();
+        assert_eq!(none_there.to_string(), "/proc is of the kernel's, where no program makes files");
         assert!(TrialState::of(None).unwrap().path().is_none());
     }
 }

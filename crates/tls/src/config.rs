@@ -342,6 +342,18 @@ pub enum ConfigError {
     Rustls(#[from] rustls::Error),
 }
 
+impl ConfigError {
+    /// Returns the configured file that it is about, where it is about one.
+    pub fn file(&self) -> Option<&Path> {
+        match self {
+            Self::Read { path, .. } | Self::Certificate { path, .. } | Self::Key { path, .. } => Some(path),
+            Self::Mismatch { key, .. } => Some(key),
+            Self::Unused { certificate } | Self::Name { certificate, .. } => Some(certificate),
+            Self::StateDir { .. } | Self::Generate(_) | Self::Random(_) | Self::Rustls(_) => None,
+        }
+    }
+}
+
 impl TlsConfig {
     /// Reads all files and builds what the lanes share.
     ///

@@ -27,7 +27,7 @@ pub use self::passed_on::warn;
 pub(crate) use self::place::is_one;
 use self::requests::{Kind, RequestLog};
 use self::sink::Sink;
-use crate::config::LogSection;
+use crate::config::{ConfigError, LogSection};
 use crate::health::Health;
 use crate::metrics::Blocks;
 
@@ -52,7 +52,7 @@ impl RequestLogs {
         blocks: &Blocks,
         health: &Arc<Health>,
         withheld: &Arc<Withheld>,
-    ) -> io::Result<Self> {
+    ) -> Result<Self, ConfigError> {
         let start = |kind| RequestLog::start(kind, section, blocks, health, withheld);
         Ok(Self { access: start(Kind::Access)?, audit: start(Kind::Audit)? })
     }
@@ -95,11 +95,11 @@ pub fn complain(text: &str) {
 /// there yet are not made.
 ///
 /// # Errors
-/// The system's, with the log and the path in its text.
-pub(crate) fn check(section: &LogSection) -> io::Result<()> {
+/// The system's, with the log's key and path.
+pub(crate) fn check(section: &LogSection) -> Result<(), ConfigError> {
     let paths = Kind::ALL.into_iter().filter_map(|kind| Some((kind, kind.wanted(section)?.0)));
     let mut files = paths.filter(|(_, path)| *path != Path::new("-"));
-    files.try_for_each(|(kind, path)| sink::check(path).map_err(|error| kind.told(&error)))
+    files.try_for_each(|(kind, path)| sink::check(path).map_err(|error| kind.refused(&error)))
 }
 
 fn write_within(sink: io::Result<Sink>, text: &str) {

@@ -15,7 +15,7 @@ use vfs::Withheld;
 
 use super::sink::{Sink, count_lines};
 use super::{FAREWELL_MAX, STEP, counted};
-use crate::config::LogSection;
+use crate::config::{ConfigError, LogSection};
 use crate::health::Health;
 use crate::metrics::Blocks;
 
@@ -63,9 +63,16 @@ impl Kind {
         path.as_deref().map(|path| (path, format))
     }
 
-    /// Says which log an error is about.
-    pub(super) fn told(self, error: &io::Error) -> io::Error {
-        io::Error::new(error.kind(), format!("the {self}: {error}"))
+    /// Puts the key that names the log before an error of opening it.
+    pub(super) fn refused(self, error: &io::Error) -> ConfigError {
+        ConfigError::invalid(self.key(), error.to_string())
+    }
+
+    fn key(self) -> &'static str {
+        match self {
+            Self::Access => "log.access",
+            Self::Audit => "log.audit",
+        }
     }
 
     /// Returns what people call it.
@@ -100,12 +107,14 @@ impl RequestLog {
         blocks: &Blocks,
         health: &Arc<Health>,
         withheld: &Arc<Withheld>,
-    ) -> io::Result<Option<Self>> {
+    ) -> Result<Option<Self>, ConfigError> {
         let Some((path, format)) = kind.wanted(section) else { return Ok(None) };
+        let refused = |error| kind.refused(&error);
         let sink = match path == Path::new("-") {
-            true => Sink::standard(io::stdout().as_fd())?,
-            false => Sink::open(path, Some(Arc::clone(withheld))).map_err(|error| kind.told(&error))?,
+            true => Sink::standard(io::stdout().as_fd()),
+            false => Sink::open(path, Some(Arc::clone(withheld))),
         };
+        let sink = sink.map_err(refused)?;
         let (lanes, reader) = service::log::channel(BATCHES_MAX);
         let state = Arc::new(LogState::default());
         let counters = Arc::new(LogCounters::default());
@@ -125,7 +134,8 @@ impl RequestLog {
             is_removed: false,
             _done: done,
         };
-        let thread = std::thread::Builder::new().name(kind.block().to_owned()).spawn(|| writer.run())?;
+        let thread = std::thread::Builder::new().name(kind.block().to_owned()).spawn(|| writer.run());
+        let thread = thread.map_err(refused)?;
         Ok(Some(Self { kind, lanes, state, thread: thread.thread().clone(), ended }))
     }
 

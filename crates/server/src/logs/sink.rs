@@ -18,6 +18,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 use vfs::Withheld;
 
 use super::STEP;
+use crate::trial;
 
 /// The lines that are on their way and what they go to.
 pub(super) struct Sink {
@@ -193,8 +194,7 @@ pub(super) fn check(path: &Path) -> io::Result<()> {
         Err(error) if is_without_reader(&error) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
             let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty()).unwrap_or(Path::new("."));
-            let access = rustix::fs::Access::WRITE_OK | rustix::fs::Access::EXEC_OK;
-            rustix::fs::access(dir, access).map_err(|error| told(path, &error.into()))
+            trial::may_make_in(dir).map_err(|error| told(path, &error))
         }
         Err(error) => Err(told(path, &error)),
     }

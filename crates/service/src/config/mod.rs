@@ -83,7 +83,8 @@ impl Document {
     /// [`ConfigError::Read`].
     pub fn read(path: &Path) -> Result<Self, ConfigError> {
         let problem = |source| ConfigError::Read { path: path.to_owned(), source };
-        let text = std::fs::read_to_string(path).map_err(problem)?;
+        let text = String::from_utf8(std::fs::read(path).map_err(problem)?)
+            .map_err(|error| not_utf8(path, error.as_bytes(), error.utf8_error().valid_up_to()))?;
         // What is kept of it, as in the index, is read from anywhere.
         let path = std::path::absolute(path).map_err(problem)?;
         Ok(Self { path, text, directory: None })
@@ -115,6 +116,7 @@ impl Document {
     /// # Errors
     /// [`ConfigError::Parse`], with line and column.
     pub fn tables<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
+        self.refuse_lists::<T>()?;
         toml::from_str(&self.text).map_err(|source| {
             let words = self.words_instead::<T>(&source);
             self.refused_with(source, words.as_deref())
@@ -199,6 +201,21 @@ impl Document {
         ConfigError::Parse { path: self.path.clone(), told }
     }
 
+    /// Refuses lists where tables are wanted, which serde would read as the values of the table's keys in their order.
+    fn refuse_lists<T: DeserializeOwned>(&self) -> Result<(), ConfigError> {
+        // What is no TOML is told by who reads it.
+        for span in said::inline_lists(&self.text).into_iter().flatten() {
+            let (before, after) = (&self.text[..span.start], &self.text[span.end..]);
+            let Err(wrong) = toml::from_str::<T>(&format!("{before}true{after}")) else { continue };
+            if words::is_no_table(wrong.message()) && wrong.span().is_some_and(|at| at.start == span.start) {
+                let line = before.matches('\n').count() + 1;
+                let told = format!("line {line}: this is a list, where a table is wanted");
+                return Err(ConfigError::Parse { path: self.path.clone(), told });
+            }
+        }
+        Ok(())
+    }
+
     /// The words that may stand where something else does: as they are told where an empty one stands in its place.
     fn words_instead<T: DeserializeOwned>(&self, source: &toml::de::Error) -> Option<String> {
         let span = source.span().filter(|_| words::is_no_word(source.message()))?;
@@ -209,9 +226,77 @@ impl Document {
     }
 }
 
+fn not_utf8(path: &Path, text: &[u8], at: usize) -> ConfigError {
+    let before = &text[..at];
+    let line = before.iter().filter(|&&byte| byte == b'\n').count() + 1;
+    let byte = text.get(at).copied().unwrap_or_default();
+    let told = format!(
+        "line {line}: the byte 0x{byte:02x} is not UTF-8, which TOML is written in; a path with such bytes cannot be named here: rename \
+         it, or give a symlink to it"
+    );
+    ConfigError::Parse { path: path.to_owned(), told }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_list_in_place_of_a_table_is_refused_with_its_line() {
+        #[derive(Debug, Default, Deserialize)]
+        #[serde(default)]
+        struct Inner {
+            _a: u8,
+            _names: Vec<String>,
+        }
+        #[derive(Debug, Default, Deserialize)]
+        #[serde(default)]
+        struct Outer {
+            #[serde(rename = "names")]
+            _names: Vec<String>,
+            #[serde(rename = "inner")]
+            _inner: Inner,
+            #[serde(rename = "several")]
+            _several: Vec<Inner>,
+        }
+        #[derive(Debug, Deserialize)]
+        struct Tables {
+            #[serde(rename = "outer", default)]
+            _outer: Outer,
+        }
+        let read = |text: &str| {
+            Document::of_text(Path::new("/x"), text).tables::<Tables>().map_err(|error| error.to_string())
+        };
+        for good in [
+            "[outer]\nnames = []\nseveral = [{ a = 1 }, {}]\n",
+            "[outer]\nnames = ['[', ']']\n[[outer.several]]\n",
+        ] {
+            read(good).unwrap();
+        }
+        for (wrong, line) in [
+            ("outer = []", 1),
+            ("# a\nouter = [[], [1]]", 2),
+            ("[outer]\nnames = ['a']\ninner = [1, ['b']]", 3),
+            ("outer = { inner = ['x'] }", 1),
+            ("[outer]\nseveral = [{ a = 1 },\n [2]]", 3),
+        ] {
+            let told = read(wrong).unwrap_err();
+            assert_eq!(
+                told,
+                format!("in /x: line {line}: this is a list, where a table is wanted"),
+                "{wrong}"
+            );
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_utf8_is_refused_with_the_line_of_its_first_such_byte() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("linerate.toml");
+        std::fs::write(&path, b"[[volume]]\nname = 'a'\npath = 'b\xe4'\n").unwrap();
+        let told = Document::read(&path).unwrap_err().to_string();
+        assert!(told.contains(": line 3: the byte 0xe4 is not UTF-8"), "{told}");
+    }
 
     #[test]
     fn paths_are_absolute_wherever_the_file_was_named_from() {

@@ -2,6 +2,7 @@
 //! key is.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
@@ -110,6 +111,29 @@ pub(super) fn line_of(text: &str, key: &str) -> Option<usize> {
         }
     }
     Some(text.get(..found?)?.matches('\n').count() + 1)
+}
+
+/// Returns the places of all lists that are written between brackets; `None` for what is not TOML.
+pub(super) fn inline_lists(text: &str) -> Option<Vec<Range<usize>>> {
+    let mut found = Vec::new();
+    let mut to_see: Vec<_> =
+        DeTable::parse(text).ok()?.into_inner().into_iter().map(|(_, value)| value).collect();
+    while let Some(value) = to_see.pop() {
+        let span = value.span();
+        match value.into_inner() {
+            DeValue::Table(table) => to_see.extend(table.into_iter().map(|(_, value)| value)),
+            DeValue::Array(all) => {
+                // A list of `[[tables]]` begins with the first of their heads.
+                if !all.iter().any(|one| one.get_ref().is_table() && text[one.span()].starts_with("[[")) {
+                    found.push(span);
+                }
+                to_see.extend(all);
+            }
+            _ => {}
+        }
+    }
+    found.sort_by_key(|span| span.start);
+    Some(found)
 }
 
 #[cfg(test)]

@@ -34,6 +34,11 @@ pub(super) fn is_no_word(message: &str) -> bool {
     message == "wanted string or table" || message.starts_with("wanted exactly 1 element")
 }
 
+/// Returns whether something else stands where a table is wanted.
+pub(super) fn is_no_table(message: &str) -> bool {
+    message.contains(", expected struct ")
+}
+
 /// The words that may stand where another does, as the message that refuses that one has them.
 pub(super) fn words_of(message: &str) -> Option<&str> {
     unknown(message, "unknown variant `").map(|(_, known)| known)
