@@ -220,9 +220,9 @@ impl By<'_> {
 }
 
 /// Returns whether the file system has no handles, or none that is kept, or the system call is refused, as by
-/// a seccomp filter.
+/// a seccomp filter or a security module.
 fn has_none(error: &io::Error) -> bool {
-    let none = [libc::EOPNOTSUPP, libc::EOVERFLOW, libc::ENOSYS, libc::EPERM];
+    let none = [libc::EOPNOTSUPP, libc::EOVERFLOW, libc::ENOSYS, libc::EPERM, libc::EACCES];
     error.raw_os_error().is_some_and(|error| none.contains(&error))
 }
 
