@@ -3,10 +3,9 @@
 use smallvec::SmallVec;
 
 use crate::range::ByteRange;
+pub use crate::response::BOUNDARY_LEN;
 use crate::response::Writer;
 
-/// Length of a boundary.
-pub const BOUNDARY_LEN: usize = 24;
 /// More than the head of any part takes, without the media type.
 pub const PART_HEAD_BYTES_MAX: usize = 256;
 

@@ -6,7 +6,6 @@ use httptypes::StatusCode;
 
 use crate::conditional::Validators;
 use crate::date;
-use crate::multipart::BOUNDARY_LEN;
 use crate::range::ByteRange;
 
 /// No head is longer, not counting Location and configured fields.
@@ -285,6 +284,8 @@ impl Decimal {
 
 /// Value of Server: the name alone, since a version helps attackers alone.
 pub const SERVER: &str = "linerate";
+/// Length of a boundary.
+pub const BOUNDARY_LEN: usize = 24;
 /// More than [`Writer::chunk_head`] appends.
 pub const CHUNK_HEAD_BYTES_MAX: usize = 18;
 /// Bytes behind a chunk.

@@ -11,13 +11,16 @@ use identity::{Accounts, Writable};
 use service::config::{ConfigError, Size};
 use service::socket::reachable;
 use service::volumes::{LaneVolumes, VolumeSection};
-use service::{Bound, Greeting, LaneService, LaneStart, LoadContext, Problem, Role as Numbered};
+use service::{
+    Bound, ConnectionsMax, Greeting, LaneService, LaneStart, LoadContext, Problem, Role as Numbered,
+    Settings, Transport, Wanted,
+};
 use tls::{Alpn, CertificateFiles, KtlsPolicy, ServerTls, TlsConfig, Versions};
 use vfs::VolumeName;
 
 use crate::limits::Limits;
 use crate::service::{HttpCounters, Mount, Role, Service, Site};
-use crate::settings::{Auth, ContentSecurityPolicy, HttpSettings, MountSection};
+use crate::settings::{Auth, CertificateSection, ContentSecurityPolicy, HttpSettings, MountSection};
 
 /// The roles of sockets, as the server keeps them.
 pub(crate) const PLAIN: Numbered = Numbered(0);
@@ -132,6 +135,35 @@ impl HttpSite {
 
     fn addresses(&self, which: impl Fn(Numbered) -> bool) -> impl Iterator<Item = SocketAddr> {
         self.sockets.iter().filter(move |bound| which(bound.role)).map(|bound| bound.address)
+    }
+}
+
+impl Settings for HttpSettings {
+    fn sockets(&self) -> Vec<Wanted> {
+        let wanted = |key, listen: &[SocketAddr], role| {
+            let wanted = |&address| Wanted { key, address, transport: Transport::Tcp, role };
+            listen.iter().map(wanted).collect::<Vec<_>>()
+        };
+        let plain = if self.http.redirect_to_https { REDIRECT } else { PLAIN };
+        let mut all = wanted("http.listen", &self.http.listen, plain);
+        all.extend(wanted("https.listen", &self.https.listen, TLS));
+        all
+    }
+
+    fn connections(&self) -> ConnectionsMax {
+        ConnectionsMax {
+            key: "http.limits.connections_per_lane",
+            per_lane: self.http.limits.connections_per_lane,
+        }
+    }
+
+    fn own_files(&self) -> Vec<PathBuf> {
+        let of = |certificate: &CertificateSection| [certificate.cert.clone(), certificate.key.clone()];
+        self.https.certificates.iter().flat_map(of).collect()
+    }
+
+    fn load(&self, context: &LoadContext<'_>) -> Result<Box<dyn service::Site>, Problem> {
+        Ok(Box::new(HttpSite::load(self, context)?))
     }
 }
 

@@ -8,8 +8,6 @@ use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use std::time::Instant;
 
-use self::control::LEAVING;
-use self::requests::Unfinished;
 use super::frame::{self, FrameHead, Reason};
 use super::hpack::{BlockWriter, Decoder, Encoder};
 use super::patience::Patience;
@@ -553,6 +551,17 @@ const CONTINUE: u16 = 100;
 const LET_GO_MAX: usize = 256;
 const COST_OF_RESET: u32 = 10;
 const COST_OF_NOTHING: u32 = 1;
+/// Payload of the PING whose answer tells that the client has heard of the end.
+const LEAVING: &[u8; 8] = b"leaving!";
+
+/// A header block whose end has not come.
+#[derive(Debug)]
+struct Unfinished {
+    stream: u32,
+    ends: bool,
+    depends_on_itself: bool,
+    bytes: Vec<u8>,
+}
 
 #[cfg(test)]
 mod tests;

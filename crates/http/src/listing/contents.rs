@@ -3,29 +3,8 @@
 
 use std::rc::Rc;
 
-use service::datetime::{DateTime, UNIX_S_MAX};
-
+use super::row::Row;
 use super::{Order, Orders};
-
-/// One name that is shown.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Row<'a> {
-    /// The name as the file system has it; any bytes but `/` and NUL.
-    pub name: &'a [u8],
-    /// File or directory. Nothing else is ever listed.
-    pub directory: bool,
-    /// Bytes; 0 for a directory.
-    pub size: u64,
-    /// Last change, seconds since 1970; a directory that exists only as the way to a mount has none.
-    pub modified_s: Option<i64>,
-}
-
-impl Row<'_> {
-    /// The time that is shown: one that four digits and no sign can tell.
-    pub(super) fn modified(&self) -> Option<DateTime> {
-        self.modified_s.filter(|at| (0..=UNIX_S_MAX).contains(at)).map(DateTime::from_unix)
-    }
-}
 
 /// The name of a mount point, which no directory's listing holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -123,17 +102,5 @@ impl<'a> From<&'a MountEntry> for Row<'a> {
     fn from(entry: &'a MountEntry) -> Self {
         let MountEntry { name, directory, size, modified_s } = entry;
         Self { name, directory: *directory, size: *size, modified_s: *modified_s }
-    }
-}
-
-impl<'a> From<&'a vfs::Entry> for Row<'a> {
-    fn from(entry: &'a vfs::Entry) -> Self {
-        let directory = entry.attributes.is_directory();
-        Self {
-            name: &entry.name,
-            directory,
-            size: if directory { 0 } else { entry.attributes.size },
-            modified_s: Some(entry.attributes.mtime.secs),
-        }
     }
 }

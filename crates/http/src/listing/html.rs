@@ -12,8 +12,7 @@ use std::sync::LazyLock;
 
 use aws_lc_rs::digest;
 
-use super::contents::Row;
-use super::rendering::ListingTotals;
+use super::row::{ListingTotals, Row};
 use super::{Key, Order};
 use crate::path;
 

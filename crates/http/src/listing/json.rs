@@ -5,7 +5,7 @@ use std::fmt::Write;
 use service::log::text::put_json_string;
 
 use super::Order;
-use super::contents::Row;
+use super::row::Row;
 use crate::path;
 
 /// Writes what stands before the entries of

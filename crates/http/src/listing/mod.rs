@@ -10,13 +10,15 @@ mod html;
 mod json;
 mod order;
 mod rendering;
+mod row;
 mod streamed;
 
-pub use contents::{Listing, MountEntry, Row};
+pub use contents::{Listing, MountEntry};
 pub use html::policy;
 pub(crate) use order::Orders;
 pub use order::{Key, Order};
 pub use rendering::{Format, Rendering};
+pub use row::Row;
 pub use streamed::Streamed;
 
 /// Media type of [`Format::Json`].

@@ -4,7 +4,8 @@ use std::rc::Rc;
 
 use service::memory::Account;
 
-use super::contents::{Listing, Row, RowPosition};
+use super::contents::{Listing, RowPosition};
+use super::row::{ListingTotals, Row};
 use super::streamed::Streamed;
 use super::{Order, html, json};
 
@@ -38,14 +39,6 @@ enum RenderingStage {
     Head,
     Rows,
     Done,
-}
-
-/// Sums over the rows written so far.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct ListingTotals {
-    pub(super) directories: usize,
-    pub(super) files: usize,
-    pub(super) bytes: u64,
 }
 
 impl Rendering {
@@ -153,21 +146,6 @@ impl Format {
             Self::Html => html::end(totals, out),
             Self::Json => json::end(out),
         }
-    }
-}
-
-impl ListingTotals {
-    pub(super) fn entries(self) -> usize {
-        self.directories + self.files
-    }
-
-    fn count(&mut self, row: Row<'_>) {
-        if row.directory {
-            self.directories += 1;
-        } else {
-            self.files += 1;
-        }
-        self.bytes = self.bytes.saturating_add(row.size);
     }
 }
 

@@ -6,7 +6,8 @@ use std::rc::Rc;
 use lane::budget::Share;
 use service::memory::{Account, Charge};
 
-use super::contents::{MountEntry, Row};
+use super::contents::MountEntry;
+use super::row::Row;
 
 /// Entries that were read and are not rendered yet.
 #[derive(Default)]

@@ -3,9 +3,7 @@
 use std::net::IpAddr;
 
 use service::log::packed::{cut, put_address, take, take_address};
-use service::log::{Format, LogRecord};
 
-use super::put_line;
 use crate::request::Method;
 
 /// One served request.
@@ -76,6 +74,33 @@ impl<'a> Record<'a> {
     pub const TARGET_MAX: usize = 2048;
     /// Longest user's name, Host, Referer or User-Agent the log shows.
     pub const FIELD_MAX: usize = 512;
+    /// Bytes of the longest packed record.
+    pub(super) const PACKED_MAX: usize = FIXED_LEN + TARGET_MAX + 4 * FIELD_MAX + METHOD_MAX;
+
+    /// Appends the record to a batch. Texts longer than the log shows are cut.
+    pub(super) fn pack(&self, batch: &mut Vec<u8>) {
+        let texts = [
+            cut(self.user, FIELD_MAX),
+            cut(self.target, TARGET_MAX),
+            cut(self.host, FIELD_MAX),
+            cut(self.referer, FIELD_MAX),
+            cut(self.user_agent, FIELD_MAX),
+            if self.method == Method::Other { cut(self.method_name, METHOD_MAX) } else { b"" },
+        ];
+        put_address(self.peer, batch);
+        batch.extend_from_slice(&self.unix_us.to_le_bytes());
+        batch.extend_from_slice(&self.body_bytes.to_le_bytes());
+        batch.extend_from_slice(&self.duration_us.to_le_bytes());
+        batch.extend_from_slice(&self.status.to_le_bytes());
+        batch.extend_from_slice(&[self.method as u8, self.protocol as u8, u8::from(self.tls)]);
+        for text in texts {
+            batch.extend_from_slice(&(text.len() as u16).to_le_bytes());
+        }
+        for text in texts {
+            batch.extend_from_slice(text);
+        }
+    }
+
     /// Takes one record off the front of a batch; `None` at its end.
     pub fn unpack(batch: &mut &'a [u8]) -> Option<Self> {
         let peer = take_address(batch)?;
@@ -109,40 +134,6 @@ impl<'a> Record<'a> {
             referer,
             user_agent,
         })
-    }
-}
-
-impl LogRecord for Record<'_> {
-    const PACKED_MAX: usize = FIXED_LEN + TARGET_MAX + 4 * FIELD_MAX + METHOD_MAX;
-
-    /// Texts longer than the log shows are cut.
-    fn pack(&self, batch: &mut Vec<u8>) {
-        let texts = [
-            cut(self.user, FIELD_MAX),
-            cut(self.target, TARGET_MAX),
-            cut(self.host, FIELD_MAX),
-            cut(self.referer, FIELD_MAX),
-            cut(self.user_agent, FIELD_MAX),
-            if self.method == Method::Other { cut(self.method_name, METHOD_MAX) } else { b"" },
-        ];
-        put_address(self.peer, batch);
-        batch.extend_from_slice(&self.unix_us.to_le_bytes());
-        batch.extend_from_slice(&self.body_bytes.to_le_bytes());
-        batch.extend_from_slice(&self.duration_us.to_le_bytes());
-        batch.extend_from_slice(&self.status.to_le_bytes());
-        batch.extend_from_slice(&[self.method as u8, self.protocol as u8, u8::from(self.tls)]);
-        for text in texts {
-            batch.extend_from_slice(&(text.len() as u16).to_le_bytes());
-        }
-        for text in texts {
-            batch.extend_from_slice(text);
-        }
-    }
-
-    fn put_lines(format: Format, mut batch: &[u8], lines: &mut Vec<u8>) {
-        while let Some(record) = Record::unpack(&mut batch) {
-            put_line(format, &record, lines);
-        }
     }
 }
 

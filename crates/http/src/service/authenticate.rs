@@ -6,7 +6,7 @@ use identity::Rights;
 use vfs::{Caller, Error, RelPath, Resolved};
 
 use super::client::Client;
-use super::listener::Service;
+use super::shared::Service;
 use super::site::{Mount, Site};
 use crate::basic;
 use crate::request::{Credentials, Fields};

@@ -1,24 +1,21 @@
 //! Dispatch of requests to handlers.
 
-use httptypes::StatusCode;
 use vfs::{Caller, Error, RelPath, Resolved};
 
 use super::authenticate::{authenticate, challenge_if_anonymous};
 use super::change::change;
 use super::client::Client;
 use super::get_file::{self, FoundFile};
-use super::list_directory::{list_directory, list_mounts};
-use super::listener::Service;
+use super::list_directory::{list_directory, list_mounts, to_directory};
 use super::options::{allowed, options};
 use super::refuse::refuse;
-use super::reply::{Body, Reply};
+use super::reply::Reply;
 use super::request_body::RequestBody;
+use super::shared::Service;
 use super::site::{Mount, Site};
 use crate::path::{self, RelativePath};
-use crate::redirect;
 use crate::request::{Head, Method, Target};
 use crate::request_error::RequestError;
-use crate::response::Answer;
 
 /// The answer to a request, whatever becomes of it.
 pub(super) async fn dispatch(
@@ -131,17 +128,6 @@ async fn read(
             None => Err(RequestError::Forbidden),
         },
     }
-}
-
-/// Sends the client to the name with a slash, so that relative links in the directory's page work.
-pub(super) fn to_directory(path: &[u8], query: Option<&[u8]>) -> Reply {
-    let answer = Answer {
-        status: StatusCode::MOVED_PERMANENTLY,
-        location: Some(redirect::to_directory(path, query)),
-        content_length: Some(0),
-        ..Answer::default()
-    };
-    Reply::new(answer, Body::Empty)
 }
 
 struct Index {

@@ -8,8 +8,8 @@ use lane::budget::Share;
 use vfs::{Attributes, Caller, OpenFile, RelPath, Resolved, VersionCertainty};
 
 use super::client::Client;
-use super::listener::Service;
 use super::reply::{Body, Reply, Version};
+use super::shared::Service;
 use super::site::{Mount, Site};
 use crate::conditional::{self, Validators, Verdict};
 use crate::encoding::{Accepted, Coding};

@@ -10,7 +10,7 @@ use lane::net::TcpStream;
 use service::volumes::LaneVolumes;
 use service::{ConnectionRouter, LaneFuture, LaneService, LaneSocket, Role, Switch};
 
-use super::listener::Service;
+use super::shared::Service;
 use crate::site_loader::{HttpSite, role_of};
 
 impl LaneService for Service {

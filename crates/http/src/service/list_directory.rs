@@ -3,12 +3,12 @@
 use httptypes::StatusCode;
 use vfs::{Caller, Directory, Error, RelPath};
 
-use super::dispatch::to_directory;
 use super::reply::{Body, Reply};
 use super::site::Site;
 use crate::listing::{self, Format, Listing, MountEntry, Order, Rendering, Streamed};
 use crate::page;
 use crate::path::RelativePath;
+use crate::redirect;
 use crate::request::Head;
 use crate::request_error::RequestError;
 use crate::response::Answer;
@@ -45,6 +45,17 @@ pub(super) async fn list_directory(
     // What fails at once is refused; what fails later cuts the answer.
     rendering.prepare(None).await?;
     Ok(reply(rendering))
+}
+
+/// Sends the client to the name with a slash, so that relative links in the directory's page work.
+pub(super) fn to_directory(path: &[u8], query: Option<&[u8]>) -> Reply {
+    let answer = Answer {
+        status: StatusCode::MOVED_PERMANENTLY,
+        location: Some(redirect::to_directory(path, query)),
+        content_length: Some(0),
+        ..Answer::default()
+    };
+    Reply::new(answer, Body::Empty)
 }
 
 /// Returns where a part of a large directory begins: `after=POSITION` of a query.

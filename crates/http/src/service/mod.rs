@@ -6,6 +6,7 @@
 mod abort;
 mod authenticate;
 mod change;
+mod change_target;
 mod client;
 mod connection;
 mod counters;
@@ -28,6 +29,7 @@ mod request_body;
 mod send_buffer;
 mod send_error;
 mod send_reply;
+mod shared;
 mod site;
 mod small_files;
 mod transfer;
@@ -36,5 +38,5 @@ mod wire;
 
 pub use abort::Abort;
 pub use counters::HttpCounters;
-pub use listener::{Role, Service};
+pub use shared::{Role, Service};
 pub use site::{Mount, Site};

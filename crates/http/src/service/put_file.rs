@@ -9,12 +9,12 @@ use identity::Rights;
 use lane::time::now;
 use vfs::{Published, Resolved, Staged};
 
-use super::change::{ChangeTarget, expect, is_conditional};
+use super::change_target::{ChangeTarget, expect, is_conditional};
 use super::client::Client;
-use super::listener::Service;
 use super::refuse::of_change;
 use super::reply::{Body, Reply};
 use super::request_body::RequestBody;
+use super::shared::Service;
 use super::site::Site;
 use super::uploads::UploadPlace;
 use crate::limits::Limits;

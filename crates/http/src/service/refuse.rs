@@ -3,8 +3,8 @@
 use httptypes::StatusCode;
 use vfs::NameError;
 
-use super::listener::Service;
 use super::reply::Reply;
+use super::shared::Service;
 use crate::page;
 use crate::request::Fields;
 use crate::request_error::RequestError;

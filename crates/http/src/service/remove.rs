@@ -2,7 +2,7 @@
 
 use httptypes::StatusCode;
 
-use super::change::{ChangeTarget, expect, is_conditional};
+use super::change_target::{ChangeTarget, expect, is_conditional};
 use super::refuse::of_change;
 use super::reply::{Body, Reply};
 use super::site::Site;

@@ -5,8 +5,8 @@ use std::rc::Rc;
 use lane::buffer::BufClass;
 
 use super::abort::Abort;
-use super::listener::Service;
 use super::reply::{Body, Reply, Version};
+use super::shared::Service;
 use super::wire::{SMALL_BODY_MAX, Wire};
 use crate::listing::Rendering;
 use crate::multipart::{Multipart, PART_HEAD_BYTES_MAX};

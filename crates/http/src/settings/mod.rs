@@ -10,14 +10,13 @@ use std::sync::{Arc, OnceLock};
 use serde::Deserialize;
 use service::config::{ConfigError, Document, Keys, Size};
 use service::volumes::VolumeSection;
-use service::{ConnectionsMax, LoadContext, Problem, Settings, Transport, Wanted};
+use service::{Problem, Settings};
 use tls::TicketKeys;
 use vfs::VolumeName;
 
 pub use self::limits::LimitsSection;
 use crate::limits::Limits;
 use crate::path;
-use crate::site_loader::{self, HttpSite};
 
 /// HTTP as a service of a server: the one value of the process.
 #[derive(Debug, Default)]
@@ -278,35 +277,6 @@ impl HttpSettings {
         }
         let keys = TicketKeys::new().map_err(|_| "TLS ticket keys: no random numbers")?;
         Ok(Arc::clone(self.tickets.get_or_init(|| Arc::new(keys))))
-    }
-}
-
-impl Settings for HttpSettings {
-    fn sockets(&self) -> Vec<Wanted> {
-        let wanted = |key, listen: &[SocketAddr], role| {
-            let wanted = |&address| Wanted { key, address, transport: Transport::Tcp, role };
-            listen.iter().map(wanted).collect::<Vec<_>>()
-        };
-        let plain = if self.http.redirect_to_https { site_loader::REDIRECT } else { site_loader::PLAIN };
-        let mut all = wanted("http.listen", &self.http.listen, plain);
-        all.extend(wanted("https.listen", &self.https.listen, site_loader::TLS));
-        all
-    }
-
-    fn connections(&self) -> ConnectionsMax {
-        ConnectionsMax {
-            key: "http.limits.connections_per_lane",
-            per_lane: self.http.limits.connections_per_lane,
-        }
-    }
-
-    fn own_files(&self) -> Vec<PathBuf> {
-        let of = |certificate: &CertificateSection| [certificate.cert.clone(), certificate.key.clone()];
-        self.https.certificates.iter().flat_map(of).collect()
-    }
-
-    fn load(&self, context: &LoadContext<'_>) -> Result<Box<dyn service::Site>, Problem> {
-        Ok(Box::new(HttpSite::load(self, context)?))
     }
 }
 

@@ -2,7 +2,9 @@
 //! 6.3 and 6.5 to 6.9).
 
 use super::requests::depends_on;
-use super::{Connection, ConnectionStage, FrameEvent, FrameOutcome, Leaving, ProtocolViolation, TRACED};
+use super::{
+    Connection, ConnectionStage, FrameEvent, FrameOutcome, LEAVING, Leaving, ProtocolViolation, TRACED,
+};
 use crate::http2::frame::{self, FrameHead, Reason};
 
 impl Connection {
@@ -131,6 +133,3 @@ pub(super) fn goaway(head: FrameHead) -> FrameOutcome {
         _ => Err(ProtocolViolation::Connection(Reason::Protocol)),
     }
 }
-
-/// Payload of the PING whose answer tells that the client has heard of the end.
-pub(super) const LEAVING: &[u8; 8] = b"leaving!";

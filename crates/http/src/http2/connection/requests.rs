@@ -2,20 +2,13 @@
 
 use std::time::Instant;
 
-use super::{COST_OF_NOTHING, Connection, FrameEvent, FrameOutcome, Leaving, ProtocolViolation, unpadded};
+use super::{
+    COST_OF_NOTHING, Connection, FrameEvent, FrameOutcome, Leaving, ProtocolViolation, Unfinished, unpadded,
+};
 use crate::http2::connection::Bounds;
 use crate::http2::frame::{self, FrameHead, Reason};
 use crate::http2::request::{Block, read_request, read_trailers};
 use crate::http2::stream::Stream;
-
-/// A header block whose end has not come.
-#[derive(Debug)]
-pub(super) struct Unfinished {
-    pub(super) stream: u32,
-    ends: bool,
-    depends_on_itself: bool,
-    bytes: Vec<u8>,
-}
 
 impl Connection {
     /// RFC 9113 6.2.

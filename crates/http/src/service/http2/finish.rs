@@ -13,7 +13,7 @@ use super::progress::Progress;
 use crate::http2::request::Request;
 use crate::log::{Protocol, Record};
 use crate::request::Method;
-use crate::service::listener::Service;
+use crate::service::shared::Service;
 
 /// Ends a request's books when its body is done with, however that comes about.
 pub(super) struct Finish {

@@ -10,7 +10,7 @@ use std::time::Instant;
 use lane::time::timeout_at;
 use service::memory::{Account, Charge};
 
-use super::session::{Results, TaskResult};
+use super::results::{Results, TaskResult};
 use crate::request_error::RequestError;
 
 /// One body. It never holds more than its stream's window.

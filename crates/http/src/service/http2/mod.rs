@@ -2,12 +2,14 @@
 //!
 //! Nothing is read of a body before the client's windows have room for it, and nothing beyond that room.
 
+mod answer;
 mod body;
 mod finish;
 mod incoming;
 mod link;
 mod outgoing;
 mod progress;
+mod results;
 mod session;
 
 use std::future::poll_fn;
@@ -23,17 +25,10 @@ use self::link::Http2Link;
 use self::progress::{PaceVerdict, Progress};
 use self::session::Http2Session;
 use super::abort::Abort;
-use super::client::Client;
-use super::dispatch::dispatch;
-use super::listener::{ConnectionInfo, Service};
 use super::receive_buffer::ReceiveBuffer;
-use super::refuse::refuse;
-use super::reply::Reply;
-use super::request_body::RequestBody;
+use super::shared::{ConnectionInfo, Service};
 use super::wire::Wire;
 use crate::http2::frame::Reason;
-use crate::http2::request::Request;
-use crate::request::Fields;
 
 /// Serves a connection on which the client chose `h2`, to its end.
 pub(super) async fn serve_http2(
@@ -112,27 +107,6 @@ enum SessionTurn {
     Over,
     /// The client has begun something whose end must come in time.
     Cut,
-}
-
-/// Answers one request.
-async fn answer(
-    service: Rc<Service>,
-    request: Box<Request>,
-    client: Client,
-    incoming: Option<Rc<Incoming>>,
-) -> Reply {
-    let site = service.site();
-    service.counters.requests_http2.increment();
-    let mut body = incoming.map_or(RequestBody::None, RequestBody::Http2);
-    match request.head(&site.limits) {
-        Ok(head) => dispatch(&service, &site, &head, client, &mut body).await,
-        Err(refusal) => {
-            service.counters.request(request.method());
-            let reply = refuse(&service, refusal, &Fields::default());
-            service.counters.response(reply.answer.status.as_u16());
-            reply
-        }
-    }
 }
 
 //@ limit: HTTP/2 frames that wait for a send

@@ -3,12 +3,12 @@
 //! All of it is one task. What is at hand is answered at once; a handler or a read that has to wait does so in a task of
 //! its own, and leaves what it has in [`Results`].
 
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::net::IpAddr;
 use std::pin::pin;
 use std::rc::Rc;
-use std::task::{Context, Poll, Waker};
+use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use lane::Task;
@@ -16,13 +16,14 @@ use lane::time::{now, sleep};
 use service::alarm::Alarm;
 use service::memory::{Account, Charge};
 
-use super::answer;
+use super::answer::answer;
 use super::body::{Put, StreamBody};
 use super::finish::Finish;
 use super::incoming::Incoming;
 use super::link::Http2Link;
 use super::outgoing::OutgoingBytes;
 use super::progress::Progress;
+use super::results::{Results, TaskResult};
 use crate::http2::connection::{Bounds, Connection, FrameEvent};
 use crate::http2::frame::{FRAME_BYTES, HEAD_BYTES, Reason, data_head};
 use crate::http2::request::Request;
@@ -31,8 +32,8 @@ use crate::request::Method;
 use crate::response::SERVER;
 use crate::service::abort::Abort;
 use crate::service::client::Client;
-use crate::service::listener::Service;
 use crate::service::reply::{Body, Reply};
+use crate::service::shared::Service;
 
 /// A connection and what is under way on it.
 pub(super) struct Http2Session {
@@ -80,42 +81,6 @@ struct Fetched {
     sent: usize,
     rest: StreamBody,
     _held: Charge,
-}
-
-/// Results of tasks for a connection.
-#[derive(Default)]
-pub(super) struct Results {
-    done: RefCell<Vec<(u32, TaskResult)>>,
-    waker: RefCell<Option<Waker>>,
-}
-
-pub(super) enum TaskResult {
-    Answer(Reply),
-    /// The handler wants the request's body, and the client waits to hear so, or does not.
-    Wanted {
-        waits: bool,
-    },
-    /// The client of a request that was answered before its end has had time to see that.
-    EndUpload,
-    /// The handler has taken so much of the request's body.
-    Taken(usize),
-    Fetched(StreamBody, Result<Vec<u8>, Abort>, Charge),
-}
-
-impl Results {
-    pub(super) fn put(&self, stream: u32, done: TaskResult) {
-        self.done.borrow_mut().push((stream, done));
-        if let Some(waker) = self.waker.take() {
-            waker.wake();
-        }
-    }
-
-    fn register(&self, cx: &Context<'_>) {
-        let mut waker = self.waker.borrow_mut();
-        if !waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
-            *waker = Some(cx.waker().clone());
-        }
-    }
 }
 
 impl Http2Session {
