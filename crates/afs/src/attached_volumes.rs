@@ -13,18 +13,7 @@ use service::volumes::LaneVolumes;
 use vfs::{Volume, VolumeName};
 
 use crate::roots::{self, SyntheticVolumes};
-
-/// The type of a volume as AFS counts them: read-write, read-only or backup. Only the first can be changed.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum VolumeType {
-    /// The tree.
-    #[default]
-    ReadWrite,
-    /// The tree as its read-only copy: nothing of it can be changed.
-    ReadOnly,
-    /// A copy under the volume's backup number.
-    Backup,
-}
+pub use crate::served_volume::{ServedVolume, VolumeEntry, VolumeType};
 
 /// A volume that the configuration attaches to AFS. Plain data that every lane makes its own of.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,34 +53,6 @@ pub struct AttachedVolumes {
     anonymous: Option<Principal>,
 }
 
-/// A volume as the location and volume servers list it: one that is served, or a synthetic one ([`roots`]).
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct VolumeEntry {
-    /// The volume's name for AFS.
-    pub name: Rc<str>,
-    /// Type that clients are told.
-    pub kind: VolumeType,
-    /// The number of the tree; the copies' follow.
-    pub first: u32,
-    /// The file system it lies on, as of [`ServedVolume`].
-    pub partition: u8,
-}
-
-/// A volume of the lane.
-#[derive(Debug)]
-pub struct ServedVolume {
-    /// The volume's name for AFS.
-    pub name: Rc<str>,
-    /// The tree.
-    pub volume: Volume,
-    /// Type that clients are told.
-    pub kind: VolumeType,
-    /// The number of the tree; the copies' follow.
-    pub first: u32,
-    /// The file system it lies on, counted from 0: what AFS calls a partition.
-    pub partition: u8,
-}
-
 /// A volume as a client asked for it.
 #[derive(Clone, Debug)]
 pub struct AttachedVolume {
@@ -103,36 +64,6 @@ pub struct AttachedVolume {
     pub id: u32,
     /// Entry that all lanes' clients are told.
     pub served: Rc<ServedVolume>,
-}
-
-impl VolumeType {
-    /// All, by their numbers' order.
-    pub const ALL: [Self; 3] = [Self::ReadWrite, Self::ReadOnly, Self::Backup];
-
-    /// Behind the volume's first number, and how AFS's interfaces number kinds.
-    pub fn index(self) -> u32 {
-        match self {
-            Self::ReadWrite => 0,
-            Self::ReadOnly => 1,
-            Self::Backup => 2,
-        }
-    }
-
-    /// Behind the volume's name.
-    pub fn suffix(self) -> &'static str {
-        match self {
-            Self::ReadWrite => "",
-            Self::ReadOnly => ".readonly",
-            Self::Backup => ".backup",
-        }
-    }
-
-    /// A name without its suffix, and what that said.
-    pub fn of_name(name: &str) -> (&str, Self) {
-        let ends = [Self::ReadOnly, Self::Backup].into_iter();
-        let mut found = ends.filter_map(|kind| Some((name.strip_suffix(kind.suffix())?, kind)));
-        found.next().filter(|(stem, _)| !stem.is_empty()).unwrap_or((name, Self::ReadWrite))
-    }
 }
 
 impl AttachedVolumes {
@@ -287,31 +218,6 @@ impl AttachedVolumes {
             }
         }
         found
-    }
-}
-
-impl ServedVolume {
-    /// The number of the kind that clients are told of.
-    pub fn id(&self) -> u32 {
-        self.first + self.kind.index()
-    }
-
-    /// Returns the entry that clients are told.
-    pub fn known(&self) -> VolumeEntry {
-        let Self { ref name, kind, first, partition, .. } = *self;
-        VolumeEntry { name: Rc::clone(name), kind, first, partition }
-    }
-}
-
-impl VolumeEntry {
-    /// The number of the kind that clients are told of.
-    pub fn id(&self) -> u32 {
-        self.first + self.kind.index()
-    }
-
-    /// Returns the volume's name with the suffix of a copy, as tools show it.
-    pub fn full_name(&self) -> String {
-        format!("{}{}", self.name, self.kind.suffix())
     }
 }
 

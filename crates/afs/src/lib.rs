@@ -20,6 +20,7 @@ pub mod fileserver;
 pub mod host;
 pub mod oob;
 pub mod roots;
+mod served_volume;
 pub(crate) mod service;
 pub mod settings;
 

@@ -8,6 +8,7 @@
 //! the volume it leads to, so it stays the same whatever comes and goes beside it; the version is the time at which they were made,
 //! the same for as long as they say the same.
 
+use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -16,7 +17,7 @@ use afs_wire::{FILE_TYPE_DIRECTORY, FILE_TYPE_SYMBOLIC_LINK, Status};
 use identity::Rights;
 use vfs::Number;
 
-use crate::attached_volumes::{AttachedVolumes, VolumeEntry, VolumeType};
+use crate::served_volume::{ServedVolume, VolumeEntry, VolumeType};
 
 /// The synthetic `root.afs` and `root.cell` of all lanes. Clones are handles to the same.
 #[derive(Clone, Debug, Default)]
@@ -72,8 +73,8 @@ pub(crate) enum RootFile<'a> {
 
 impl SyntheticVolumes {
     /// From now on these: for a cell of this name, none without one. Says whether they are others than before.
-    pub fn set(&self, cell: Option<&str>, attached: &AttachedVolumes) -> bool {
-        let plans = cell.map_or_else(Vec::new, |cell| plans(cell, attached));
+    pub fn set(&self, cell: Option<&str>, served: &[Rc<ServedVolume>]) -> bool {
+        let plans = cell.map_or_else(Vec::new, |cell| plans(cell, served));
         let mut state = self.lock();
         if plans.iter().eq(state.roots.roots.iter().map(|root| &root.plan)) {
             return false;
@@ -220,8 +221,8 @@ impl std::fmt::Debug for Root {
 
 /// Returns what is to be made up beside these volumes: nothing where there is none, and no root where one is
 /// called so.
-fn plans(cell: &str, attached: &AttachedVolumes) -> Vec<Plan> {
-    if attached.all().is_empty() {
+fn plans(cell: &str, served: &[Rc<ServedVolume>]) -> Vec<Plan> {
+    if served.is_empty() {
         return Vec::new();
     }
     let link = |name: &str, number, volume: &str| MountPoint {
@@ -229,11 +230,11 @@ fn plans(cell: &str, attached: &AttachedVolumes) -> Vec<Plan> {
         number,
         target: format!("#{volume}."),
     };
-    let volumes = attached.all().iter().take(MOUNT_POINTS_MAX);
+    let volumes = served.iter().take(MOUNT_POINTS_MAX);
     let volumes = volumes.map(|served| link(&served.name, number(served.first), &served.name)).collect();
     let to_cell = vec![link(cell, number(ROOT_CELL), NAMES[1])];
     let plans = [(NAMES[0], ROOT_AFS, to_cell), (NAMES[1], ROOT_CELL, volumes)];
-    let is_missing = |name: &str| attached.all().iter().all(|served| *served.name != *name);
+    let is_missing = |name: &str| served.iter().all(|served| *served.name != *name);
     let plans = plans.into_iter().filter(|(name, ..)| is_missing(name));
     plans.map(|(name, first, links)| Plan { name, first, links }).collect()
 }
@@ -288,7 +289,7 @@ mod tests {
     fn every_volume_has_a_mount_point_that_its_cell_leads_to() {
         with(&[FIRST, ("music", VolumeType::ReadOnly)], async |attached| {
             let synthetic = SyntheticVolumes::default();
-            assert!(synthetic.set(CELL, &attached) && !synthetic.set(CELL, &attached));
+            assert!(synthetic.set(CELL, attached.all()) && !synthetic.set(CELL, attached.all()));
             assert!(!synthetic.take_unreported(), "nobody knows of any");
             let roots = synthetic.now();
             let [afs, cell] = &roots.roots[..] else { panic!("{roots:?}") };
@@ -324,17 +325,17 @@ mod tests {
                 let cell = roots.by_name("root.cell").expect("it is made up");
                 (cell.version, cell.directory.lookup(b"files"), cell.files())
             };
-            synthetic.set(CELL, &both);
+            synthetic.set(CELL, both.all());
             let (version, number, files) = seen(&synthetic);
             assert_eq!(files, 3);
             let one = both.without("music");
-            assert!(synthetic.set(CELL, &one));
+            assert!(synthetic.set(CELL, one.all()));
             assert!(synthetic.take_unreported() && !synthetic.take_unreported(), "one lane tells it");
             let (next, same, files) = seen(&synthetic);
             assert!(next > version);
             assert_eq!((same, files), (number, 2));
-            assert!(synthetic.set(None, &one) && synthetic.now().by_id(ROOT_CELL).is_none());
-            assert!(synthetic.set(CELL, &one) && seen(&synthetic).0 > next);
+            assert!(synthetic.set(None, one.all()) && synthetic.now().by_id(ROOT_CELL).is_none());
+            assert!(synthetic.set(CELL, one.all()) && seen(&synthetic).0 > next);
         });
     }
 
@@ -342,11 +343,11 @@ mod tests {
     fn what_a_volume_is_called_is_not_made_up() {
         with(&[FIRST, ("root.cell", VolumeType::ReadWrite)], async |attached| {
             let synthetic = SyntheticVolumes::default();
-            synthetic.set(CELL, &attached);
+            synthetic.set(CELL, attached.all());
             let roots = synthetic.now();
             assert!(roots.by_name("root.cell").is_none());
             assert_eq!(said(roots.by_name("root.afs").unwrap(), "test.example"), "#root.cell.");
         });
-        with(&[], async |attached| assert!(!SyntheticVolumes::default().set(CELL, &attached)));
+        with(&[], async |attached| assert!(!SyntheticVolumes::default().set(CELL, attached.all())));
     }
 }

@@ -13,3 +13,19 @@ pub use event::Event;
 pub use line::put_line;
 pub use record::{Files, Record};
 pub use trail::{Audit, AuditIdentity, Trail};
+
+use service::log::{Format, LogRecord};
+
+impl LogRecord for Record<'_> {
+    const PACKED_MAX: usize = Self::PACKED_MAX;
+
+    fn pack(&self, batch: &mut Vec<u8>) {
+        Record::pack(self, batch);
+    }
+
+    fn put_lines(format: Format, mut batch: &[u8], lines: &mut Vec<u8>) {
+        while let Some(record) = Record::unpack(&mut batch) {
+            put_line(format, &record, lines);
+        }
+    }
+}

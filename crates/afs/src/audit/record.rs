@@ -3,10 +3,9 @@
 use afs_wire::{FIDS_MAX, Fid, NAME_MAX, OPAQUE_MAX};
 use service::log::audit::Act;
 use service::log::packed::{put_text, take, take_text};
-use service::log::{Format, LogRecord};
 use smallvec::SmallVec;
 
-use super::{Event, put_line};
+use super::Event;
 
 /// Files of a call, in the order of its parameters and results. Two are common, more come with bulk calls alone.
 pub type Files = SmallVec<[Fid; 2]>;
@@ -27,29 +26,15 @@ pub struct Record<'a> {
 }
 
 impl<'a> Record<'a> {
-    /// Takes one record off the front of a batch; `None` at its end.
-    fn unpack(batch: &mut &'a [u8]) -> Option<Self> {
-        let act = Act::unpack(batch)?;
-        let [event, files] = take(batch)?;
-        let files = (0..files).map(|_| {
-            let [volume, vnode, uniquifier] =
-                [take(batch)?, take(batch)?, take(batch)?].map(u32::from_le_bytes);
-            Some(Fid { volume, vnode, uniquifier })
-        });
-        let files = files.collect::<Option<Files>>()?;
-        let names = [take_text(batch)?, take_text(batch)?];
-        Some(Self { act, event: Event::from_repr(event)?, files, names, acl: take_text(batch)? })
-    }
-}
-
-impl LogRecord for Record<'_> {
-    const PACKED_MAX: usize = Act::PACKED_MAX
+    /// Bytes of the longest packed record.
+    pub(super) const PACKED_MAX: usize = Act::PACKED_MAX
         + 2
         + FIDS_MAX as usize * 12
         + 2 * (2 + NAME_MAX as usize)
         + (2 + OPAQUE_MAX as usize);
 
-    fn pack(&self, batch: &mut Vec<u8>) {
+    /// Appends the record to a batch. What is longer than the log shows is cut.
+    pub(super) fn pack(&self, batch: &mut Vec<u8>) {
         let files = &self.files[..self.files.len().min(FIDS_MAX as usize)];
         self.act.pack(batch);
         batch.extend_from_slice(&[self.event as u8, files.len() as u8]);
@@ -60,10 +45,18 @@ impl LogRecord for Record<'_> {
         put_text(self.acl, OPAQUE_MAX as usize, batch);
     }
 
-    fn put_lines(format: Format, mut batch: &[u8], lines: &mut Vec<u8>) {
-        while let Some(record) = Record::unpack(&mut batch) {
-            put_line(format, &record, lines);
-        }
+    /// Takes one record off the front of a batch; `None` at its end.
+    pub(super) fn unpack(batch: &mut &'a [u8]) -> Option<Self> {
+        let act = Act::unpack(batch)?;
+        let [event, files] = take(batch)?;
+        let files = (0..files).map(|_| {
+            let [volume, vnode, uniquifier] =
+                [take(batch)?, take(batch)?, take(batch)?].map(u32::from_le_bytes);
+            Some(Fid { volume, vnode, uniquifier })
+        });
+        let files = files.collect::<Option<Files>>()?;
+        let names = [take_text(batch)?, take_text(batch)?];
+        Some(Self { act, event: Event::from_repr(event)?, files, names, acl: take_text(batch)? })
     }
 }
 

@@ -8,7 +8,8 @@ use identity::{Principal, Rights};
 use rx_lane::ServerConnection;
 use vfs::{Caller, Directory, Name, Number};
 
-use super::{Call, CallFailure, ServedCall};
+use super::call_failure::CallFailure;
+use super::{Call, ServedCall};
 use crate::attached_volumes::{AttachedVolume, VolumeType};
 use crate::fid;
 use crate::host::Host;

@@ -10,8 +10,9 @@ use quick_cache::Weighter;
 use quick_cache::unsync::Cache;
 use vfs::{Caller, Edit, History, Names, Number, Object, Version};
 
+use super::FileCounters;
+use super::call_failure::CallFailure;
 use super::dir_page_versions::{DirKey, DirPageVersions, RegisteredPages, VersionConflict};
-use super::{CallFailure, FileCounters};
 
 /// Cache of one lane's directories as pages; the least recently used are evicted first.
 pub(super) struct DirPages {

@@ -52,6 +52,7 @@ mod link;
 mod lock;
 mod lock_board;
 mod make_dir;
+mod open_writer;
 mod out_of_band;
 mod remove;
 mod rename;

@@ -12,7 +12,8 @@ use vfs::NotifyOutcome;
 use super::Host;
 use super::contact::Contact;
 use super::host_identity::HostAddress;
-use super::lane_hosts::{BUSY, LaneHosts, UNREACHABLE};
+use super::lane_hosts::LaneHosts;
+use super::refusals::{BUSY, UNREACHABLE};
 use super::table::{AddressMatch, HostIdentification, IdentificationStep, RemovedHost};
 use super::whoareyou::QueryTurn;
 

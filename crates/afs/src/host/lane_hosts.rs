@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-use afs_wire::code;
 use lane::time;
 use rx_lane::{AbortCode, Driver};
 use vfs::{Cache, CallbackNotifier, VfsCounters};
 
 use super::calling::Calls;
 use super::contact::Contact;
+use super::refusals::{BUSY, UNREACHABLE};
 use super::whoareyou::WhoAreYouQueries;
 use super::{CallbackPromise, Host, HostCounters, Hosts};
 
@@ -47,7 +47,7 @@ impl LaneHosts {
         });
         let teller: Rc<dyn CallbackNotifier> = Rc::clone(&made) as Rc<dyn CallbackNotifier>;
         cache.add_callback_notifier(&teller);
-        lane::spawn(super::upkeep::run(Rc::downgrade(&made))).detach();
+        lane::spawn(keep_up(Rc::downgrade(&made))).detach();
         made
     }
 
@@ -133,10 +133,16 @@ impl std::fmt::Debug for LaneHosts {
     }
 }
 
-/// RX_CALL_DEAD: what stock servers say to a client that they cannot call. It takes the server for out of
-/// reach, as it is for a client that cannot be told of changes.
-pub(super) const UNREACHABLE: AbortCode = AbortCode(rx::abort::CALL_DEAD);
-/// Clients wait and ask again.
-pub(super) const BUSY: AbortCode = AbortCode(code::VBUSY);
+/// Runs the [upkeep](LaneHosts::upkeep) of a lane's hosts for as long as they live.
+async fn keep_up(lane: Weak<LaneHosts>) {
+    loop {
+        time::sleep(UPKEEP_PERIOD).await;
+        let Some(lane) = lane.upgrade() else { return };
+        lane.upkeep(UPKEEP_PERIOD);
+    }
+}
+
+/// Interval of upkeep.
+const UPKEEP_PERIOD: Duration = Duration::from_secs(60);
 /// A client that has left by the time it was found is looked for anew.
 const ATTEMPTS_MAX: u32 = 4;

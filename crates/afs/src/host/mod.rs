@@ -25,6 +25,7 @@ mod lane_hosts;
 mod memory;
 mod options;
 mod record;
+mod refusals;
 mod restart;
 mod table;
 mod upkeep;

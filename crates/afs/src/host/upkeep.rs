@@ -1,7 +1,6 @@
-//! Tasks that run from time to time: hosts that ask for nothing any more are forgotten, those that do are
+//! Upkeep from time to time: hosts that ask for nothing any more are forgotten, those that do are
 //! kept in the index, and connections that no host is called by are closed.
 
-use std::rc::Weak;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -12,23 +11,19 @@ use super::Host;
 use super::lane_hosts::LaneHosts;
 use super::table::Resident;
 
-/// Runs for as long as the lane's hosts live.
-pub(super) async fn run(lane: Weak<LaneHosts>) {
-    loop {
-        time::sleep(EVERY).await;
-        let Some(lane) = lane.upgrade() else { return };
+impl LaneHosts {
+    /// Does what is due from time to time; of all lanes one looks after the table in each `period`.
+    pub(super) fn upkeep(&self, period: Duration) {
         if let Some(before) = time::now().checked_sub(CONNECTIONS_KEPT) {
-            lane.calls.close_idle(before);
+            self.calls.close_idle(before);
         }
-        let now = lane.hosts.seconds();
-        if lane.hosts.begin_sweep(now, EVERY) {
-            lane.forget_idle(now);
-            lane.record_busy(now);
+        let now = self.hosts.seconds();
+        if self.hosts.begin_sweep(now, period) {
+            self.forget_idle(now);
+            self.record_busy(now);
         }
     }
-}
 
-impl LaneHosts {
     /// Nothing that they were promised can stand any more.
     fn forget_idle(&self, now: u32) {
         let options = self.hosts.options();
@@ -53,8 +48,6 @@ impl LaneHosts {
     }
 }
 
-/// Interval at which it is looked.
-const EVERY: Duration = Duration::from_secs(60);
 //@ limit: connections to hosts
 //@ section: AFS hosts
 //@ unit: connection

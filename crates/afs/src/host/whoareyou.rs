@@ -12,7 +12,7 @@ use budget::{Books, Claimant, Network, Shares};
 use rx_lane::AbortCode;
 
 use super::Host;
-use super::lane_hosts::BUSY;
+use super::refusals::BUSY;
 
 /// The address and epoch of the client that is asked.
 type QueryKey = (SocketAddr, u32);

@@ -297,7 +297,7 @@ impl LaneService for LaneAfs {
         let (cell, hosts, oob) = (site.open(volumes)?, site.hosts().clone(), site.oob());
         let (roots, dscp) = (site.root_of().map(str::to_owned), site.dscp());
         Ok(Box::new(move || {
-            self.process.synthetic.set(roots.as_deref(), &cell.attached);
+            self.process.synthetic.set(roots.as_deref(), cell.attached.all());
             *self.hosts.borrow_mut() = hosts;
             if let Some(files) = &*self.files.borrow() {
                 files.server.attach(Rc::clone(&cell.attached));

@@ -4,12 +4,12 @@
 //! file server's is sized for load.
 
 mod lane_service;
+mod plug;
 mod process_state;
 mod site;
 mod tokens;
 
 pub(crate) use self::process_state::ProcessState;
-pub(crate) use self::site::AfsSite;
 
 /// Roles of the sockets.
 pub(crate) mod roles {

@@ -10,12 +10,11 @@ use rx::Dscp;
 use serde::Deserialize;
 use service::config::{ConfigError, Document, Keys};
 use service::volumes::VolumeSection;
-use service::{ConnectionsMax, LoadContext, Problem, Role, Settings, Transport, Wanted};
-use vfs::VolumeName;
+use service::{Role, Settings, Transport, Wanted};
 
 use crate::attached_volumes::{AfsName, Attachment, VolumeType};
 use crate::oob::OobOptions;
-use crate::service::{AfsSite, ProcessState, roles};
+use crate::service::{ProcessState, roles};
 
 /// AFS as a service of a server: the one value of the process.
 #[derive(Debug, Default)]
@@ -210,7 +209,8 @@ impl AfsSettings {
         self.gives_way
     }
 
-    fn wanted(&self) -> Vec<Wanted> {
+    /// Returns the addresses of the cell.
+    pub(crate) fn wanted(&self) -> Vec<Wanted> {
         let AfsSection { listen, protection_port, location_port, volume_port, .. } = self.section;
         let wanted = |key, port: u16, role: Role| {
             let address = SocketAddr::from((self.address, port));
@@ -232,30 +232,6 @@ impl AfsSettings {
             all.push(Wanted { transport: Transport::Tcp, ..bulk });
         }
         all
-    }
-}
-
-impl Settings for AfsSettings {
-    fn sockets(&self) -> Vec<Wanted> {
-        if self.hindrance().is_some() { Vec::new() } else { self.wanted() }
-    }
-
-    fn connections(&self) -> ConnectionsMax {
-        // A connection of Rx takes no descriptor.
-        let per_lane = if self.section.oob && self.hindrance().is_none() {
-            self.section.oob_connections_per_lane
-        } else {
-            0
-        };
-        ConnectionsMax { key: "afs.oob_connections_per_lane", per_lane }
-    }
-
-    fn needs_objects(&self, volume: &VolumeName) -> bool {
-        self.hindrance().is_none() && self.attachments.iter().any(|attachment| attachment.volume == *volume)
-    }
-
-    fn load(&self, context: &LoadContext<'_>) -> Result<Box<dyn service::Site>, Problem> {
-        Ok(Box::new(AfsSite::load(self, context)?))
     }
 }
 

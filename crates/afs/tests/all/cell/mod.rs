@@ -54,7 +54,7 @@ impl Client {
             (Attachment { volume, name, kind: served.kind }, served.volume.clone())
         });
         let attached = AttachedVolumes::of(volumes).unwrap().with_synthetic(synthetic.clone());
-        assert!(synthetic.set(Some("test.example"), &attached));
+        assert!(synthetic.set(Some("test.example"), attached.all()));
         let (server_addresses, principals) =
             (Arc::clone(&before.server_addresses), Arc::clone(&before.principals));
         self.cell.set(Cell { attached: Rc::new(attached), server_addresses, principals });

@@ -18,7 +18,7 @@ fn set_synthetic(bed: &Bed, synthetic: &SyntheticVolumes, cell: Option<&str>) {
     let attachment = Attachment { volume, name, kind: VolumeType::ReadWrite };
     let attached =
         AttachedVolumes::of([(attachment, bed.volume.clone())]).unwrap().with_synthetic(synthetic.clone());
-    synthetic.set(cell, &attached);
+    synthetic.set(cell, attached.all());
     bed.server.attach(Rc::new(attached));
 }
 
