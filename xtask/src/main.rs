@@ -70,7 +70,7 @@ enum Task {
     Torture(torture::Args),
     /// A scenario's part inside a guest
     #[command(hide = true)]
-    LabGuest(lab::guest::Args),
+    LabGuest(lab::inside::Args),
     /// The process that is killed
     #[command(hide = true)]
     TortureChild(torture::child::Args),
@@ -93,7 +93,7 @@ fn main() -> ExitCode {
         Task::Smbtorture(args) => smbtorture::run(&args),
         Task::Spec(args) => spec::run(&args),
         Task::Torture(args) => torture::run(&args),
-        Task::LabGuest(args) => lab::guest::run(&args),
+        Task::LabGuest(args) => lab::inside::run(&args),
         Task::TortureChild(args) => torture::child::run(&args),
     };
     match done {

@@ -16,6 +16,7 @@ use crate::output::{bit_rate, rate};
 
 mod placement;
 mod smb;
+mod sum;
 mod trees;
 
 /// Flags of `linerate stat`.
@@ -234,11 +235,6 @@ fn not_ours(server: SocketAddr, head: &str) -> String {
         "{server} is no admin address of Linerate: a web server{named} answers there; give the address that `linerate serve` was given \
          as admin.listen or --admin"
     )
-}
-
-/// A counter of all lanes.
-fn sum(now: &Snapshot, of: impl Fn(&LaneSnapshot) -> u64) -> u64 {
-    now.lanes.iter().map(of).sum()
 }
 
 fn parse_interval(text: &str) -> Result<f64, String> {

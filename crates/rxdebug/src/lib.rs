@@ -8,6 +8,7 @@
 mod client;
 mod connection;
 mod desk;
+mod error;
 mod lane_desk;
 mod peer;
 mod share;
@@ -19,6 +20,7 @@ pub use self::client::{Query, RETRY_AFTER};
 pub use self::connection::{
     CallMode, CallState, ConnectionKind, DebugCall, DebugConn, call_flags, conn_flags,
 };
+pub use self::error::{BAD_TYPE, DebugError};
 pub use self::lane_desk::{DeskMail, LaneDesk};
 pub use self::peer::DebugPeer;
 pub use self::stats::{DebugFeature, DebugStats, PACKET_TYPES, RttTotals, RxStats};
@@ -79,33 +81,6 @@ impl DebugRequest {
         w.finish()
     }
 }
-
-/// Reason why a DEBUG payload could not be used.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum DebugError {
-    /// Too short for what it should be.
-    #[error("debug payload of {got} bytes, at least {need} expected")]
-    Short {
-        /// Smallest acceptable length.
-        need: usize,
-        /// Length seen.
-        got: usize,
-    },
-    /// The server answered [`BAD_TYPE`].
-    #[error("the server does not know this debug request")]
-    Unsupported,
-}
-
-/// Refuses the two-word answer to an unknown request, which could otherwise pass for data.
-fn refuse_bad_type(payload: &[u8]) -> Result<(), DebugError> {
-    match payload {
-        [a @ .., _, _, _, _] if *a == BAD_TYPE.to_be_bytes() => Err(DebugError::Unsupported),
-        _ => Ok(()),
-    }
-}
-
-/// Answer to an unknown request type (`RX_DEBUGI_BADTYPE`).
-pub const BAD_TYPE: i32 = -8;
 
 /// Length of a DEBUG request, bytes.
 const REQUEST_LEN: usize = 8;

@@ -1,6 +1,6 @@
 //! Big-endian cursors for the fixed layouts of DEBUG payloads.
 
-use super::{DebugError, refuse_bad_type};
+use super::error::{DebugError, refuse_bad_type};
 
 /// Appends fields in wire order.
 pub(super) struct Writer {

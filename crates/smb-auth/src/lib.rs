@@ -13,10 +13,12 @@ mod der;
 mod initiator;
 mod mechanism;
 pub mod ntlm;
+mod sign_in;
 pub mod spnego;
 
-pub use acceptor::{Acceptor, Accounts, Policy, Reply, SignedIn, Target, Who, hint};
+pub use acceptor::{Acceptor, Reply, hint};
 pub use initiator::{Credentials, Initiator};
+pub use sign_in::{Accounts, Policy, SignedIn, Target, Who};
 
 use smb_wire::Status;
 use zeroize::Zeroizing;

@@ -1,8 +1,6 @@
 //! Cost of a byte, and of a small call, to the Rx server by the number of connections that share its lane.
 
-use std::path::Path;
-
-use anyhow::Context;
+use anyhow::{Context, ensure};
 
 use super::median;
 use super::rx::{Args, LOADS, Limit, Load, Run, blast, call, rounded};
@@ -27,7 +25,9 @@ struct Line {
 }
 
 /// Rounds of all rows in turns, so that whatever else the machine does meets each alike.
-pub(super) fn run(binary: &Path, counts: &[u32], args: &Args) -> anyhow::Result<()> {
+pub(super) fn run(args: &Args) -> anyhow::Result<()> {
+    ensure!(args.runs > 0 && args.seconds > 0, "give at least one run of one second");
+    let (binary, counts) = (&args.binary()?, &args.connections);
     let of = |name| LOADS.iter().find(|load: &&Load| load.name.contains(name)).context("a load of that name");
     let (bulk, small) = (of("1 MiB, one lane")?, of("32 bytes")?);
     let (mut limits, mut bulks, mut smalls) = (Vec::new(), Vec::new(), Vec::new());

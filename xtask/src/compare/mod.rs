@@ -54,6 +54,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         What::Http(args) => http::run(args),
         What::LongLink(args) => long_link::run(args),
         What::Oob(args) => oob::run(args),
+        What::Rx(args) if args.counts_connections() => connections::run(args),
         What::Rx(args) => rx::run(args),
         What::Smb(args) => smb::run(args),
         What::Ways(args) => ways::run(args),

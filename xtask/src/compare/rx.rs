@@ -22,7 +22,7 @@ pub(crate) struct Args {
     pub(super) seconds: u32,
     /// Instead of the loads: what a byte costs by the number of connections, such as 1,4,16,32,100,1000
     #[arg(long, value_delimiter = ',')]
-    connections: Vec<u32>,
+    pub(super) connections: Vec<u32>,
     /// Runs of each load
     #[arg(long, default_value_t = 5)]
     pub(super) runs: u32,
@@ -110,13 +110,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     if args.load.as_ref().is_some_and(|part| !LOADS.iter().any(|load| load.name.contains(part))) {
         return simulated(args);
     }
-    let binary = match &args.binary {
-        Some(binary) => binary.clone(),
-        None => process::dist_binary()?,
-    };
-    if !args.connections.is_empty() {
-        return super::connections::run(&binary, &args.connections, args);
-    }
+    let binary = args.binary()?;
     for load in LOADS.iter().filter(|load| args.wants(load.name)) {
         println!("{}", serde_json::to_string(&measure(&binary, load, args)?)?);
     }
@@ -124,6 +118,21 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 }
 
 impl Args {
+    /// Returns whether the cost by the number of connections is asked for.
+    pub(super) fn counts_connections(&self) -> bool {
+        let is_simulated =
+            self.load.as_ref().is_some_and(|part| !LOADS.iter().any(|load| load.name.contains(part)));
+        !self.connections.is_empty() && !self.stock && !is_simulated
+    }
+
+    /// Returns the program that is measured.
+    pub(super) fn binary(&self) -> anyhow::Result<std::path::PathBuf> {
+        match &self.binary {
+            Some(binary) => Ok(binary.clone()),
+            None => process::dist_binary(),
+        }
+    }
+
     fn wants(&self, load: &str) -> bool {
         self.load.as_ref().is_none_or(|part| load.contains(part))
     }

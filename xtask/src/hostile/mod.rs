@@ -21,6 +21,7 @@ mod report;
 mod rx;
 mod samples;
 mod scenario;
+mod scrapes;
 mod server;
 mod smb;
 mod walk;
@@ -30,8 +31,9 @@ use load::Burners;
 use report::{FREE_SECONDS_MAX, Report};
 use samples::{Part, Samples};
 use scenario::{Field, Scenario, Service};
+use scrapes::Scrapes;
 use server::{Levels, MemoryWatch, Server};
-use walk::{Scrapes, Walk};
+use walk::Walk;
 
 /// Flags of `cargo xtask hostile`.
 #[derive(Debug, Default, clap::Args)]

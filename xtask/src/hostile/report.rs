@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::samples::Figures;
 use super::scenario::Findings;
-use super::walk::Scrapes;
+use super::scrapes::Scrapes;
 
 /// Bars of all scenarios.
 #[derive(Clone, Debug, serde::Serialize)]

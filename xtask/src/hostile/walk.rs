@@ -7,29 +7,8 @@ use anyhow::{bail, ensure};
 
 use super::report::Report;
 use super::scenario::{self, Scenario};
-use crate::lab::guest::metrics::Scrape;
 use crate::limits::{self, Attack, Limit};
 use crate::spec;
-
-/// Counters of the server before an attack, and again and again meanwhile and afterwards.
-#[derive(Debug, Default)]
-pub(super) struct Scrapes {
-    pub(super) before: Option<Scrape>,
-    pub(super) later: Vec<Scrape>,
-}
-
-impl Scrapes {
-    /// Returns what a counter was before, and the most that it has been since; `None` where the server has no
-    /// such counter.
-    fn moved(&self, counter: &str) -> Option<(f64, f64)> {
-        let (family, labels) = counter.split_once('{').unwrap_or((counter, "}"));
-        let (family, labels) = (format!("linerate_{family}"), labels.trim_end_matches('}'));
-        let labels: Vec<&str> = labels.split(',').filter(|label| !label.is_empty()).collect();
-        let value = |scrape: &Scrape| scrape.sum(&family, &labels).ok();
-        let most = self.later.iter().filter_map(value).reduce(f64::max)?;
-        Some((self.before.as_ref().and_then(value).unwrap_or(0.0), most))
-    }
-}
 
 /// The lines of the page; with names of scenarios those that one of them attacks.
 pub(super) struct Walk {
@@ -179,6 +158,8 @@ impl<'a> Line<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::hostile::scrapes::Scrapes;
+    use crate::lab::guest::metrics::Scrape;
 
     #[test]
     fn every_line_that_clients_reach_is_attacked_once() {

@@ -13,6 +13,7 @@ pub(crate) mod guest;
 mod channel;
 mod host;
 mod initrd;
+pub(crate) mod inside;
 mod kernel;
 mod machine;
 mod qemu;

@@ -21,6 +21,7 @@ use crate::process::Killed;
 
 mod agreement;
 pub(crate) mod child;
+mod choice;
 mod model;
 mod record;
 mod step;

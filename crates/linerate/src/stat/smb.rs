@@ -2,7 +2,7 @@
 
 use server::stats::{LaneSnapshot, Snapshot};
 
-use super::sum;
+use super::sum::sum;
 use crate::output::{bit_rate, rate};
 
 /// Clients of SMB on all lanes. Sessions, channels, opens and what is cached under them are levels, all else rates.

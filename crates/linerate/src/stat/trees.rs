@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use server::stats::{LaneSnapshot, Snapshot};
 use server::volumes::{UsageShown, UsageState, VolumeShown};
 
-use super::sum;
+use super::sum::sum;
 use crate::output::{bit_rate, bytes, counted, rate};
 
 /// Changes and clients of all lanes. What is open, promised or known is a level, all else a rate.

@@ -8,6 +8,7 @@ mod line;
 mod ours;
 mod row;
 mod run;
+mod servers;
 mod site;
 mod storm;
 

@@ -7,7 +7,7 @@ use std::process::Stdio;
 use anyhow::Context;
 use testkit::netns::{Namespace, ip};
 
-use super::site::{FILE_SERVER_PORT, Server, VOLUME, plug};
+use super::servers::{FILE_SERVER_PORT, Server, VOLUME, plug};
 use crate::compare::programs::{Programs, SERVER_CPU};
 use crate::compare::stock::link::{inside, on_own_thread};
 use crate::compare::stock::run::Counts;

@@ -7,7 +7,8 @@ use anyhow::Context;
 use serde::Deserialize;
 
 use super::row::{FILE, Row};
-use super::site::{Server, Site, VOLUME};
+use super::servers::{Server, VOLUME};
+use super::site::Site;
 use crate::compare::programs::{BenchReport, CLIENT_CPU, Programs, json};
 use crate::compare::stock::run::Counts;
 use crate::compare::{gib, median, rounded};

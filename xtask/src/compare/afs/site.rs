@@ -11,6 +11,7 @@ use testkit::stock_cell::StockCell;
 
 use super::ours::Ours;
 use super::row::{FILE, FILE_BYTES, Ground, MANY, NAMES, STORED};
+use super::servers::{FILE_SERVER_PORT, Server, VOLUME, plug};
 use crate::compare::programs::{Programs, SERVER_CPU};
 use crate::compare::stock::link::{inside, on_own_thread};
 use crate::{cpu, process};
@@ -24,14 +25,6 @@ pub(super) struct Site {
     ours: Ours,
     work: tempfile::TempDir,
     _buffers: Buffers,
-}
-
-/// One of the two servers.
-#[derive(Clone, Debug)]
-pub(super) struct Server {
-    pub(super) name: &'static str,
-    pub(super) address: SocketAddr,
-    pub(super) process: u32,
 }
 
 impl Site {
@@ -116,13 +109,6 @@ fn start_cell(clients: &Namespace, mtu: u32, jumbograms: bool) -> anyhow::Result
     Ok(cell)
 }
 
-/// Gives a device its address and takes it up.
-pub(super) fn plug(device: &str, address: Ipv4Addr, mtu: u32) -> anyhow::Result<()> {
-    ip(&format!("link set {device} mtu {mtu}"))?;
-    ip(&format!("addr add {address}/24 dev {device}"))?;
-    Ok(ip(&format!("link set {device} up"))?)
-}
-
 fn file_server_of(cell: &StockCell) -> anyhow::Result<u32> {
     let is_file_server = |pid: &u32| {
         std::fs::read_to_string(format!("/proc/{pid}/comm"))
@@ -182,9 +168,6 @@ impl Drop for Buffers {
     }
 }
 
-/// Served by both, writable by every user.
-pub(super) const VOLUME: &str = "pub";
-pub(super) const FILE_SERVER_PORT: u16 = 7000;
 /// Tuned as sites tune it for many clients: a thread for each, large buffers, a million callbacks.
 const STOCK_FLAGS: &str = "-L -p 128 -udpsize 16777216 -sendsize 1048576 -rxpck 8000 -b 2000 -cb 1000000";
 const STOCKS_CLIENT: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 2);

@@ -5,7 +5,8 @@ use testkit::netns::Namespace;
 
 use super::ours::Ours;
 use super::row::MANY;
-use super::site::{self, VOLUME};
+use super::servers::VOLUME;
+use super::site::{self};
 use crate::compare::programs::{Programs, json};
 use crate::compare::stock::link::{inside, on_own_thread};
 

@@ -3,6 +3,7 @@
 //! JSON line; a table of all rows for people goes to standard error.
 
 pub(super) mod link;
+mod load;
 mod row;
 pub(super) mod run;
 
@@ -11,7 +12,8 @@ use std::path::PathBuf;
 use anyhow::{Context, ensure};
 
 use self::link::Link;
-use self::row::{Line, Row};
+use self::load::Row;
+use self::row::Line;
 use self::run::{Run, Subject};
 use super::programs::Programs;
 use super::rx::Args;
@@ -27,8 +29,8 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let stock = build_peer()?;
     let programs =
         Programs { linerate: &linerate, stock: &stock, ahead: args.ahead, flags: &args.server_flag };
-    let rows: Vec<Row> = row::all().filter(|row| args.wants_row(&row.name())).collect();
-    ensure!(!rows.is_empty(), "no row has that in its name; the first is {:?}", row::all().next());
+    let rows: Vec<Row> = load::all().filter(|row| args.wants_row(&row.name())).collect();
+    ensure!(!rows.is_empty(), "no row has that in its name; the first is {:?}", load::all().next());
     let mut lines = Vec::new();
     for row in rows {
         let line = measure(&row, &programs, args)?;

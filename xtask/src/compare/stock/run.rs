@@ -9,7 +9,7 @@ use rxdebug::{DebugRequest, Query, RxStats};
 use serde::Deserialize;
 
 use super::link::{Link, SERVER};
-use super::row::{Mode, Row};
+use super::load::{Mode, Row};
 use crate::compare::programs::{CLIENT_CPU, Programs, SERVER_CPU, json};
 use crate::compare::{median, rounded};
 use crate::cpu;

@@ -12,7 +12,7 @@ use crate::lab::machine::Machine;
 use crate::process;
 
 /// Gives every card the name the scenario knows it by, and brings `lo` up.
-pub(super) fn name_cards(machine: &Machine) -> anyhow::Result<()> {
+pub(crate) fn name_cards(machine: &Machine) -> anyhow::Result<()> {
     modprobe(&["virtio_net", "vmxnet3"])?;
     ip("link set lo up")?;
     for (index, nic) in machine.nics.iter().enumerate() {
