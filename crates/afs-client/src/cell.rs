@@ -32,7 +32,7 @@ pub struct Cell {
     options: CellOptions,
     locations: Locations,
     servers: RefCell<HashMap<SocketAddr, FileServer>>,
-    volumes: RefCell<HashMap<String, Rc<Volume>>>,
+    pub(crate) volumes: RefCell<HashMap<String, Rc<Volume>>>,
 }
 
 /// A volume and the server that it is read from.
@@ -99,30 +99,6 @@ impl Cell {
     /// client; [`Error::TooMany`].
     pub async fn volumes(&self) -> Result<Vec<Listed>, Error> {
         self.locations.list(VOLUMES_MAX).await
-    }
-
-    /// The root directory of a volume.
-    ///
-    /// # Errors
-    /// As [`find`](Self::find).
-    pub async fn root(&self, volume: &str) -> Result<Found, Error> {
-        self.find(volume, &[], true).await
-    }
-
-    /// Walks from a volume's root along `path`, through symbolic links and mount points. A link at its end is followed with
-    /// `follow` alone, a mount point always.
-    ///
-    /// # Errors
-    /// [`Error`] in many ways, each of which names what it met.
-    pub async fn find(&self, volume: &str, path: &[Vec<u8>], follow: bool) -> Result<Found, Error> {
-        match crate::path::walk(self, volume, path, follow).await {
-            Err(Error::Refused(code)) if code.is_moved() => {
-                // Where it was told to be it is no more.
-                self.volumes.borrow_mut().clear();
-                crate::path::walk(self, volume, path, follow).await
-            }
-            done => done,
-        }
     }
 
     /// Tells all servers that nothing is relied on any more. It is a courtesy, and for a server that is gone none.

@@ -10,7 +10,7 @@ use xdr::afs::AfsUuid;
 use crate::cache_manager::CacheManager;
 use crate::error::Error;
 use crate::file_server::FileServer;
-use crate::out_of_band::OobOptions;
+use crate::oob_connections::OobOptions;
 
 /// Options of a client.
 #[derive(Clone, Debug)]

@@ -9,41 +9,17 @@ use lane::buffer::Buf;
 use rx_lane::{Call, CallError, Held};
 use xdr::rpc::{self, Failure};
 
+pub use crate::content::{Range, Sink};
 use crate::error::Error;
 use crate::file_server::FileServer;
 use crate::out_of_band;
 use crate::status::Metadata;
-
-/// Receiver of fetched bytes.
-pub trait Sink {
-    /// Takes bytes of the file from `offset` on, in their packets. Ranges come in any order, and the bytes of one too where they come
-    /// over several connections.
-    fn take(&self, offset: u64, bytes: Held) -> impl Future<Output = Result<(), Error>>;
-
-    /// Takes bytes that came over TCP.
-    fn take_bytes(&self, offset: u64, bytes: Buf) -> impl Future<Output = Result<(), Error>>;
-
-    /// Returns whether the bytes of a range must come in their order: over TCP it comes by one connection
-    /// then. A range that is fetched again because that one broke begins anew.
-    fn is_in_order(&self) -> bool {
-        false
-    }
-}
 
 /// A sink that gives each byte once, in the order of the file.
 struct InOrder<F> {
     /// First byte that was not given yet.
     next: Cell<u64>,
     give: F,
-}
-
-/// A range that came.
-#[derive(Clone, Copy, Debug)]
-pub struct Range {
-    /// Bytes of it; fewer than asked for where the file ends.
-    pub length: u64,
-    /// The file's status with it.
-    pub metadata: Metadata,
 }
 
 /// A file, or the rest of one, to be fetched.

@@ -13,7 +13,7 @@ use xdr::rpc::{self, Call, Failure, Received};
 
 use crate::code::Code;
 use crate::error::Error;
-use crate::out_of_band::{OobOptions, OutOfBand};
+use crate::oob_connections::{OobOptions, OutOfBand};
 use crate::status::Metadata;
 
 /// A file server and the connections to it. Clones are handles to the same one.

@@ -20,11 +20,37 @@ struct Place {
     fid: Fid,
 }
 
+impl Cell {
+    /// The root directory of a volume.
+    ///
+    /// # Errors
+    /// As [`find`](Self::find).
+    pub async fn root(&self, volume: &str) -> Result<Found, Error> {
+        self.find(volume, &[], true).await
+    }
+
+    /// Walks from a volume's root along `path`, through symbolic links and mount points. A link at its end is followed with
+    /// `follow` alone, a mount point always.
+    ///
+    /// # Errors
+    /// [`Error`] in many ways, each of which names what it met.
+    pub async fn find(&self, volume: &str, path: &[Vec<u8>], follow: bool) -> Result<Found, Error> {
+        match walk(self, volume, path, follow).await {
+            Err(Error::Refused(code)) if code.is_moved() => {
+                // Where it was told to be it is no more.
+                self.volumes.borrow_mut().clear();
+                walk(self, volume, path, follow).await
+            }
+            done => done,
+        }
+    }
+}
+
 /// Walks from the root of `volume`.
 ///
 /// # Errors
 /// [`Error`].
-pub(crate) async fn walk(cell: &Cell, volume: &str, path: &[Vec<u8>], follow: bool) -> Result<Found, Error> {
+async fn walk(cell: &Cell, volume: &str, path: &[Vec<u8>], follow: bool) -> Result<Found, Error> {
     let mut walk = Walk {
         cell,
         above: Vec::new(),

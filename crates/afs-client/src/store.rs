@@ -3,49 +3,15 @@
 use std::rc::Rc;
 
 use afs_wire::{Fid, Status, StoreStatus, rxafs};
-use lane::fs::File;
-use rx_lane::{Call, CallError, PacketBuffers};
+use rx_lane::{Call, CallError};
 use xdr::rpc::{self, Failure};
 
+pub use crate::content::{Piece, Source};
 use crate::error::Error;
 use crate::fetch;
 use crate::file_server::FileServer;
 use crate::out_of_band;
 use crate::status::Metadata;
-
-/// Source of stored bytes.
-pub trait Source {
-    /// Fills rooms of packets with the bytes from `offset` on; returns how many there were, fewer only at the end.
-    fn fill(
-        &self,
-        offset: u64,
-        packet_buffers: &mut PacketBuffers,
-    ) -> impl Future<Output = Result<usize, Error>>;
-
-    /// The file that the bytes are in, each at its own offset, if they are in one: it may go to a server as it lies. Asked for again
-    /// and again meanwhile.
-    ///
-    /// # Errors
-    /// Those that end the store.
-    fn file(&self) -> Result<Option<&File>, Error> {
-        Ok(None)
-    }
-}
-
-/// A range to be stored.
-#[derive(Clone, Copy, Debug)]
-pub struct Piece {
-    /// The file.
-    pub fid: Fid,
-    /// Change of its status with the store.
-    pub change: StoreStatus,
-    /// First byte.
-    pub offset: u64,
-    /// Bytes.
-    pub length: u64,
-    /// Length of the file afterwards.
-    pub file_length: u64,
-}
 
 /// Stores a range by one call of one of the connections, again while the volume is busy.
 ///

@@ -2,15 +2,13 @@
 
 use std::any::Any;
 use std::cell::RefCell;
-use std::collections::{BTreeMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::rc::Rc;
 use std::time::Duration;
 
 use lane::memory::Taken;
 
 use crate::log;
+use crate::notes::{Notes, Seen};
 
 /// Protocol of a case's clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,52 +53,6 @@ impl Default for Bounds {
     }
 }
 
-/// Observations of a case.
-#[derive(Debug, Default)]
-pub struct Seen {
-    /// Signs of what happened, each as a hash: commands with their answers, one after another, and which
-    /// counters counted.
-    pub signs: HashSet<u64>,
-    /// Messages sent.
-    pub messages: u64,
-    /// CPU time of the longest turn of the server's lane.
-    pub longest_turn: Duration,
-    /// The most bytes that the world took,
-    pub heap_most: isize,
-    /// and those that it had more than before, at rest.
-    pub heap_at_rest: isize,
-    /// Findings that must not be.
-    pub findings: Vec<String>,
-}
-
-/// Notes of a case while it runs.
-#[derive(Clone, Default)]
-pub struct Notes(Rc<RefCell<Seen>>);
-
-impl Notes {
-    /// Something happened that tells this case from others.
-    pub fn sign(&self, what: impl Hash) {
-        let mut hasher = DefaultHasher::new();
-        what.hash(&mut hasher);
-        self.0.borrow_mut().signs.insert(hasher.finish());
-    }
-
-    /// Counts one more message on its way.
-    pub fn message(&self) {
-        self.0.borrow_mut().messages += 1;
-    }
-
-    /// This must not be.
-    pub fn finding(&self, what: String) {
-        self.0.borrow_mut().findings.push(what);
-    }
-
-    /// Looks at what is noted, and adds to it.
-    pub fn with<R>(&self, look: impl FnOnce(&mut Seen) -> R) -> R {
-        look(&mut self.0.borrow_mut())
-    }
-}
-
 /// Runs one case.
 pub fn run(protocol: Protocol, input: &[u8], bounds: &Bounds) -> Seen {
     log::take_errors();
@@ -134,23 +86,6 @@ pub fn run(protocol: Protocol, input: &[u8], bounds: &Bounds) -> Seen {
         seen.findings.push(format!("leak: {left} bytes are left when the world is gone"));
     }
     seen
-}
-
-/// Resources that a server holds, by name.
-pub type Held = BTreeMap<String, u64>;
-
-/// Returns whether a server without clients holds what it held before the first came. A lane goes on relying
-/// on some directories, its volumes' roots among them, and has tasks that look after what it keeps.
-pub fn is_at_rest(before: &Held, now: &Held) -> bool {
-    let once = |name: &str| match name {
-        "objects" => 12,
-        "lane's tasks" => 2,
-        _ => 0,
-    };
-    before.len() == now.len()
-        && before.iter().zip(now).all(|((name, before), (other, now))| {
-            name == other && (*before..=before + once(name)).contains(now)
-        })
 }
 
 /// From now on panics are kept for the runner of a case, with their place, and not printed.

@@ -6,6 +6,7 @@
 //! - [`smb`], [`afs`]: the servers and their clients;
 //! - [`corpus`]: cases that each show what no other does;
 //! - [`log`]: what servers say meanwhile;
+//! - [`notes`]: what is seen of a case;
 //! - `rest`: that a server is as it was when all have gone.
 
 pub mod afs;
@@ -13,5 +14,6 @@ pub mod case;
 pub mod corpus;
 pub mod decisions;
 pub mod log;
+pub mod notes;
 mod rest;
 pub mod smb;

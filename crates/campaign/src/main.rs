@@ -140,7 +140,7 @@ struct Total {
 }
 
 impl Total {
-    fn add(&mut self, seen: &case::Seen) {
+    fn add(&mut self, seen: &campaign::notes::Seen) {
         self.cases += 1;
         self.messages += seen.messages;
         self.longest_turn = self.longest_turn.max(seen.longest_turn);
@@ -175,7 +175,7 @@ fn cpu_seconds() -> f64 {
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
-fn watched(protocol: Protocol, input: &[u8]) -> case::Seen {
+fn watched(protocol: Protocol, input: &[u8]) -> campaign::notes::Seen {
     *RUNNING.lock().expect("nobody panics with it") = Some((Instant::now(), protocol, input.to_vec()));
     let seen = case::run(protocol, input, &Bounds::default());
     *RUNNING.lock().expect("nobody panics with it") = None;

@@ -8,7 +8,7 @@ use afs_client::store::{self, Piece};
 use afs_client::{Error, FileServer, of_new};
 use afs_wire::{Fid, StoreStatus};
 
-use super::load::{Load, Work};
+use super::options::{Load, Work};
 use super::pattern::{Against, Check, Stored};
 use crate::pattern::Pattern;
 

@@ -10,55 +10,19 @@ use std::time::{Duration, Instant};
 use afs_client::fetch::{self, Plan};
 use afs_client::{Cell as AfsCell, Client, Error, FileServer, Found};
 use afs_wire::Fid;
-use lane::fs::File;
 use lane::layout::Layout;
 use lane::runtime::RuntimeOptions;
 use serde::Serialize;
 
 use super::actor::Actor;
-use super::clients::{Clients, give_up};
+use super::clients::give_up;
+pub use super::options::{Load, Options, Work};
 use super::pattern::{Against, Check, PatternFile};
 use crate::Progress;
 use crate::cpu::CpuClock;
 use crate::latency::{Latencies, Percentiles};
 use crate::share::{Share, on_lanes};
 use crate::start::{Arrival, StartLine};
-
-/// Work of every client.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Work {
-    /// Fetches one file, a chunk a call, over and over.
-    Fetch,
-    /// Stores a file of its own, a chunk a call, over and over.
-    Store,
-    /// Asks for one file's status.
-    Stat,
-    /// Of ten calls seven ask for the status of a file of its own, two fetch a chunk of it and one stores one.
-    Mixed,
-    /// Makes a file in one directory and removes it again.
-    Names,
-}
-
-/// Options of the load.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// Clients of the load, and their files: a file to fetch or ask for, or a directory to store or make
-    /// names in.
-    pub clients: Clients,
-    /// Work of every client.
-    pub work: Work,
-    /// Calls at once of each client.
-    pub calls: usize,
-    /// Bytes of a call.
-    pub chunk: u64,
-    /// Bytes that a client stores before it begins at the start again.
-    pub file_size: u64,
-    /// Time for which to make calls.
-    pub duration: Duration,
-    /// Compare all bytes with what they were at first, or with what was stored.
-    pub verify: bool,
-}
 
 /// Report of the load.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -125,23 +89,6 @@ pub enum LoadError {
     /// The file is of the wrong kind.
     #[error("{0} is wanted for this load")]
     Kind(&'static str),
-}
-
-/// State that all actors of a lane share.
-#[derive(Debug)]
-pub struct Load {
-    pub(super) work: Work,
-    pub(super) fid: Fid,
-    pub(super) length: u64,
-    pub(super) chunk: u64,
-    pub(super) file_size: u64,
-    pub(super) verify: bool,
-    /// SHA-256 of each chunk as it was at first.
-    pub(super) sums: Option<Arc<Vec<Vec<u8>>>>,
-    /// Tells the names of one load from those of another.
-    pub(super) run: String,
-    /// File that is stored, where it goes over TCP.
-    pub(super) file: Option<File>,
 }
 
 /// Target of the load, found before it begins.

@@ -5,6 +5,7 @@ mod actor;
 mod callbacks;
 mod clients;
 mod load;
+mod options;
 mod pattern;
 
 pub use callbacks::{CallbacksReport, callbacks};

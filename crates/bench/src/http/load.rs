@@ -12,7 +12,8 @@ use rustls::ClientConfig;
 use serde::Serialize;
 use tls::{ClientTrust, Versions, client_config};
 
-use super::client::{ClientError, Connection};
+use super::client::Connection;
+use super::error::ClientError;
 use super::target::Target;
 use crate::Progress;
 use crate::latency::{Latencies, Percentiles};

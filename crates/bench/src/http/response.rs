@@ -1,6 +1,6 @@
 //! Takes answers apart as bytes come in, whatever the cuts: a state machine without sockets.
 
-use super::client::ClientError;
+use super::error::ClientError;
 
 /// Reads one answer after another.
 #[derive(Debug)]

@@ -9,7 +9,7 @@ use smb_client::{Channels, Error, Handle, OpenParams};
 use smb_wire::body::query_info::info_type;
 use smb_wire::info::file::class;
 
-use super::load::{Load, Work};
+use super::options::{Load, Work};
 use crate::pattern::Pattern;
 
 /// Makes the requests of one session that follow one another.

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use smb_client::{Channel, Channels};
 
-use super::load::Options;
+use super::options::Options;
 use super::session::Board;
 
 /// Kills the channels of one session that a lane has, each in its turn; other lanes kill theirs.

@@ -10,14 +10,28 @@ use std::time::{Duration, Instant};
 use lane::Task;
 use smb_client::{Channel, Channels, Error, Tree};
 
+use smb_wire::Guid;
+
 use super::actor::Actor;
 use super::kills::Killer;
-use super::load::{Load, Options, Tally, Target, Work};
-use super::session::{Session, new_client};
+use super::options::{Load, Options, Work};
+use super::report::Tally;
+use super::session::{Board, Session, new_client};
 use crate::Progress;
 use crate::cpu::CpuClock;
 use crate::share::Share;
 use crate::start::StartLine;
+
+/// Target of the load, found before it begins.
+#[derive(Clone)]
+pub(super) struct Target {
+    pub(super) length: u64,
+    pub(super) sums: Option<Arc<Vec<Vec<u8>>>>,
+    pub(super) run: u64,
+    /// GUID of the client, where all sessions are one client's.
+    pub(super) client: Guid,
+    pub(super) board: Board,
+}
 
 pub(super) struct LaneLoad {
     pub(super) options: Options,

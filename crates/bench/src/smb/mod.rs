@@ -4,6 +4,8 @@ mod actor;
 mod kills;
 mod lane_load;
 mod load;
+mod options;
+mod report;
 mod session;
 
 pub use load::{LoadError, Options, Report, Work, run};

@@ -13,7 +13,7 @@ use smb_proto::signing::SigningAlgorithm;
 use smb_proto::window;
 use smb_wire::{Dialect, Guid};
 
-use super::load;
+use super::options as load;
 
 /// One session, on the lane where it signed in.
 pub(super) struct Session {

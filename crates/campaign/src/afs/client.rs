@@ -22,8 +22,8 @@ use xdr::rpc::Failure;
 
 use super::requests::{self, Known, Made};
 use super::server::{ADDRESS, Server, config};
-use crate::case::Notes;
 use crate::decisions::Decisions;
+use crate::notes::Notes;
 use crate::rest::Subject as _;
 
 struct Client {

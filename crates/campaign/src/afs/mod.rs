@@ -11,8 +11,8 @@ use lane::backend::sim::{Config, World};
 
 use self::client::Clients;
 use self::server::Server;
-use crate::case::Notes;
 use crate::decisions::Decisions;
+use crate::notes::Notes;
 use crate::rest::{Before, config_of};
 
 /// Runs one case.

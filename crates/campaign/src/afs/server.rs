@@ -27,8 +27,7 @@ use vfs::{
 };
 use xdr::afs::AfsUuid;
 
-use crate::case::Held;
-use crate::rest::{Subject, hold_of_lane};
+use crate::rest::{Held, Subject, hold_of_lane};
 
 pub(super) const ADDRESS: ([u8; 4], u16) = ([10, 0, 0, 1], 7000);
 

@@ -31,8 +31,8 @@ use zerocopy::little_endian::U16;
 
 use super::requests::{self, COMMANDS, Known};
 use super::server::{ADDRESS, PASSWORD, Server};
-use crate::case::Notes;
 use crate::decisions::Decisions;
+use crate::notes::Notes;
 use crate::rest::Subject as _;
 
 /// Options of a connection's messages.

@@ -11,8 +11,8 @@ use lane::backend::sim::World;
 
 use self::client::Client;
 use self::server::Server;
-use crate::case::Notes;
 use crate::decisions::Decisions;
+use crate::notes::Notes;
 use crate::rest::{Before, config_of};
 
 /// Runs one case.

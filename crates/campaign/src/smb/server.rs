@@ -20,9 +20,8 @@ use service::volumes::{LaneVolumes, VolumeSection, VolumeTable};
 use service::{ConnectionRouter, LaneSocket, LaneStart, LoadContext, Role, Service as _};
 use vfs::{Cache, CacheOptions, Objects, ObjectsOptions};
 
-use crate::case::Held;
 use crate::decisions::Decisions;
-use crate::rest::{Subject, hold_of_lane};
+use crate::rest::{Held, Subject, hold_of_lane};
 
 /// Password of all users.
 pub(super) const PASSWORD: &str = "open sesame";
