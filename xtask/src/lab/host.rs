@@ -148,6 +148,17 @@ struct Lab<'a> {
     report: &'a mut Report,
 }
 
+/// Returns how many tasks share a processor of this machine: as much longer guests take, up to [`CROWD_MAX`].
+fn crowd() -> f64 {
+    let text = std::fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    let load: f64 = text.split(' ').next().and_then(|load| load.parse().ok()).unwrap_or(1.0);
+    let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+    (load / cpus as f64).clamp(1.0, CROWD_MAX)
+}
+
+/// Factor by which other work may make a scenario last longer.
+const CROWD_MAX: f64 = 4.0;
+
 /// A guest has ended before all were up, so that nothing has been tried yet. Emulated processors run, now and then, into an instruction
 /// that another is just replacing, and the kernel that boots dies of it ("Oops: int3").
 #[derive(Debug, thiserror::Error)]
@@ -181,10 +192,14 @@ impl<'a> Lab<'a> {
             let limit = if self.options.shell { NO_LIMIT } else { limit };
             let limit = if ready < self.guests.len() { limit.min(BOOT_LIMIT) } else { limit };
             let left = (started + limit).saturating_duration_since(Instant::now());
-            let (guest, heard) = match self.heard.recv_timeout(left) {
+            let heard = self.heard.recv_timeout(left).or_else(|_| {
+                let left = (started + limit.mul_f64(crowd())).saturating_duration_since(Instant::now());
+                self.heard.recv_timeout(left)
+            });
+            let (guest, heard) = match heard {
                 Ok(heard) => heard,
                 Err(RecvTimeoutError::Timeout | RecvTimeoutError::Disconnected) => {
-                    bail!("killed after {} s\n    | {}", limit.as_secs(), self.consoles());
+                    bail!("killed after {} s\n    | {}", started.elapsed().as_secs(), self.consoles());
                 }
             };
             match heard {

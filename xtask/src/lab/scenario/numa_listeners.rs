@@ -263,6 +263,8 @@ name = "tree"
 path = "/tmp/tree"
 [http]
 listen = ["0.0.0.0:8080"]
+[http.limits]
+idle_seconds = 3600
 [https]
 listen = ["0.0.0.0:8443"]
 "#;
