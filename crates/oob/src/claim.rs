@@ -1,10 +1,10 @@
-//! Claim, with which a connection begins: whose it is.
+//! Claim, the first bytes of a connection: names the call that the connection is for.
 
 use crate::VERSION;
 
 /// Bytes of a token.
 pub const TOKEN_BYTES: usize = 32;
-/// Of these, random ones.
+/// Random bytes of a token.
 pub const RANDOM_BYTES: usize = 26;
 /// Bytes of a claim.
 pub const CLAIM_BYTES: usize = 8 + TOKEN_BYTES;
@@ -14,26 +14,26 @@ pub const CLAIM_BYTES: usize = 8 + TOKEN_BYTES;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Token([u8; TOKEN_BYTES]);
 
-/// The first bytes of a connection.
+/// The first bytes of a connection: magic number, version and token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Claim {
-    /// Of the call that the connection is for.
+    /// Token of the call that the connection is for.
     pub token: Token,
 }
 
-/// Bytes that are no claim.
+/// Reason why bytes are no claim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ClaimError {
     /// The bytes do not begin with the magic number.
     #[error("the connection does not begin with a claim")]
     Magic,
-    /// The version is another one, or bits are set that are to be 0.
+    /// The claim has another version, or bits set that are to be 0.
     #[error("a claim of version {0}")]
     Version(u16),
 }
 
 impl Token {
-    /// Of the call that waits at `place` of `lane`.
+    /// Makes the token of the call that waits at `place` of `lane`, with these random bytes.
     pub fn new(lane: u16, place: u32, random: [u8; RANDOM_BYTES]) -> Self {
         let mut bytes = [0; TOKEN_BYTES];
         bytes[..2].copy_from_slice(&lane.to_be_bytes());
@@ -52,7 +52,7 @@ impl Token {
         &self.0
     }
 
-    /// Returns the lane that it leads to. Any host may have made it up.
+    /// Returns the lane that the token names, which any host may have made up. Any host may have made it up.
     pub fn lane(&self) -> u16 {
         u16::from_be_bytes([self.0[0], self.0[1]])
     }
@@ -61,7 +61,7 @@ impl Token {
         u32::from_be_bytes([self.0[2], self.0[3], self.0[4], self.0[5]])
     }
 
-    /// In a time that does not tell where they differ.
+    /// Compares in a time that does not tell where the tokens differ.
     pub(crate) fn is(&self, other: &Self) -> bool {
         let differ = self.0.iter().zip(&other.0).fold(0, |differ, (one, other)| differ | (one ^ other));
         std::hint::black_box(differ) == 0
@@ -69,7 +69,7 @@ impl Token {
 }
 
 impl Claim {
-    /// Encodes the claim.
+    /// Encodes the claim as it is sent, in network byte order.
     pub fn encode(&self) -> [u8; CLAIM_BYTES] {
         let mut bytes = [0; CLAIM_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
@@ -78,7 +78,7 @@ impl Claim {
         bytes
     }
 
-    /// Reads one.
+    /// Decodes a claim.
     ///
     /// # Errors
     /// [`ClaimError`].

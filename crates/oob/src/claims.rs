@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::claim::{RANDOM_BYTES, Token};
 
-/// Calls of one lane that wait for connections, with what belongs to each.
+/// Calls of one lane that wait for connections, each with a value of the caller's.
 #[derive(Debug)]
 pub struct Claims<T> {
     lane: u16,
@@ -22,20 +22,20 @@ struct Awaited<T> {
     what: T,
 }
 
-/// A token that was given out, to [withdraw](Claims::withdraw) it by.
+/// Right to [withdraw](Claims::withdraw) a token that was given out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Issued(Token);
 
 /// Reason why a claim is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// No call waits for it: it never did, has ended, or has got its connection.
+    /// No call waits for the token: unknown, ended, or already connected.
     #[error("nobody waits for the token")]
     Unknown,
     /// The claim came too late.
     #[error("the token has expired")]
     Expired,
-    /// The call came from another address.
+    /// The claim came from another address than the call.
     #[error("the token was given to another address")]
     Address,
 }
@@ -50,7 +50,7 @@ impl<T> Claims<T> {
     //@ empty: the call fails (OOB_UNCLAIMED); others feel nothing
     //@ counter: oob_unclaimed, oob_tokens_unclaimed
     //@ attack: oob-pools
-    /// Of a lane of this number, at most `max` at once.
+    /// Makes the table of lane number `lane`, with place for at most `max` calls.
     pub fn new(lane: u16, max: usize) -> Self {
         Self { lane, places: Vec::new(), free: Vec::new(), max }
     }
@@ -76,8 +76,8 @@ impl<T> Claims<T> {
         Some(Issued(token))
     }
 
-    /// Returns what waits for a connection with this token. It is good once; refused, it stays for the client
-    /// it was given to, but for its time.
+    /// Returns the value of the call that waits for a connection with this token. A token is good once;
+    /// refused, it stays for the client it was given to, until its time ends.
     ///
     /// # Errors
     /// [`Refusal`].
@@ -101,19 +101,19 @@ impl<T> Claims<T> {
         Some(taken.what)
     }
 
-    /// Tokens that are given out and not claimed.
+    /// Returns the number of tokens that are given out and not claimed.
     pub fn len(&self) -> usize {
         self.places.len() - self.free.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether no token is given out.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
 impl Issued {
-    /// The token.
+    /// Returns the token that was given out.
     pub fn token(&self) -> &Token {
         &self.0
     }

@@ -1,16 +1,16 @@
 //! Header in front of the bytes of a frame.
 
-/// Bytes of a frame at most, without its header.
+/// Largest number of bytes in a frame, without its header.
 pub const FRAME_MAX: u32 = 4 << 20;
-/// Bytes of a header.
+/// Bytes of a frame's header.
 pub const HEADER_BYTES: usize = 24;
 
-/// The header of a frame.
+/// Header of a frame: its transfer and its kind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
     /// The client's number for the transfer.
     pub transfer: u64,
-    /// Kind of the frame.
+    /// Kind of the frame, with its place or code.
     pub frame: Frame,
 }
 
@@ -19,49 +19,49 @@ pub struct Header {
 pub enum Frame {
     /// Bytes of the file.
     Data {
-        /// In the file, of the first byte.
+        /// Offset in the file of the first byte.
         offset: u64,
         /// Number of bytes that follow: 1 to [`FRAME_MAX`].
         len: u32,
     },
-    /// No further bytes come of the part.
+    /// The part ends here: no further bytes of it come.
     Stop {
-        /// Reason: an abort code.
+        /// Abort code that says why.
         code: i32,
     },
 }
 
-/// A frame that cannot be.
+/// Error of a frame's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum FrameError {
-    /// Of no known kind.
+    /// The frame is of no known kind.
     #[error("a frame of kind {0}")]
     Kind(u8),
-    /// Bits are set that are to be 0, or a code is none.
+    /// A reserved bit is set, or a stop has the code 0.
     #[error("a frame with bits set that mean nothing")]
     Reserved,
-    /// Longer than frames are, or empty.
+    /// The frame is longer than [`FRAME_MAX`], or empty.
     #[error("a frame of {0} bytes")]
     Length(u32),
-    /// Of another transfer.
+    /// The frame belongs to another transfer.
     #[error("a frame of transfer {0:#x}, which is not under way here")]
     Transfer(u64),
     /// The frame is not where the one before ended, or beyond the end of the part.
     #[error("a frame at {offset} of {len} bytes where the part is at {at} and ends at {end}")]
     Place {
-        /// Of the frame.
+        /// Offset of the frame in the file.
         offset: u64,
-        /// Of the frame.
+        /// Bytes of the frame.
         len: u32,
-        /// Offset where the part goes on.
+        /// Offset in the file at which the part goes on.
         at: u64,
-        /// Behind its last byte.
+        /// Offset behind the last byte of the part.
         end: u64,
     },
 }
 
 impl Header {
-    /// Encodes the header.
+    /// Encodes the header as it is sent, in network byte order.
     pub fn encode(&self) -> [u8; HEADER_BYTES] {
         let (kind, len, word) = match self.frame {
             Frame::Data { offset, len } => (DATA, len, offset),
@@ -75,7 +75,7 @@ impl Header {
         bytes
     }
 
-    /// Reads one.
+    /// Decodes a header.
     ///
     /// # Errors
     /// [`FrameError::Kind`], [`FrameError::Reserved`], [`FrameError::Length`].

@@ -22,5 +22,5 @@ pub use sending::{Sending, Step};
 
 /// Version of the protocol.
 pub const VERSION: u16 = 1;
-/// Connections of one transfer at most.
+/// Largest number of connections for one transfer.
 pub const STREAMS_MAX: usize = 8;

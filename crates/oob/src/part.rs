@@ -3,21 +3,21 @@
 /// A run of bytes of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Part {
-    /// First byte, in the file.
+    /// Offset of the first byte in the file.
     pub offset: u64,
-    /// Bytes, at least one.
+    /// Number of bytes, at least one.
     pub len: u64,
 }
 
 impl Part {
-    /// Behind its last byte.
+    /// Returns the offset behind the last byte.
     pub fn end(&self) -> u64 {
         self.offset + self.len
     }
 }
 
-/// Splits `len` bytes from `offset` on into at most `streams` parts of about the same size, none shorter than `least` unless
-/// there is only one. None where there are no bytes.
+/// Splits `len` bytes from `offset` on into at most `streams` parts of about the same size, each at least
+/// `least` bytes unless there is only one. No parts when `len` is 0.
 pub fn split(offset: u64, len: u64, streams: usize, least: u64) -> impl Iterator<Item = Part> {
     let most = usize::try_from(len / least.max(1)).unwrap_or(usize::MAX).max(1);
     let count = if len == 0 { 0 } else { streams.clamp(1, most) as u64 };

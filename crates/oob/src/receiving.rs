@@ -1,4 +1,4 @@
-//! One part as its receiver has it: which bytes are to come next.
+//! Receiver's state of one part: the bytes that come next.
 
 use crate::frame::{Frame, FrameError, HEADER_BYTES, Header};
 use crate::part::Part;
@@ -17,28 +17,28 @@ pub struct Receiving {
 /// Input that is expected next.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Expected {
-    /// A header.
+    /// A frame's header is expected.
     Header,
-    /// Bytes of the file.
+    /// Bytes of the file are expected.
     Bytes {
-        /// Offset of the first byte.
+        /// Offset of the first byte in the file.
         offset: u64,
-        /// Number of bytes.
+        /// Number of bytes to the end of the frame.
         len: u32,
     },
-    /// Nothing: all of the part has come.
+    /// The part has come as a whole.
     Ended,
-    /// Nothing: its sender has stopped with this code.
+    /// The sender stopped the part with this abort code.
     Stopped(i32),
 }
 
 impl Receiving {
-    /// Awaits a part.
+    /// Makes the state of a part of which nothing has come.
     pub fn new(transfer: u64, part: Part) -> Self {
         Self { transfer, at: part.offset, end: part.end(), in_frame: 0, stopped: None }
     }
 
-    /// Returns what comes next.
+    /// Returns which input comes next.
     pub fn expected(&self) -> Expected {
         match self.stopped {
             Some(code) => Expected::Stopped(code),
@@ -48,7 +48,7 @@ impl Receiving {
         }
     }
 
-    /// A header has come.
+    /// Takes a frame's header that was received.
     ///
     /// # Errors
     /// [`FrameError`]: the connection is of no use any more.
@@ -84,7 +84,7 @@ impl Receiving {
         self.in_frame == count && self.at + u64::from(count) < self.end
     }
 
-    /// Bytes of the file that have not come.
+    /// Returns the number of bytes of the file that have not come.
     pub fn left(&self) -> u64 {
         self.end - self.at
     }

@@ -1,4 +1,4 @@
-//! One part as its sender has it: which bytes leave next.
+//! Sender's state of one part: the bytes that leave next.
 
 use crate::frame::{FRAME_MAX, Frame, HEADER_BYTES, Header};
 use crate::part::Part;
@@ -9,10 +9,10 @@ use crate::part::Part;
 pub struct Sending {
     transfer: u64,
     frame_max: u32,
-    /// Next byte of the file, and the one behind the part's last.
+    /// Offset in the file of the next byte, and of the end of the part.
     at: u64,
     end: u64,
-    /// Bytes of the frame that was begun which have not left.
+    /// Bytes of the begun frame that have not left.
     in_frame: u32,
     header: Option<([u8; HEADER_BYTES], usize)>,
     stop: Option<i32>,
@@ -24,23 +24,23 @@ pub struct Sending {
 pub enum Step {
     /// The rest of a header.
     Header {
-        /// The whole of it.
+        /// The whole header.
         bytes: [u8; HEADER_BYTES],
-        /// Number of bytes that have left.
+        /// Number of its first bytes that have left.
         from: usize,
-        /// Whether bytes of the file follow.
+        /// True when bytes of the file follow at once.
         more: bool,
     },
     /// Bytes of the file.
     Bytes {
-        /// First byte.
+        /// Offset of the first byte in the file.
         offset: u64,
-        /// Number of bytes, at most.
+        /// Largest number of bytes that may be sent.
         len: u32,
     },
-    /// Nothing: all of the part has left.
+    /// The part has left as a whole.
     Ended,
-    /// Nothing: the part was stopped with this code, and its receiver told so.
+    /// The part was stopped with this abort code, and its receiver knows.
     Stopped(i32),
 }
 
@@ -61,7 +61,7 @@ impl Sending {
         sending
     }
 
-    /// Returns what leaves next.
+    /// Returns which bytes leave next.
     pub fn step(&self) -> Step {
         match (self.header, self.stop) {
             (Some((bytes, from)), _) => Step::Header { bytes, from, more: self.in_frame > 0 },
@@ -71,7 +71,7 @@ impl Sending {
         }
     }
 
-    /// The stream took so many bytes of the step.
+    /// Notes that the stream took `count` bytes of the step.
     ///
     /// # Panics
     /// When there are not so many.
@@ -101,12 +101,12 @@ impl Sending {
         }
     }
 
-    /// The next byte of the file to leave.
+    /// Returns the offset in the file of the next byte to leave.
     pub fn at(&self) -> u64 {
         self.at
     }
 
-    /// Bytes of the file that have not left.
+    /// Returns the number of bytes of the file that have not left.
     pub fn left(&self) -> u64 {
         self.end - self.at
     }

@@ -1,4 +1,4 @@
-//! Both ends of a part over a stream that cuts anywhere, seeded.
+//! Sends parts over a seeded stream that cuts anywhere, from one end to the other.
 
 use oob::{Expected, FrameError, HEADER_BYTES, Part, Receiving, Sending, Step};
 use rand::rngs::SmallRng;
@@ -11,7 +11,7 @@ struct Pipe {
     taken: usize,
 }
 
-/// The byte of the file at an offset.
+/// Returns the byte that the file has at an offset.
 fn byte_at(offset: u64) -> u8 {
     (offset ^ offset >> 8 ^ offset >> 16) as u8
 }
