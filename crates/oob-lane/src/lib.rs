@@ -22,13 +22,13 @@ pub use stop::Stop;
 /// Reason why a connection is of no use any more.
 #[derive(Debug, thiserror::Error)]
 pub enum Broken {
-    /// The stream failed, or ended.
+    /// The stream failed or ended.
     #[error("{0}")]
     Stream(#[from] io::Error),
     /// The received bytes are no frame of the transfer.
     #[error(transparent)]
     Frame(#[from] oob::FrameError),
-    /// The other end took, or sent, too little for too long.
+    /// The other end took or sent too little for too long.
     #[error("the other end does not go on")]
     Stalled,
 }

@@ -5,8 +5,8 @@ use std::rc::Rc;
 
 use lane::buffer::{Buf, Lender};
 
-/// One piece of memory, made when it is first used. It is lent to the task that writes the bytes on, and
-/// comes back when that is done.
+/// Piece of memory, allocated at its first use. It is lent to the task that writes the bytes on, and comes
+/// back when that is done.
 #[derive(Clone, Debug, Default)]
 pub struct Memory(Rc<Shelf>);
 
@@ -14,7 +14,7 @@ pub struct Memory(Rc<Shelf>);
 struct Shelf(RefCell<Option<Box<[u8]>>>);
 
 impl Memory {
-    /// Room for `capacity` bytes, and nothing in it.
+    /// Takes an empty buffer for `capacity` bytes.
     pub(crate) fn take(&self, capacity: usize) -> Vec<u8> {
         let kept = self.0.0.take().filter(|kept| kept.len() == capacity);
         let mut bytes = kept.map_or_else(|| Vec::with_capacity(capacity), Vec::from);
@@ -22,7 +22,7 @@ impl Memory {
         bytes
     }
 
-    /// The first `len` bytes, for their writer.
+    /// Lends the first `len` bytes to the task that writes them.
     pub(crate) fn lend(&self, mut bytes: Vec<u8>, len: usize) -> Buf {
         // Its capacity is its length from here on, which makes it a box without a copy.
         bytes.resize(bytes.capacity(), 0);

@@ -7,15 +7,15 @@ use lane::time::now;
 /// Bounds of a peer that is slow, or gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Patience {
-    /// The stream may take nothing for so long.
+    /// Longest time in which the stream takes nothing.
     pub stall: Duration,
-    /// A piece of what is to be received, 256 KiB or the rest of its frame, may be so long on its way.
+    /// Longest time for one piece to come: 256 KiB, or the rest of its frame.
     pub piece: Duration,
-    /// Rate at which sent bytes must be taken at least, bytes a second, over the time since the part began.
+    /// Lowest rate at which the peer must take sent bytes, in bytes a second since the part began.
     pub rate_min: u64,
-    /// Judged after so long.
+    /// Time after which the rate is judged.
     pub judged_after: Duration,
-    /// Time for which a frame that was begun may take once the transfer is over.
+    /// Longest time for a begun frame once the transfer is over.
     pub grace: Duration,
 }
 

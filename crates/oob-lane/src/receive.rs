@@ -14,17 +14,18 @@ use crate::{Broken, Memory, Patience, Stop};
 /// End of a received part.
 #[derive(Debug)]
 pub enum Received<E> {
-    /// All of it has come and was taken. The connection is idle.
+    /// The part has come as a whole and was taken. The connection is idle.
     Whole,
-    /// The other end has stopped. The connection is idle.
+    /// The other end stopped the part with this code. The connection is idle.
     Stopped(i32),
-    /// The transfer is over; more may come: see [`discard`].
+    /// The transfer is over with this code; more may come: see [`discard`].
     Over(i32),
-    /// The connection's owner did not take it; more may come.
+    /// The caller's `take` did not accept a piece, with this error; more may come.
     Refused(E),
 }
 
-/// Receives what is left of a part, and has `take` it piece by piece: where in the file its first byte belongs, and the bytes.
+/// Receives what is left of a part, and calls `take` for each piece with its offset in the file and its
+/// bytes.
 ///
 /// # Errors
 /// [`Broken`]: the connection is to be closed.
@@ -58,7 +59,8 @@ pub async fn receive_part<E>(
     }
 }
 
-/// Throws away what is left of a part, at most `max` bytes of it and for so long: the connection is idle then.
+/// Discards what is left of a part, at most `max` bytes within the time `within`: the connection is idle
+/// then.
 ///
 /// # Errors
 /// [`Broken`], also where there is more: the connection is to be closed.
@@ -82,8 +84,8 @@ pub async fn discard(
     thrown.await.unwrap_or(Err(Broken::Stalled))
 }
 
-/// Returns what comes next: a header, or bytes of the file, with the next header where there is one for
-/// certain.
+/// Receives the next header, or bytes of the file, with the header behind them where one is certain to
+/// follow.
 async fn piece(
     stream: &TcpStream,
     receiving: &mut Receiving,

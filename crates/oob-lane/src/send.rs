@@ -22,7 +22,7 @@ pub trait Pace {
     fn give_back(&self, bytes: usize);
 }
 
-/// No rate.
+/// Pace that grants all at once.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NoPace;
 
@@ -37,12 +37,12 @@ impl Pace for NoPace {
 /// End of a sent part. The connection is idle in each case.
 #[derive(Debug)]
 pub enum Sent {
-    /// All of it was sent; `short` where the file has become shorter, and zeros took the place of its bytes.
+    /// The part was sent as a whole, with zeros in place of bytes that the file has lost.
     Whole {
-        /// Whether it has.
+        /// True when the file became shorter and zeros were sent.
         short: bool,
     },
-    /// The transfer is over, and the other end was told so with this code; or the part ended at the same time.
+    /// The transfer is over: the other end was told this code, or the part ended at the same time.
     Stopped(i32),
     /// The file could not be read. The other end was told to stop, or has zeros in its last frame.
     Unreadable(io::Error),
@@ -126,7 +126,7 @@ impl<P: Pace, F: FnMut(u64)> Sender<'_, P, F> {
         }
     }
 
-    /// Some of the file's bytes.
+    /// Sends some of the file's bytes.
     async fn bytes(&mut self, sending: &mut Sending, offset: u64, len: usize) -> Result<(), Broken> {
         let granted = self.pace.grant(len).await;
         let sent = match self.resident.ensure(self.file, offset, granted).await {
@@ -162,7 +162,7 @@ impl<P: Pace, F: FnMut(u64)> Sender<'_, P, F> {
     }
 }
 
-/// Of a send out of a file, which may fail for the sake of either.
+/// Returns whether the error of a send from a file is the stream's, not the file's.
 fn is_of_stream(error: &io::Error) -> bool {
     use io::ErrorKind::*;
     matches!(
@@ -178,7 +178,7 @@ fn is_of_stream(error: &io::Error) -> bool {
     )
 }
 
-/// The code that goes with a STOP for a file that cannot be read: the call says why (EIO of `unified_afs.et`).
+/// Abort code of a STOP for a file that cannot be read: EIO of `unified_afs.et`. The call says why.
 const UNREADABLE: i32 = 0x02f6_df04;
-/// Bytes that a file does not have any more.
+/// Zeros sent in place of bytes that the file has lost.
 static ZEROS: [u8; 64 << 10] = [0; 64 << 10];

@@ -1,11 +1,11 @@
-//! The word that a transfer is over.
+//! Signal that a transfer is over.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Poll, Waker};
 
-/// Says to all that move bytes of a transfer that it is over. Clones are the same.
+/// Signal to all tasks of a transfer that it is over. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct Stop(Rc<Inner>);
 
@@ -16,7 +16,7 @@ struct Inner {
 }
 
 impl Stop {
-    /// Gives the word, with an abort code. The first counts.
+    /// Gives the signal with an abort code. The first code counts.
     pub fn stop(&self, code: i32) {
         if self.0.code.get().is_none() {
             self.0.code.set(Some(code));
@@ -25,12 +25,12 @@ impl Stop {
         }
     }
 
-    /// The code, once the word was given.
+    /// Returns the abort code once the signal was given.
     pub fn code(&self) -> Option<i32> {
         self.0.code.get()
     }
 
-    /// Waits for the word.
+    /// Waits for the signal and returns its abort code.
     pub async fn stopped(&self) -> i32 {
         poll_fn(|cx| {
             if let Some(code) = self.code() {
