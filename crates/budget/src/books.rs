@@ -17,10 +17,10 @@ pub struct Books {
     claimants: HashMap<Claimant, usize>,
 }
 
-/// Reason why a client may have no more.
+/// Reason why a client may take no more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Short {
-    /// No consumer can have so many now.
+    /// The pool has fewer free than the client wants.
     #[error("all are in use")]
     All,
     /// A network that the client lies in, or its user, holds its share.
@@ -29,7 +29,7 @@ pub enum Short {
 }
 
 impl Books {
-    /// Books over `limit`, of which nothing is held.
+    /// Makes books over a pool of `limit`, of which nothing is held.
     pub fn new(limit: usize, shares: Shares) -> Self {
         Self { limit, held: 0, shares, claimants: HashMap::new() }
     }
@@ -39,32 +39,32 @@ impl Books {
         self.limit = limit;
     }
 
-    /// Returns how many there are.
+    /// Returns the size of the pool.
     pub fn limit(&self) -> usize {
         self.limit
     }
 
-    /// Returns how many are held; more than there are where some were charged.
+    /// Returns how much of the pool is held, which charges may raise above its size.
     pub fn held(&self) -> usize {
         self.held
     }
 
-    /// Returns how many are left.
+    /// Returns how much of the pool is free.
     pub fn free(&self) -> usize {
         self.limit.saturating_sub(self.held)
     }
 
-    /// Returns whether nothing is held.
+    /// Returns whether nothing of the pool is held.
     pub fn is_empty(&self) -> bool {
         self.claimants.is_empty()
     }
 
-    /// Returns how many a network or a user holds.
+    /// Returns how much of the pool a network or a user holds.
     pub fn held_by(&self, claimant: Claimant) -> usize {
         self.claimants.get(&claimant).copied().unwrap_or_default()
     }
 
-    /// Checks whether a client may have `count` more.
+    /// Checks whether a client may take `count` more.
     ///
     /// # Errors
     /// [`Short`].
@@ -76,8 +76,8 @@ impl Books {
         self.over_share(consumer, count).map_or(Ok(()), |claimant| Err(Short::Share(claimant)))
     }
 
-    /// Returns the claimant whose share a client would exceed that takes `count` more, whether there are so
-    /// many or not.
+    /// Returns the claimant whose share a client would exceed with `count` more, however many the pool has
+    /// free.
     pub fn over_share(&self, consumer: Consumer, count: usize) -> Option<Claimant> {
         let free = self.free();
         let mut claimants = consumer.claimants(self.shares);
@@ -87,7 +87,7 @@ impl Books {
         over.map(|(claimant, _)| claimant)
     }
 
-    /// Takes `count` more for a client, if it may have them.
+    /// Takes `count` more for a client, unless the pool or a share is too small.
     ///
     /// # Errors
     /// [`Short`]: nothing is taken.
@@ -119,7 +119,8 @@ impl Books {
         Ok(())
     }
 
-    /// Counts `count` more to a client, whatever it holds: for what it has already, or what gives way by itself.
+    /// Charges `count` to a client even above its share: for what the client holds already, or what gives way
+    /// by itself.
     pub fn charge(&mut self, consumer: Consumer, count: usize) {
         if count == 0 {
             return;
@@ -130,7 +131,7 @@ impl Books {
         self.held += count;
     }
 
-    /// Gives back `count` that were taken by, or charged to, the same client.
+    /// Gives back `count` that the same client took or was charged.
     ///
     /// # Panics
     /// Where it holds fewer.
@@ -142,14 +143,14 @@ impl Books {
         self.held = self.held.checked_sub(count).expect("what is given back was taken");
     }
 
-    /// Returns what a client's networks and user hold, each in proportion to its share: as an address that
-    /// holds as many. The greatest counts.
+    /// Returns the weight of a client: the most that one of its networks or its user holds, in proportion to
+    /// the share. The greatest counts.
     pub fn weight(&self, consumer: Consumer) -> usize {
         self.heaviest_of(consumer).1
     }
 
-    /// Returns which of a client's networks and its user holds most in proportion to its share, and what that
-    /// weighs.
+    /// Returns which of a client's networks and its user weighs most in proportion to its share, and that
+    /// weight.
     pub fn heaviest_of(&self, consumer: Consumer) -> (Claimant, usize) {
         let claimants = consumer.claimants(self.shares);
         let weights =
@@ -158,7 +159,8 @@ impl Books {
         heaviest.expect("every client has an address")
     }
 
-    /// All that hold some, and what that weighs in proportion to their shares ([`Books::weight`]).
+    /// Returns all claimants that hold something, each with its weight in proportion to its share
+    /// ([`Books::weight`]).
     pub fn weights(&self) -> impl Iterator<Item = (Claimant, usize)> {
         self.claimants.iter().map(|(&claimant, &held)| {
             let times = match claimant {
@@ -169,8 +171,8 @@ impl Books {
         })
     }
 
-    /// Returns the claimant that holds most in proportion to its share, and its weight: it gives way first.
-    /// Looks at all that hold some.
+    /// Returns the claimant that holds most in proportion to its share, which gives way first, and its
+    /// weight. Looks at all claimants that hold something.
     pub fn heaviest(&self) -> Option<(Claimant, usize)> {
         self.weights().max_by_key(|&(claimant, weight)| (weight, std::cmp::Reverse(claimant)))
     }
@@ -205,7 +207,8 @@ mod tests {
         Ipv6Addr::from_bits(0x2001_0db8 << 96 | high << 64 | low).into()
     }
 
-    /// Takes by ones, consumer after consumer of these, until none gets any more; how many they hold then.
+    /// Takes one at a time for each of these consumers in turn until all are refused, and returns how much
+    /// they hold then.
     fn take_all(books: &mut Books, consumers: &[Consumer]) -> usize {
         loop {
             let before = books.held();

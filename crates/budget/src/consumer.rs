@@ -6,21 +6,21 @@ use std::net::IpAddr;
 use crate::network::Network;
 use crate::shares::Shares;
 
-/// A client that takes something: its address, and its user if it has signed in. Guests and anonymous clients
-/// are no user.
+/// Client that takes something of a pool: its address, and its user if it has signed in. Guests and anonymous
+/// clients are no user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Consumer {
-    /// Address of the client.
+    /// Address that the client's connection comes from.
     pub address: IpAddr,
-    /// The client's user, whose share is the same from all addresses.
+    /// User of the client, with one share over all addresses; `None` for guests and anonymous clients.
     pub user: Option<UserNumber>,
 }
 
-/// A user's number in the accounts.
+/// Number of a user in the server's accounts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct UserNumber(pub i32);
 
-/// An address, network or user that has a share.
+/// Network or user that has a share of a pool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Claimant {
     /// All clients of a network.
@@ -30,15 +30,15 @@ pub enum Claimant {
 }
 
 impl Consumer {
-    /// Returns the claimants that it counts for, the narrowest network first, and how many times what is free
-    /// each of them may hold.
+    /// Returns the claimants that the client counts for, the narrowest network first, each with its multiple
+    /// of what is free.
     pub fn claimants(self, shares: Shares) -> impl Iterator<Item = (Claimant, usize)> {
         let times = [shares.address, shares.of_56, shares.of_48];
         let networks = Network::all_of(self.address).map(Claimant::Network).zip(times);
         networks.chain(self.user.map(|user| (Claimant::User(user), shares.address)))
     }
 
-    /// Returns whether it counts for this network or user.
+    /// Returns whether the client counts for this network or user.
     pub fn is_of(&self, claimant: Claimant) -> bool {
         match claimant {
             Claimant::Network(network) => network.contains(self.address),
@@ -53,8 +53,8 @@ impl From<IpAddr> for Consumer {
     }
 }
 
-/// One word, since it is looked up for each thing that is taken: the networks of clients have no more bits, and few claimants can
-/// have the same word.
+/// Hashes a claimant as one word, as each take looks it up: clients' networks have no more bits, and
+/// collisions are few.
 impl Hash for Claimant {
     fn hash<H: Hasher>(&self, state: &mut H) {
         let (word, kind) = match self {

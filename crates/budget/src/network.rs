@@ -2,17 +2,18 @@
 
 use std::net::{IpAddr, Ipv6Addr};
 
-/// A network that clients share what there is by. An IPv4 address is one by itself.
+/// Network whose clients share a pool. An IPv4 address is a network by itself.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Network {
-    /// First address of the network.
+    /// First address of the network, in canonical form.
     pub base: IpAddr,
-    /// Bits that all its addresses have in common.
+    /// Number of leading bits that all addresses of the network have in common.
     pub prefix: u8,
 }
 
 impl Network {
-    /// The network of this prefix in which an IPv6 address lies; an IPv4 address is one by itself, also where it is written in IPv6.
+    /// Returns the network of this prefix in which an IPv6 address lies; an IPv4 address is a network by
+    /// itself, also where it is written in IPv6.
     pub fn of(address: IpAddr, prefix: u8) -> Self {
         match address.to_canonical() {
             IpAddr::V6(v6) => {
@@ -24,12 +25,14 @@ impl Network {
         }
     }
 
-    /// The network of a client by itself: an IPv4 address, or an IPv6 /64, which a customer has at least.
+    /// Returns the smallest network of a client: its IPv4 address, or its IPv6 /64, as a customer has at
+    /// least a /64.
     pub fn of_client(address: IpAddr) -> Self {
         Self::of(address, CLIENT_PREFIX)
     }
 
-    /// The networks that a client at this address is counted for, the narrowest first: an IPv4 address alone; a /64, a /56 and a /48.
+    /// Returns the networks that a client at this address counts for, the narrowest first: an IPv4 address
+    /// alone; a /64, a /56 and a /48.
     pub fn all_of(address: IpAddr) -> impl Iterator<Item = Self> {
         let prefixes = match address.to_canonical() {
             IpAddr::V4(_) => &PREFIXES[..1],
@@ -38,12 +41,12 @@ impl Network {
         prefixes.iter().map(move |&prefix| Self::of(address, prefix))
     }
 
-    /// Returns whether it is an address, or a /64, and no wider network.
+    /// Returns whether the network is a single IPv4 address or an IPv6 /64.
     pub fn is_client(&self) -> bool {
         self.base.is_ipv4() || self.prefix == CLIENT_PREFIX
     }
 
-    /// Returns whether an address lies in it.
+    /// Returns whether an address lies in the network.
     pub fn contains(&self, address: IpAddr) -> bool {
         Self::of(address, self.prefix) == *self
     }
@@ -59,7 +62,7 @@ impl std::fmt::Display for Network {
 }
 
 const CLIENT_PREFIX: u8 = 64;
-/// Of IPv6: what a customer has at least, what many providers give, what a site has.
+/// IPv6 prefixes that count: a customer's least, a common provider's, a site's.
 const PREFIXES: [u8; 3] = [CLIENT_PREFIX, 56, 48];
 
 #[cfg(test)]

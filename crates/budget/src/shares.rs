@@ -1,37 +1,39 @@
-//! Shares of what is free.
+//! Shares of the free part of a pool.
 
-/// Multiple of a pool's free part that a network or a user may hold: dynamic thresholds (Choudhury and Hahne
+/// Multiples of a pool's free part that a network or a user may hold: dynamic thresholds (Choudhury and Hahne
 /// 1998).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shares {
-    /// An IPv4 address, an IPv6 /64, or a user.
+    /// Multiple for an IPv4 address, an IPv6 /64, or a user.
     pub address: usize,
-    /// An IPv6 /56.
+    /// Multiple for an IPv6 /56.
     pub of_56: usize,
-    /// An IPv6 /48.
+    /// Multiple for an IPv6 /48.
     pub of_48: usize,
-    /// Number that an address or a user may hold as long as any are free, and wider networks in proportion.
+    /// Number that an address or a user may hold as long as so many are free; wider networks may hold more in
+    /// proportion.
     pub min: usize,
 }
 
 impl Shares {
-    /// Three times what is free: one takes three quarters at most, two take three sevenths each.
+    /// Shares of three times what is free: one client takes three quarters at most, two take three sevenths
+    /// each.
     pub const THRICE: Self = Self { address: ADDRESS_TIMES, of_56: OF_56_TIMES, of_48: OF_48_TIMES, min: 0 };
-    /// As much as is free: one takes half at most, two take a third each.
+    /// Shares of as much as is free: one client takes half at most, two take a third each.
     pub const ONCE: Self = Self { address: 1, of_56: 2, of_48: 3, min: 0 };
 
-    /// Returns the shares with so many for each as long as any are free.
+    /// Returns the shares with `min` as the number that each may hold as long as so many are free.
     pub const fn with_min(self, min: usize) -> Self {
         Self { min, ..self }
     }
 
-    /// Returns the weight of `held` by a claimant that may have `times` what is free: as an address that
-    /// holds as many.
+    /// Returns the weight of `held` for a claimant that may have `times` what is free, scaled to the share of
+    /// an address.
     pub const fn weight(&self, held: usize, times: usize) -> usize {
         held * self.address / times
     }
 
-    /// Returns how many a claimant may hold that may have `times` what is free.
+    /// Returns how much a claimant of the multiple `times` may hold while `free` are free.
     pub fn may_hold(&self, times: usize, free: usize) -> usize {
         free.saturating_mul(times).max(self.min * times / self.address)
     }
@@ -46,7 +48,7 @@ impl Shares {
 //@ empty: SMB: STATUS_TOO_MANY_OPENED_FILES; HTTP: 503; AFS: VBUSY; a quarter at least is for others
 //@ counter: descriptors_held, descriptors_refused
 //@ attack: http-places-taken
-/// An address may hold so many times what is free, so that others always find some.
+/// Multiple of what is free that an address may hold, so that others always find some.
 const ADDRESS_TIMES: usize = 3;
 /// Multiple of what is free that an IPv6 /56 may hold.
 const OF_56_TIMES: usize = 4;

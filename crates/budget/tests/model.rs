@@ -5,12 +5,12 @@ use std::net::{IpAddr, Ipv6Addr};
 use budget::{Books, Consumer, Network, Shares, Short, UserNumber};
 use proptest::prelude::*;
 
-/// Step of a client, and how many it wants.
+/// Step of a client, with the count that it asks for.
 #[derive(Clone, Debug)]
 enum Step {
     Take(Consumer, usize),
     Charge(Consumer, usize),
-    /// Gives back the holding at this place among those that there are.
+    /// Gives back one of the client's holdings, chosen by this number.
     GiveBack(usize),
     Limit(usize),
 }
@@ -59,7 +59,7 @@ impl Model {
     }
 }
 
-/// Few networks of each kind, so that they meet.
+/// Generates consumers of few networks of each kind, so that they collide.
 fn consumer() -> impl Strategy<Value = Consumer> {
     let v4 = (0..3u8).prop_map(|last| IpAddr::from([192, 0, 2, last]));
     let mapped = (0..3u8).prop_map(|last| format!("::ffff:192.0.2.{last}").parse().unwrap());
