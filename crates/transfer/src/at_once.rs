@@ -7,7 +7,8 @@ use futures_util::{StreamExt, stream};
 
 use crate::progress::Tree;
 
-/// Moves these files, a few at a time, and counts them in `tree`: `Some` bytes are a file that was moved, `None` one that was not.
+/// Moves files, a few at a time, and counts each in `tree`: `Some` bytes for a moved file, `None` for a file
+/// that was left out.
 ///
 /// # Errors
 /// The first. No file is begun after it; those under way come to their end, so that they clean up.
@@ -76,7 +77,7 @@ mod tests {
         assert!(begun.get() < 30, "{}", begun.get());
     }
 
-    /// Runs what never waits for anything outside.
+    /// Runs a future that never waits for anything outside.
     fn lane_free<T>(future: impl Future<Output = T>) -> T {
         let mut future = Box::pin(future);
         loop {

@@ -3,7 +3,8 @@
 use std::io;
 use std::net::{SocketAddr, ToSocketAddrs};
 
-/// Host, IPv6 without its brackets, and port: `port` where it says none. `None` where its port is no number, or a bracket is open.
+/// Splits an address into host (IPv6 without its brackets) and port, which defaults to `port`. `None` for a
+/// port that is no number or an open bracket.
 pub fn split(text: &str, port: u16) -> Option<(&str, u16)> {
     if let Some(rest) = text.strip_prefix('[') {
         let (host, said) = rest.split_once(']')?;
@@ -15,8 +16,8 @@ pub fn split(text: &str, port: u16) -> Option<(&str, u16)> {
     }
 }
 
-/// An address as it may be shown: without the user and password that it may begin with. Where a password has slashes, the last `@` of all
-/// tells where it ends.
+/// Returns an address as it may be shown: without the user and password that it may begin with. Where a
+/// password has slashes, the last `@` of all tells where it ends.
 pub fn without_user(address: &str) -> String {
     match address.split_once("://").and_then(|(scheme, rest)| Some((scheme, rest.rsplit_once('@')?))) {
         Some((scheme, (_, rest))) => format!("{scheme}://...@{rest}"),
@@ -24,7 +25,7 @@ pub fn without_user(address: &str) -> String {
     }
 }
 
-/// An address of the host.
+/// Resolves a host's name to the first of its addresses.
 ///
 /// # Errors
 /// The system's, where the host has none.

@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-/// The name, or of one longer than `kept` its first bytes with a sum of all: names that begin alike do not come to be one.
+/// Returns a name of at most `kept` bytes unchanged, and cuts a longer one to `kept` bytes with a hash of the
+/// whole, so that names stay distinct.
 pub fn distinct(name: &[u8], kept: usize) -> Cow<'_, [u8]> {
     if name.len() <= kept {
         return Cow::Borrowed(name);
@@ -10,7 +11,7 @@ pub fn distinct(name: &[u8], kept: usize) -> Cow<'_, [u8]> {
     Cow::Owned([&name[..kept], format!("~{:016x}", fnv_1a([name])).as_bytes()].concat())
 }
 
-/// Makes a distinct name of text ([`distinct`]), whose beginning is text too: up to three bytes shorter.
+/// Makes a distinct name of text ([`distinct`]), cut at a character: up to three bytes shorter.
 pub(crate) fn distinct_text(name: &str, kept: usize) -> Cow<'_, str> {
     if name.len() <= kept {
         return Cow::Borrowed(name);
@@ -19,7 +20,7 @@ pub(crate) fn distinct_text(name: &str, kept: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{beginning}~{:016x}", fnv_1a([name.as_bytes()])))
 }
 
-/// The 64-bit FNV-1a sum of bytes one after another.
+/// Computes the 64-bit FNV-1a hash of byte strings one after another.
 pub(crate) fn fnv_1a<const N: usize>(parts: [&[u8]; N]) -> u64 {
     let step = |sum: u64, byte: &u8| (sum ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
     parts.into_iter().flatten().fold(0xcbf2_9ce4_8422_2325, step)

@@ -9,17 +9,18 @@ use lane::fs::{
     AttributeChange, CreateHow, Dir, File, FileKind, OpenHow, OpenKind, RenameHow, SetTime, Stat, Timestamp,
 };
 
-/// The names of a file that is not whole.
+/// Names of a local file that is not whole: one while it comes, one for a part that is kept.
 #[derive(Debug)]
 pub struct Landing {
-    /// While it comes.
+    /// Name while the file comes.
     under_way: CString,
-    /// Once it broke off.
+    /// Name of the part that stays when the transfer breaks off.
     part: CString,
 }
 
 impl Landing {
-    /// Of what is to be `name`; `version` is short, and says which file and which state of it comes.
+    /// Makes the names for a file that is to be `name`; `version` is short, and says which file and which
+    /// state of it comes.
     ///
     /// # Errors
     /// `InvalidInput` for a version with a zero byte.
@@ -30,8 +31,8 @@ impl Landing {
         Ok(Self { under_way: with(".linerate-get")?, part: with(&format!(".{version}.linerate-part"))? })
     }
 
-    /// The file that bytes go to, and how many it has already: those of an attempt that broke off where `resume` says so, at most
-    /// `length`.
+    /// Opens the file that bytes go to, and returns how many it has already: with `resume` those of a part
+    /// that was kept, at most `length`.
     ///
     /// # Errors
     /// The file system's.
@@ -51,7 +52,7 @@ impl Landing {
         Ok((dir.create(&self.under_way, how).await?, 0))
     }
 
-    /// Keeps a part that broke off: its first `upto` bytes stay, if there are any.
+    /// Keeps the first `upto` bytes of a file that broke off as its part; removes the file when `upto` is 0.
     ///
     /// # Errors
     /// The file system's.
@@ -63,8 +64,8 @@ impl Landing {
         dir.rename(&self.under_way, dir, &self.part, RenameHow::Replace).await
     }
 
-    /// Finishes a whole file: it gets its attributes and its name. With `replace` over a file that has that,
-    /// whose mode and owner stay; what is no regular file is not replaced.
+    /// Gives a whole file its attributes and its name. `replace` lets it replace a regular file, whose mode
+    /// and owner stay.
     ///
     /// # Errors
     /// The file system's; `AlreadyExists`.
@@ -100,7 +101,7 @@ impl Landing {
     }
 }
 
-/// Returns whether something has the name.
+/// Returns whether anything has the name, links not followed.
 ///
 /// # Errors
 /// The file system's.
@@ -108,7 +109,7 @@ pub async fn is_taken(dir: &Dir, name: &CString) -> io::Result<bool> {
     Ok(there(dir, name).await?.is_some())
 }
 
-/// Removes a file or link that has the name, so that a link may have it; anything else stays.
+/// Removes a regular file or symbolic link that has the name, so that a link may take it.
 ///
 /// # Errors
 /// The file system's; `AlreadyExists` for what stays.
@@ -120,7 +121,7 @@ pub async fn make_way(dir: &Dir, name: &CString) -> io::Result<()> {
     }
 }
 
-/// Returns what has the name, links not followed.
+/// Returns the attributes of what has the name, links not followed.
 async fn there(dir: &Dir, name: &CString) -> io::Result<Option<Stat>> {
     match dir.stat_at(name).await {
         Ok(found) => Ok(Some(found)),
@@ -129,7 +130,8 @@ async fn there(dir: &Dir, name: &CString) -> io::Result<Option<Stat>> {
     }
 }
 
-/// The local directory of this path, whose directories above are there, made if it is not: never through a link.
+/// Opens the local directory `path` and makes it if it is missing, below existing directories: never through
+/// a link.
 ///
 /// # Errors
 /// The file system's.
@@ -148,7 +150,7 @@ pub async fn made(dir: &Dir, path: &CString, mode: u32) -> io::Result<Dir> {
     above.open(&name, how).await.and_then(File::into_dir)
 }
 
-/// Bytes of a name that the names beside it have: what they add fits into 255.
+/// Bytes of a name that the names beside it keep, so that with their additions they fit into 255.
 const NAME_KEPT: usize = 150;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
-//! Common parts of the clients of all services: how far a transfer is ([`Progress`]), what it moved
-//! ([`Tree`]), local files that are there under their name only when they are whole ([`Landing`]), several
-//! files at once ([`files_at_once`]), what a file is called on the server until it is whole
-//! ([`staged_name`]), and the server in an address ([`authority`]).
+//! Common parts of the clients of all services.
+//!
+//! Progress of a transfer ([`Progress`]) and its counts ([`Tree`]); local files under names of their own
+//! until they are whole ([`Landing`]); several files at once ([`files_at_once`]); the name of a file on the
+//! server until it is whole ([`staged_name`]); the server in an address ([`authority`]).
 
 mod at_once;
 pub mod authority;

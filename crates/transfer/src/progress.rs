@@ -6,34 +6,34 @@ use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Reason why something was not moved.
+/// Error of a transfer, with the word whether it ends all others.
 pub trait EndsAll: Display {
     /// Returns whether nothing else can be moved either, as when the server does not answer.
     fn ends_all(&self) -> bool;
 }
 
-/// A name of the local directory of this path.
+/// Returns the path of `name` in the local directory `path`.
 pub fn below(path: &CStr, name: &[u8]) -> Vec<u8> {
     [path.to_bytes(), b"/", name].concat()
 }
 
-/// Progress of a transfer, for display by another thread; and the word to stop.
+/// Progress of a transfer for display by another thread, with the request to stop.
 #[derive(Debug, Default)]
 pub struct Progress {
-    /// Bytes moved.
+    /// Bytes moved so far.
     pub bytes: AtomicU64,
-    /// Bytes that are known to be moved in all.
+    /// Bytes that the transfer is known to move in all.
     pub bytes_wanted: AtomicU64,
     /// Files that are whole.
     pub files: AtomicU64,
-    /// Set from outside: the transfer ends at its next step, and cleans up.
+    /// Request from another thread to stop: the transfer ends at its next step, and cleans up.
     pub stop: AtomicBool,
-    /// Files that did not move, and why.
+    /// Files that did not move, each with its reason.
     failures: Mutex<Vec<String>>,
 }
 
 impl Progress {
-    /// Bytes have moved.
+    /// Returns a function that adds moved bytes to the progress.
     pub fn moved(self: &Arc<Self>) -> Rc<dyn Fn(u64)> {
         let progress = Arc::clone(self);
         Rc::new(move |bytes| {
@@ -41,7 +41,7 @@ impl Progress {
         })
     }
 
-    /// Adds so many bytes that are to be moved.
+    /// Adds `bytes` to those that the transfer is known to move in all.
     pub fn want(&self, bytes: u64) {
         self.bytes_wanted.fetch_add(bytes, Ordering::Relaxed);
     }
@@ -51,7 +51,7 @@ impl Progress {
         self.files.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// This was not moved, for this reason, and others are.
+    /// Notes a file or directory that did not move, and its reason, while others go on.
     pub fn failed(&self, path: &[u8], reason: &dyn Display) {
         let (path, reason) = (String::from_utf8_lossy(path), reason.to_string());
         let name = path.rsplit(['/', '\\']).next().unwrap_or_default();
@@ -62,8 +62,7 @@ impl Progress {
         failures.push(format!("{path}: {reason}"));
     }
 
-    /// Takes the result of one file or directory among others: `None` for what failed, whose reason is kept
-    /// to be told.
+    /// Takes the result of one file or directory among others: `None` for a failure, whose reason is kept.
     ///
     /// # Errors
     /// What would make all others fail as well.
@@ -77,32 +76,32 @@ impl Progress {
         }
     }
 
-    /// Returns what did not move and was not asked for yet, each with its reason.
+    /// Takes the failures noted since the last call, each with its reason.
     pub fn take_failures(&self) -> Vec<String> {
         std::mem::take(&mut *self.failures.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Returns whether the word to stop was given.
+    /// Returns whether a request to stop was made.
     pub fn is_stopped(&self) -> bool {
         self.stop.load(Ordering::Relaxed)
     }
 }
 
-/// Counts of a tree.
+/// Counts of a moved tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
-    /// Directories, the first among them.
+    /// Directories, the topmost included.
     pub directories: u64,
-    /// Files.
+    /// Regular files that were moved.
     pub files: u64,
-    /// Symbolic links.
+    /// Symbolic links that were moved.
     pub links: u64,
-    /// Number of files that were left alone: mount points and reparse points; of a local tree, devices,
-    /// sockets and pipes, and links where the server has none.
+    /// Files that were left out: mount points and reparse points; in a local tree devices, sockets, pipes,
+    /// and links where the server has none.
     pub skipped: u64,
-    /// Number of files that failed, which are counted nowhere else here.
+    /// Files that failed, not counted in the other fields.
     pub failed: u64,
-    /// Bytes of files.
+    /// Bytes of the moved files.
     pub bytes: u64,
 }
 

@@ -3,19 +3,21 @@
 
 use crate::distinct::{distinct, distinct_text, fnv_1a};
 
-/// The name of a file until it is whole, of what is to be `name`: its first bytes, a sum of these and an ending.
+/// Returns the name that a file has until it is whole and becomes `name`: the first bytes of `name`, a hash
+/// of these and an ending.
 pub fn staged_name(name: &str) -> String {
     let kept = distinct_text(name, NAME_KEPT);
     format!("{kept}.{:016x}{ENDING}", sum(kept.as_bytes()))
 }
 
-/// Makes the staged name of a name that is no text ([`staged_name`]).
+/// Returns the staged name of a name that is not text ([`staged_name`]).
 pub fn staged_name_of_bytes(name: &[u8]) -> Vec<u8> {
     let kept = distinct(name, NAME_KEPT);
     [&kept, format!(".{:016x}{ENDING}", sum(&kept)).as_bytes()].concat()
 }
 
-/// Returns whether a name is one of these: a file of another program that ends alike is none.
+/// Returns whether a name is a staged name: its hash must fit, so that other programs' files are not taken
+/// for one.
 pub fn is_staged(name: &[u8]) -> bool {
     let parts = name.strip_suffix(ENDING.as_bytes()).and_then(|name| name.split_last_chunk::<17>());
     parts.is_some_and(|(kept, given)| {
@@ -25,16 +27,16 @@ pub fn is_staged(name: &[u8]) -> bool {
     })
 }
 
-/// Of a text of our own and the name.
+/// Hashes the kept part of a name behind a text of our own.
 fn sum(kept: &[u8]) -> u64 {
     fnv_1a([SEED, kept])
 }
 
 const ENDING: &str = ".linerate-put";
 const SEED: &[u8] = b"linerate put: a file that is not whole\0";
-/// Bytes of a name that the one beside it has: a long name's sum and what is added fit into 255.
+/// Bytes of a name that its staged name keeps, so that both, with the additions, fit into 255.
 const NAME_KEPT: usize = 200;
-/// Length of what [`distinct`] adds.
+/// Bytes that [`distinct`] adds to a long name.
 const SUM: usize = 17;
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! Names of others as text for people.
+//! Foreign names as text for a terminal.
 
-/// Returns whether a character acts on a terminal: control characters, and those that change the direction or
-/// the lines of what is around them (UAX 9, UAX 14).
+/// Returns whether a character acts on a terminal: controls, and characters that change direction or line
+/// breaks (UAX 9, UAX 14).
 pub fn is_deceptive(char: char) -> bool {
     char.is_control()
         || matches!(
