@@ -79,7 +79,7 @@ async fn store(connection: &Connection, fid: Fid) {
     black_box(reply).expect("there is room");
 }
 
-/// A file server and a client of it, with a file whose every way has been gone before.
+/// Simulated file server and its client, with a file on which every path has been taken before.
 struct Cell {
     open: Rc<RefCell<Option<Open>>>,
     host: Host,
@@ -168,7 +168,7 @@ impl Open {
     }
 }
 
-/// A client that keeps nothing.
+/// Callback handler of a client that keeps nothing.
 struct Silent;
 
 type Outcome<T> = Result<T, Failure<CallError>>;

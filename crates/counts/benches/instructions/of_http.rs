@@ -1,5 +1,5 @@
-//! Instructions that one HTTP request takes outside of the kernel: its head is parsed, its ranges are read,
-//! a response head is written; and all of it together for a small file.
+//! Instructions that one HTTP request takes outside of the kernel: parse the head, read the ranges, write a
+//! response head; and all together for a small file.
 
 mod whole;
 
@@ -26,7 +26,8 @@ fn parse_request_head(bytes: Vec<u8>) -> (usize, Vec<u8>) {
     (len + head.raw_target.len(), bytes)
 }
 
-/// On the heap, where it is always aligned alike: where a linker puts a constant made 4 % of the count.
+/// Copies a request to the heap, where its alignment is always the same: a constant's place, chosen by the
+/// linker, made 4 % of the count.
 fn received(text: &[u8]) -> Vec<u8> {
     text.to_vec()
 }

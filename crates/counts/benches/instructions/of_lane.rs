@@ -71,7 +71,7 @@ struct Simulated {
     host: Host,
 }
 
-/// A world whose lane has run once, so that its queues have their size.
+/// Makes a world whose lane has run once, so that its queues have their size.
 fn simulated() -> Simulated {
     let world = World::new(1, Config::default());
     let host = world.host("10.0.0.1");
@@ -92,6 +92,6 @@ library_benchmark_group!(
         increment_1000_times,
     ]
 );
-/// Number of times that each thing is done: enough that starting the world's loop does not show.
+/// Number of repetitions of each operation: enough to hide the start of the world's loop.
 const ROUNDS: u64 = 1000;
 const DEADLINE: Duration = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! Instructions that the Rx core takes for the three things a busy server does most: send a burst, process
-//! an ACK, receive a batch.
+//! Instructions of the Rx core for the three things a busy server does most: send a burst, process an ACK,
+//! receive a batch.
 
 use std::borrow::Cow;
 use std::hint::black_box;
@@ -54,14 +54,14 @@ fn receive_64_packets(input: (Pair, Vec<Vec<u8>>)) -> (Pair, Vec<Vec<u8>>) {
     (pair, batch)
 }
 
-/// The transmit pass that follows the handling of a batch.
+/// Runs the transmit pass that follows the handling of a batch.
 fn pass(endpoint: &mut Endpoint, now: Instant) {
     while let Some(transmit) = endpoint.poll_transmit(now) {
         endpoint.transmit_done(black_box(transmit));
     }
 }
 
-/// A client in the middle of a long request, and the server that swallows it.
+/// Client in the middle of a long request, and the server that receives it.
 struct Pair {
     now: Instant,
     client: Endpoint,
@@ -106,7 +106,7 @@ impl Pair {
         call.commit_batch(batch, len).expect("the call takes it");
     }
 
-    /// Takes what the client has to send off it, as datagrams.
+    /// Takes all datagrams that the client has to send.
     fn sent(&mut self) -> Vec<Vec<u8>> {
         datagrams(&mut self.client, self.now)
     }
@@ -144,7 +144,7 @@ impl Pair {
         self.view().congestion_window()
     }
 
-    /// Packets queued, in flight, or waiting for their hard ACK.
+    /// Returns the number of packets queued, in flight, or waiting for their hard ACK.
     fn held(&self) -> u32 {
         self.view().send_held()
     }
@@ -154,7 +154,7 @@ impl Pair {
         connection.calls().next().expect("a live call")
     }
 
-    /// Reads whatever the server has been sent.
+    /// Reads all that the server has received.
     fn swallow(&mut self) {
         while let Some(event) = self.server.poll_event() {
             let (Event::Readable(handle) | Event::NewCall { call: handle, .. }) = event else { continue };
@@ -173,7 +173,7 @@ fn sender(packet: u16) -> Pair {
     pair
 }
 
-/// A client with 255 packets in flight, and the server's ACK for them; `has` says which have come.
+/// Makes a client with 255 packets in flight, and the server's ACK for them; `has` says which have come.
 fn acknowledged(has: fn(usize) -> bool) -> (Pair, Vec<u8>) {
     let mut pair = Pair::new(PACKET_STOCK);
     pair.open_window(ack::ACKS_MAX as u32 + 1);
@@ -209,7 +209,7 @@ fn acknowledged(has: fn(usize) -> bool) -> (Pair, Vec<u8>) {
     (pair, datagram)
 }
 
-/// A server in the middle of a request, and the next 64 packets of it but for the one `missing`.
+/// Makes a server in the middle of a request, and the next 64 packets of it without the one `missing`.
 fn received(missing: Option<usize>) -> (Pair, Vec<Vec<u8>>) {
     let mut pair = sender(PACKET_STOCK);
     pair.write(BURST + usize::from(missing.is_some()));
@@ -239,11 +239,11 @@ const SERVER: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(std::net::Ipv4Ad
 const SERVICE: u16 = 7;
 /// Packets of a burst.
 const BURST: usize = 64;
-/// Size of the packets that stock peers send: 64 of these are more than one UDP datagram may hold, so they
-/// take two GSO runs.
+/// Size in bytes of the packets that stock peers send: 64 of these are more than one UDP datagram may hold,
+/// so they take two GSO runs.
 const PACKET_STOCK: u16 = 1444;
 const ROUND_TRIP: Duration = Duration::from_millis(1);
-/// More round trips than slow start needs, delayed ACKs included.
+/// Bound of round trips, above what slow start needs with delayed ACKs.
 const ROUNDS_MAX: usize = 2000;
-/// Above any serial the server has used by then; a receiver takes serials only as an order.
+/// Serial of the ACK, above any that the server has used by then; a receiver takes serials only as an order.
 const ACK_SERIAL: u32 = 1 << 30;

@@ -98,7 +98,8 @@ enum Protection {
     Sealed,
 }
 
-/// A server and a client of it on another machine, with an open file whose every way has been gone before.
+/// Simulated server and its client on another machine, with an open file on which every path has been taken
+/// before.
 struct Cell {
     open: Rc<RefCell<Option<Open>>>,
     server: Rc<RefCell<Option<Server>>>,
@@ -158,7 +159,7 @@ impl Cell {
 }
 
 impl Drop for Cell {
-    /// Ends what has sockets where they live.
+    /// Drops the parts that own sockets on their own hosts.
     fn drop(&mut self) {
         let (open, server) = (Rc::clone(&self.open), Rc::clone(&self.server));
         self.world.block_on(&self.client, async move { drop(open.take()) });
@@ -166,7 +167,7 @@ impl Drop for Cell {
     }
 }
 
-/// A router that serves every connection on its own lane.
+/// Connection router that keeps every connection on its own lane.
 struct Here;
 
 impl ConnectionRouter for Here {

@@ -32,7 +32,7 @@ fn open_16_kib_record(input: (TlsSession, Vec<u8>)) -> (TlsSession, Vec<u8>) {
     (session, buf)
 }
 
-/// The server's side of a connection that has sealed its first record, and a buffer for the next.
+/// Returns the server's session of a connection that has sealed its first record, and a buffer for the next.
 fn established() -> (TlsSession, Vec<u8>) {
     let (_, mut server) = pair();
     let layout = server.layout().expect("established");
@@ -42,7 +42,7 @@ fn established() -> (TlsSession, Vec<u8>) {
     (server, buf)
 }
 
-/// The client's side, which has opened a record, and the next one.
+/// Returns the client's session, which has opened a record, and the next record.
 fn sealed() -> (TlsSession, Vec<u8>) {
     let (mut client, mut server) = pair();
     for _ in 0..2 {
@@ -55,7 +55,7 @@ fn sealed() -> (TlsSession, Vec<u8>) {
     (client, second)
 }
 
-/// Both sides of a connection.
+/// Returns the client's and the server's session of an established connection.
 fn pair() -> (TlsSession, TlsSession) {
     let dir = tempfile::tempdir().expect("a directory for the certificate");
     let tickets = Arc::new(TicketKeys::new().expect("random bytes"));

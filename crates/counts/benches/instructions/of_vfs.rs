@@ -56,7 +56,7 @@ fn look_up_64_promised_files(tree: Tree) -> Tree {
     tree
 }
 
-/// A writable volume with one file, each of whose ways has been gone before.
+/// Writable volume with one file, on each of whose paths an operation has gone before.
 struct Tree {
     open: Rc<RefCell<Option<(Directory, Writer)>>>,
     host: Host,
@@ -100,7 +100,7 @@ impl Tree {
 }
 
 impl Drop for Tree {
-    /// A descriptor ends where it lives.
+    /// Drops the open on its own host, as a descriptor ends where it lives.
     fn drop(&mut self) {
         let open = Rc::clone(&self.open);
         self.world.block_on(&self.host, async move { drop(open.take()) });

@@ -17,7 +17,7 @@ use tls::{
 };
 use vfs::{Cache, CacheOptions, Objects, ObjectsOptions, Volume, VolumeOptions, VolumeSpec};
 
-/// A server and one connection to it, over which each kind of request has been answered before.
+/// Server and one connection to it, over which each kind of request has been answered before.
 pub(crate) struct Served {
     world: World,
     client: Host,
@@ -31,21 +31,21 @@ struct Connection {
 }
 
 impl Served {
-    /// Over plain HTTP/1.1.
+    /// Starts a server with a connection of plain HTTP/1.1.
     pub(crate) fn http1() -> Self {
         let served = Self::start(None);
         served.get_pipelined(1);
         served
     }
 
-    /// Over plain HTTP/1.1, to be uploaded to.
+    /// Starts a server that takes uploads, with a connection of plain HTTP/1.1.
     pub(crate) fn writable() -> Self {
         let served = Self::start_by(None, Writable::anyone());
         served.put_one_by_one(1);
         served
     }
 
-    /// Over HTTP/2 and TLS 1.3.
+    /// Starts a server with a connection of HTTP/2 over TLS 1.3.
     pub(crate) fn http2() -> Self {
         let trust =
             client_config(&ClientTrust::AnyCertificate, Versions::Tls13Only, &[Alpn::H2]).expect("no files");
@@ -64,7 +64,7 @@ impl Served {
         served
     }
 
-    /// Asks `count` times in one write, and takes all answers.
+    /// Sends `count` GET requests in one write, and takes all answers.
     pub(crate) fn get_pipelined(&self, count: usize) -> usize {
         let connection = Rc::clone(&self.connection);
         self.run(async move {
@@ -89,7 +89,7 @@ impl Served {
         })
     }
 
-    /// Replaces one small file `count` times.
+    /// Replaces one small file `count` times, each after the answer to the last.
     pub(crate) fn put_one_by_one(&self, count: usize) -> usize {
         let connection = Rc::clone(&self.connection);
         self.run(async move {
@@ -109,7 +109,7 @@ impl Served {
         })
     }
 
-    /// Asks on `count` streams in one write, and takes all answers.
+    /// Sends GET requests on `count` streams in one write, and takes all answers.
     pub(crate) fn get_streams(&self, count: usize) -> usize {
         let connection = Rc::clone(&self.connection);
         self.run(async move {
@@ -196,7 +196,7 @@ impl Served {
 }
 
 impl Drop for Served {
-    /// A socket ends where it lives.
+    /// Drops the connection on its own host, as a socket ends where it lives.
     fn drop(&mut self) {
         let connection = Rc::clone(&self.connection);
         self.run(async move { drop(connection.take()) });
@@ -240,7 +240,7 @@ impl Connection {
     }
 }
 
-/// One frame (RFC 9113 4.1).
+/// Builds one frame (RFC 9113 4.1).
 fn frame(kind: u8, flags: u8, stream: u32, payload: &[u8]) -> Vec<u8> {
     let length = (payload.len() as u32).to_be_bytes();
     [&length[1..], &[kind, flags], &stream.to_be_bytes(), payload].concat()
@@ -251,9 +251,10 @@ const OPEN: &str = "the connection lives as long as its owner";
 const FILE_BYTES: usize = 1024;
 const REQUEST: &[u8] = b"GET /1k.bin HTTP/1.1\r\nHost: 127.0.0.1:8080\r\n\r\n";
 const PUT: &[u8] = b"PUT /up.bin HTTP/1.1\r\nHost: 127.0.0.1:8080\r\nContent-Length: 1024\r\n\r\n";
-/// GET, https, /1k.bin, localhost and a user agent, none of it kept (RFC 7541 6.1, 6.2.2).
+/// Header block of GET, https, /1k.bin, localhost and a user agent, nothing of it indexed (RFC 7541 6.1,
+/// 6.2.2).
 const FIELDS: &[u8] = b"\x82\x87\x04\x07/1k.bin\x01\x09localhost\x0f\x2b\x0bcounter/1.0";
-/// Room for every body on the connection (RFC 9113 6.9).
+/// WINDOW_UPDATE that opens the connection's window for every body (RFC 9113 6.9).
 const WIDE_WINDOW: [u8; 13] = [0, 0, 4, 8, 0, 0, 0, 0, 0, 0x3f, 0, 0, 0];
 const DATA: u8 = 0;
 const HEADERS: u8 = 1;
