@@ -1,5 +1,5 @@
-//! File systems of their own in image files, for what tmpfs does not have: they are mounted where the calling thread alone sees
-//! them, and go with it, however a run ends.
+//! File systems in image files of their own, for what tmpfs does not have. They are mounted in the calling
+//! thread's own namespace, and go with it, however a run ends.
 
 use std::fs::File;
 use std::io;
@@ -11,11 +11,11 @@ use std::time::{Duration, Instant};
 use nix::mount::{MsFlags, mount};
 use nix::sched::{CloneFlags, unshare};
 
-/// A mounted image. The thread that made it, its children and the threads and processes that it starts see it.
+/// Mounted image or tmpfs, seen only by the thread that made it and what that thread starts.
 #[derive(Debug)]
 pub struct Disk {
     home: PathBuf,
-    /// An image; else it lies in memory.
+    /// True for an image in a file, false for a tmpfs.
     has_image: bool,
 }
 
@@ -33,7 +33,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// A tmpfs of `mib` MiB.
+    /// Mounts a tmpfs of `mib` MiB.
     ///
     /// # Errors
     /// Without the privilege to mount.
@@ -64,8 +64,8 @@ impl Disk {
         run(Command::new("mount").args(["-o", "loop"]).arg(self.image()).arg(self.path()))
     }
 
-    /// Has the file system of an image write nothing more, not even its log, from this moment on: all that it
-    /// was given and has not written is lost, and every later use fails. ext4 and xfs can do it.
+    /// Makes the file system of an image write nothing more, not even its log: unwritten data is lost, and
+    /// every later use fails. ext4 and xfs can do it.
     ///
     /// # Errors
     /// Those of the file system, and without xfs_io of xfsprogs.
@@ -74,8 +74,8 @@ impl Disk {
         run(Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(self.path()))
     }
 
-    /// Mounts it again after [`Disk::cut_power`]: its journal is replayed. Waits until no process has a file
-    /// of it open.
+    /// Mounts the image again after [`Disk::cut_power`]: its journal is replayed. Waits until no process has
+    /// a file of it open.
     ///
     /// # Errors
     /// When a process has for long, or it cannot be mounted.
@@ -91,7 +91,7 @@ impl Disk {
         self.mount_image()
     }
 
-    /// Makes a disk ([`Disk::new`]) for a test: where it cannot be made the test is skipped, with `None`.
+    /// Makes a disk ([`Disk::new`]) for a test, which is skipped, with `None`, where the disk cannot be made.
     #[track_caller]
     pub fn new_or_skip(kind: &str, mib: u64, options: &[&str]) -> Option<Self> {
         match Self::new(kind, mib, options) {
@@ -103,7 +103,7 @@ impl Disk {
         }
     }
 
-    /// Returns where it is mounted.
+    /// Returns the path of the mount point.
     pub fn path(&self) -> PathBuf {
         self.home.join("mounted")
     }

@@ -1,5 +1,5 @@
-//! Common parts of tests and tasks, none of which is shipped: a skip that is told, network namespaces, disks
-//! in image files, a reader of metrics, and stock programs as peers.
+//! Common parts of tests and tasks, not shipped: skips, network namespaces, disks in image files, a reader of
+//! metrics, stock programs as peers.
 
 mod disk;
 pub mod metrics;

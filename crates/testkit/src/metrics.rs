@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::fmt;
 
-/// All samples at one moment.
+/// All samples of one scrape.
 #[derive(Clone, Debug)]
 pub struct Scrape {
     samples: Vec<Sample>,
@@ -11,19 +11,20 @@ pub struct Scrape {
 
 #[derive(Clone, Debug)]
 struct Sample {
-    /// Without a counter's `_total`.
+    /// Name of the family, without a counter's `_total`.
     family: String,
     /// Labels between the braces.
     labels: String,
     value: f64,
 }
 
-/// Error in a text of metrics.
+/// Error of a metrics text, with the offending line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MetricsError(String);
 
 impl Scrape {
-    /// Reads a whole text: it says that it is whole, each family has one type, each series one sample.
+    /// Parses a whole text, and checks that it is complete, with one type for each family and one sample for
+    /// each series.
     ///
     /// # Errors
     /// The first line that a scraper would not take.
@@ -57,7 +58,7 @@ impl Scrape {
         Ok(Self { samples })
     }
 
-    /// The sum of a metric over all series that have every one of `labels`, such as `silo="0"`.
+    /// Returns the sum of a metric over all series that have every one of `labels`, such as `silo="0"`.
     ///
     /// # Errors
     /// There is no such series.
@@ -68,7 +69,7 @@ impl Scrape {
         sum.ok_or_else(|| MetricsError(format!("no metric {family}{labels:?}")))
     }
 
-    /// By how much [`Scrape::sum`] has grown since `before`.
+    /// Returns the growth of [`Scrape::sum`] since `before`.
     ///
     /// # Errors
     /// There is no such series, now or before.
@@ -76,13 +77,14 @@ impl Scrape {
         Ok(self.sum(family, labels)? - before.sum(family, labels)?)
     }
 
-    /// All series of a metric that are not 0, for a person.
+    /// Formats all series of a metric that are not 0, for a message.
     pub fn describe(&self, family: &str) -> String {
         let series = self.samples.iter().filter(|sample| sample.family == family && sample.value != 0.0);
         series.map(|sample| format!("{{{}}} {}", sample.labels, sample.value)).collect::<Vec<_>>().join(" ")
     }
 
-    /// The series that `wanted` picks by their family and that have grown since `before`, all lanes together.
+    /// Returns the growth since `before` of the series whose family `wanted` picks, summed over all lanes;
+    /// those that did not grow are left out.
     pub fn all_grown(&self, before: &Self, wanted: impl Fn(&str) -> bool) -> BTreeMap<String, f64> {
         let mut sums: BTreeMap<String, f64> = BTreeMap::new();
         for (samples, sign) in [(&self.samples, 1.0), (&before.samples, -1.0)] {

@@ -1,4 +1,5 @@
-//! Network namespaces without names: they go with their last socket, process and handle, however a run ends.
+//! Network namespaces without names, which end with their last socket, process and handle, however a run
+//! ends.
 
 use std::fs::File;
 use std::io;
@@ -25,8 +26,8 @@ impl Namespace {
         Ok(namespace)
     }
 
-    /// Makes a namespace ([`Namespace::new`]) for a test: where it may not make namespaces it is skipped,
-    /// with `None`.
+    /// Makes a namespace ([`Namespace::new`]) for a test, which is skipped, with `None`, where namespaces may
+    /// not be made.
     #[track_caller]
     pub fn new_or_skip() -> Option<Self> {
         match Self::new() {
@@ -38,7 +39,7 @@ impl Namespace {
         }
     }
 
-    /// The calling thread's.
+    /// Opens the calling thread's network namespace.
     ///
     /// # Errors
     /// Where /proc is not mounted.
@@ -46,7 +47,7 @@ impl Namespace {
         Ok(Self { file: File::open("/proc/thread-self/ns/net")? })
     }
 
-    /// Moves the calling thread into it.
+    /// Moves the calling thread into the namespace.
     ///
     /// # Errors
     /// The system's.
@@ -54,12 +55,12 @@ impl Namespace {
         Ok(setns(self.file.as_fd(), CloneFlags::CLONE_NEWNET)?)
     }
 
-    /// A name for `ip link … netns NAME`, as long as this value lives.
+    /// Returns a name for `ip link … netns NAME`, valid as long as this value lives.
     pub fn path(&self) -> String {
         format!("/proc/{}/fd/{}", std::process::id(), self.file.as_raw_fd())
     }
 
-    /// Runs `act` with the thread in this namespace, and goes back to where it was.
+    /// Runs `act` with the thread in this namespace, and moves the thread back.
     ///
     /// # Errors
     /// When the thread cannot be moved.
@@ -72,7 +73,7 @@ impl Namespace {
     }
 }
 
-/// `ip` with these words, in the calling thread's namespace.
+/// Runs `ip` with these words, split at spaces, in the calling thread's namespace.
 ///
 /// # Errors
 /// What `ip` complains of.

@@ -3,7 +3,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::sync::atomic::{AtomicU16, Ordering};
 
-/// Returns an address of this machine whose port is free, at any address of either family.
+/// Returns an address of this machine whose port is free at any address of either family.
 ///
 /// It lies below the ports that the kernel gives to clients: one that the kernel chose would soon be some connection's
 /// own, and the server that was to have it could not start. Calls in a process get different ones, and processes
@@ -29,7 +29,7 @@ pub fn free_address() -> SocketAddr {
     panic!("no port from {FIRST} on is free");
 }
 
-/// Linux gives clients those from 32,768 on (ip_local_port_range).
+/// First port: Linux gives clients the ports from 32,768 on (`ip_local_port_range`).
 const FIRST: u16 = 12_000;
 const PORTS: u16 = 20_000;
 

@@ -1,5 +1,5 @@
-//! Tests that cannot run where they are: they say so, in a list that `cargo xtask test` prints at its end, and they
-//! fail where nothing may be skipped.
+//! Skips of tests that cannot run where they are: listed by `cargo xtask test`, and failures where nothing
+//! may be skipped.
 
 use std::fmt::Display;
 use std::fs::File;
@@ -7,10 +7,10 @@ use std::io::Write;
 use std::panic::Location;
 use std::path::Path;
 
-/// Names the file to which every skip adds a line. `cargo xtask test` sets it.
+/// Environment variable that names the file to which every skip adds a line. `cargo xtask test` sets it.
 pub const LIST_VARIABLE: &str = "LINERATE_SKIPPED";
 
-/// Says that the calling test cannot run here, and why; the test returns then.
+/// Reports that the calling test cannot run here, and why; the test returns then.
 ///
 /// # Panics
 /// When `CI` is `true`: there everything that a test needs is to be had.
@@ -24,13 +24,14 @@ pub fn skip(reason: impl Display) {
     eprintln!("SKIPPED {line}");
 }
 
-/// libtest names a test's thread after the test.
+/// Formats the line of a skip, with the test's name from its thread, as libtest names a thread after its
+/// test.
 fn line(test: Option<&str>, place: &Location<'_>, reason: &str) -> String {
     let reason = reason.replace('\n', " ");
     format!("{} ({}:{}): {reason}", test.unwrap_or("a test"), place.file(), place.line())
 }
 
-/// Tests run side by side, in several processes: a line is one write to a file opened for appending.
+/// Appends a line to the list in one write, as tests run side by side in several processes.
 fn record(list: &Path, line: &str) {
     let written = File::options().create(true).append(true).open(list);
     let written = written.and_then(|mut file| file.write_all(format!("{line}\n").as_bytes()));

@@ -7,23 +7,23 @@ use std::process::{Child, Command, Stdio};
 
 use crate::netns::ip;
 
-/// A running cell with volumes `pub` and `other`, whose roots every user may write to, and a read-only copy
-/// of `other`. It ends when this is dropped, and with the process.
+/// Running cell with volumes `pub` and `other`, whose roots every user may write to, and a read-only copy of
+/// `other`. It ends when this is dropped, and with the process.
 #[derive(Debug)]
 pub struct StockCell {
     script: Child,
 }
 
 impl StockCell {
-    /// Address of its servers: files 7000, protection 7002, locations 7003, volumes 7005.
+    /// Address of the cell's servers: files 7000, protection 7002, locations 7003, volumes 7005.
     pub const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 1);
 
-    /// The device whose other end has the address, in the namespace that the cell was started in.
+    /// Network device, in the namespace that the cell was started in, whose other end has the address.
     pub const OUTSIDE: &str = "cell1";
 
-    /// Starts one in the calling thread's network namespace, which gets the address and is to be one made for it
-    /// ([`Namespace`](crate::netns::Namespace)). Takes some ten seconds. A test is skipped, with `None`, where the packages are not
-    /// installed.
+    /// Starts a cell in the calling thread's network namespace, made for it
+    /// ([`Namespace`](crate::netns::Namespace)), which gets the address. Takes some ten seconds. A test is
+    /// skipped, with `None`, where the packages are not installed.
     ///
     /// # Panics
     /// When what is installed does not start: that is a defect.
@@ -75,7 +75,7 @@ impl StockCell {
         Some(cell)
     }
 
-    /// The process whose descendants its daemons are.
+    /// Returns the process id of the ancestor of the cell's daemons.
     pub fn process(&self) -> u32 {
         self.script.id()
     }

@@ -1,4 +1,4 @@
-//! Debian's smbd over a directory: the peer of our SMB.
+//! Peer of our SMB: Debian's smbd over a directory.
 
 use std::io::Write;
 use std::net::{SocketAddr, TcpStream};
@@ -7,8 +7,8 @@ use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use std::{fs, io};
 
-/// A running smbd with the shares `plain`, `uring` (with vfs_io_uring) and `sealed` (encryption required) of one directory, for user
-/// `root` with the password [`StockSmbd::PASSWORD`]. It ends, with all of its processes, when this is dropped.
+/// Running smbd with the shares `plain`, `uring` (vfs_io_uring) and `sealed` (encryption required) of one
+/// directory. It ends, with all of its processes, when this is dropped.
 #[derive(Debug)]
 pub struct StockSmbd {
     child: Child,
@@ -18,11 +18,11 @@ pub struct StockSmbd {
 impl StockSmbd {
     /// Name of the user that may sign in.
     pub const USER: &str = "root";
-    /// With what.
+    /// Password of that user.
     pub const PASSWORD: &str = "Geheim-17";
 
-    /// Starts one that listens at `address`, which is to be free, and keeps its own files in `work`. `global` are more lines of its
-    /// configuration.
+    /// Starts an smbd that listens at `address`, which is to be free, and keeps its own files in `work`.
+    /// `global` are more lines of its configuration.
     ///
     /// # Errors
     /// Where it is not installed ([`io::ErrorKind::NotFound`]) or does not start.
@@ -30,8 +30,8 @@ impl StockSmbd {
         Self::start_of(None, tree, work, address, global)
     }
 
-    /// Starts smbd ([`StockSmbd::start`]) of a Samba whose packages are unpacked below `root`: for its
-    /// programs alone they are laid over this machine's files.
+    /// Starts smbd ([`StockSmbd::start`]) from Samba's packages unpacked below `root`, laid over this
+    /// machine's files for its programs alone.
     ///
     /// # Errors
     /// As there.
@@ -74,7 +74,7 @@ impl StockSmbd {
         Ok(server)
     }
 
-    /// Starts smbd ([`StockSmbd::start`]) at a free address of loopback, for a test: it is skipped, with
+    /// Starts smbd ([`StockSmbd::start`]) at a free address of loopback for a test, which is skipped, with
     /// `None`, where smbd is not installed.
     ///
     /// # Panics
@@ -91,12 +91,12 @@ impl StockSmbd {
         }
     }
 
-    /// Returns where it listens.
+    /// Returns the address at which smbd listens.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The process whose descendants its processes are: one for each connection.
+    /// Returns the process id of smbd's first process, the ancestor of one process for each connection.
     pub fn process(&self) -> u32 {
         self.child.id()
     }
@@ -110,8 +110,8 @@ impl Drop for StockSmbd {
     }
 }
 
-/// A program of this machine, or of the Samba whose packages are unpacked below `root`: it alone sees that one's files laid over
-/// `/usr` and `/etc`.
+/// Returns the command of a program of this machine, or of Samba's packages unpacked below `root`, which
+/// alone sees their files over `/usr` and `/etc`.
 ///
 /// # Errors
 /// There is no such directory.

@@ -1,8 +1,8 @@
-//! Waiting for what a test cannot hear of.
+//! Polling for what a test cannot be notified of.
 
 use std::time::{Duration, Instant};
 
-/// Asks again every few milliseconds until there is an answer.
+/// Calls `ask` every few milliseconds until it returns an answer.
 ///
 /// # Panics
 /// When there is none for as long as `patience`; `what` says what was waited for.

@@ -1,5 +1,5 @@
-//! The stock directories of OpenAFS as an oracle: `oracle.c`, which edits and checks one with `libdir.a` of Debian's
-//! libopenafs-dev, the code of its file server, salvager and clients.
+//! Oracle for directories: `oracle.c` edits and checks one with OpenAFS's own code, `libdir.a` of Debian's
+//! libopenafs-dev.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -7,7 +7,7 @@ use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// The oracle at work on one directory.
+/// Process of the oracle at work on one directory.
 pub struct StockDirectory {
     child: Child,
     orders: ChildStdin,
@@ -41,22 +41,22 @@ impl StockDirectory {
         Some(Self { child, orders, answers })
     }
 
-    /// Begins anew: `.` and `..`, vnode and uniquifier of each.
+    /// Begins a new directory, with `.` and `..` of these vnodes and uniquifiers.
     pub fn begin(&mut self, own: (u32, u32), parent: (u32, u32)) {
         self.order(&format!("begin {} {} {} {}\n", own.0, own.1, parent.0, parent.1));
     }
 
-    /// Adds a name; the library's error, 0 for none.
+    /// Adds a name and returns the library's error, 0 for success.
     pub fn add(&mut self, name: &[u8], target: (u32, u32)) -> i32 {
         self.order(&format!("add {} {} {}\n", hex(name), target.0, target.1))
     }
 
-    /// Removes a name; the library's error, 0 for none.
+    /// Removes a name and returns the library's error, 0 for success.
     pub fn remove(&mut self, name: &[u8]) -> i32 {
         self.order(&format!("remove {}\n", hex(name)))
     }
 
-    /// The directory's bytes.
+    /// Returns the directory's content, whole pages.
     pub fn bytes(&mut self) -> Vec<u8> {
         let size = self.order("bytes\n");
         let mut bytes = vec![0; usize::try_from(size).expect("it has a size")];
@@ -64,7 +64,7 @@ impl StockDirectory {
         bytes
     }
 
-    /// Takes the bytes of another directory instead; whether the salvager has nothing to say against them.
+    /// Replaces the directory by these bytes, and returns whether the salvager accepts them.
     pub fn check(&mut self, bytes: &[u8]) -> bool {
         writeln!(self.orders, "load {}", bytes.len()).expect("the oracle listens");
         self.orders.write_all(bytes).expect("the oracle listens");
@@ -72,7 +72,7 @@ impl StockDirectory {
         self.order("check\n") == 1
     }
 
-    /// Returns what a name leads to.
+    /// Returns the vnode and uniquifier that a name leads to.
     pub fn lookup(&mut self, name: &[u8]) -> Option<(u32, u32)> {
         if self.order(&format!("lookup {}\n", hex(name))) != 0 {
             return None;

@@ -1,5 +1,6 @@
-//! The stock Rx of OpenAFS as a peer: `peer.c`, which speaks rxperf's protocol over the Rx library of Debian's
-//! libopenafs-dev. Debian packages no rxperf; `LINERATE_RXPERF` names one where there is one, and takes its place.
+//! Peer of OpenAFS's own Rx: `peer.c`, which speaks rxperf's protocol over the library of Debian's
+//! libopenafs-dev. Debian packages no rxperf; `LINERATE_RXPERF` names one where there is one, and takes its
+//! place.
 
 mod stubs;
 
@@ -48,7 +49,8 @@ pub use stubs::build_stubs;
 
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/stock_rx/peer.c");
 const LIBRARY: &str = "/usr/lib/libafsrpc.a";
-/// Code that the static Rx library wants of libraries that Debian does not package in a form to link with.
+/// Functions that the static Rx library needs from libraries that Debian does not package in a form to link
+/// with.
 pub(crate) const SHIM: &str = "#include <sys/random.h>\n#include <sys/socket.h>\n\
      int hc_RAND_bytes(void *to, int count) { return getrandom(to, count, 0) == count; }\n\
      int rk_socket(int domain, int type, int protocol) { return socket(domain, type, protocol); }\n";

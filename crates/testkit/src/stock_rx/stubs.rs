@@ -1,4 +1,4 @@
-//! `stubs.c`: a client and a server of `rxgen/tests/xg/files.xg` by the stubs that the stock rxgen makes of it.
+//! Client and server of `rxgen/tests/xg/files.xg` in `stubs.c`, with the stubs that the stock rxgen makes.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -61,7 +61,7 @@ fn run(command: &mut Command) {
 const GENERATOR: &str = "/usr/bin/rxgen";
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/stock_rx/stubs.c");
 const INTERFACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../rxgen/tests/xg/files.xg");
-/// Headers that generated code wants and Debian does not package.
+/// Headers that generated code includes and Debian does not package.
 const HEADERS: [(&str, &str); 4] = [
     ("roken.h", "#include <stdlib.h>\n#include <string.h>\n"),
     ("afsconfig.h", ""),
