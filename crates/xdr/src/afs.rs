@@ -15,7 +15,7 @@ pub struct AfsUuid(pub [u8; 16]);
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Time64(pub i64);
 
-/// The hyphenated form: 8-4-4-4-12 lower-case hexadecimal digits.
+/// Writes the hyphenated form: 8-4-4-4-12 lower-case hexadecimal digits.
 impl fmt::Display for AfsUuid {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, byte) in self.0.iter().enumerate() {

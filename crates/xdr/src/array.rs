@@ -14,7 +14,7 @@ pub type Optional<T> = Option<Box<T>>;
 pub struct List<T, const MAX: usize = UNBOUNDED>(pub Vec<T>);
 
 impl<T, const MAX: usize> List<T, MAX> {
-    /// The declared bound in elements.
+    /// Largest number of elements, as declared.
     pub const MAX: usize = MAX;
 }
 

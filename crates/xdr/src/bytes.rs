@@ -14,10 +14,10 @@ use crate::{Decode, Encode, Reader, Result, Sink, UNBOUNDED, UNIT, Writer, paddi
 pub struct Bytes<'a, const MAX: usize = UNBOUNDED>(Cow<'a, [u8]>);
 
 impl<'a, const MAX: usize> Bytes<'a, MAX> {
-    /// The declared bound in bytes.
+    /// Largest number of bytes, as declared.
     pub const MAX: usize = MAX;
 
-    /// The bytes with the input's lifetime, where they are borrowed from it.
+    /// Returns the bytes with the input's lifetime, or `None` when they are owned.
     pub fn as_borrowed(&self) -> Option<&'a [u8]> {
         match self.0 {
             Cow::Borrowed(bytes) => Some(bytes),
@@ -154,7 +154,7 @@ impl<const N: usize> Chars<N> {
         Some(Self(chars))
     }
 
-    /// Returns what stands before the first NUL; everything when there is none.
+    /// Returns the text before the first NUL, or all `N` chars when there is none.
     pub fn text(&self) -> &[u8] {
         let len = self.0.iter().position(|&char| char == 0).unwrap_or(N);
         &self.0[..len]

@@ -1,4 +1,4 @@
-//! Errors of an encoding, with the byte.
+//! Errors of an encoding, with the offset of the byte.
 
 /// `core::result::Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = core::result::Result<T, E>;
@@ -20,9 +20,9 @@ pub enum Error {
     TooLong {
         /// Offset of the length.
         offset: usize,
-        /// The length found.
+        /// Length that was found.
         len: usize,
-        /// The bound declared.
+        /// Bound that was declared.
         max: usize,
     },
     /// A boolean is neither 0 nor 1 (RFC 4506 section 4.4).
@@ -30,7 +30,7 @@ pub enum Error {
     BadBool {
         /// Offset of the boolean.
         offset: usize,
-        /// The word found.
+        /// Word that was found.
         value: u32,
     },
     /// An enumeration or union discriminant has a value that its type does not list (RFC 4506 sections 4.3, 4.15).
@@ -38,9 +38,9 @@ pub enum Error {
     BadEnum {
         /// Offset of the value.
         offset: usize,
-        /// The value found.
+        /// Value that was found.
         value: i64,
-        /// The enumeration or union.
+        /// Name of the enumeration or union.
         type_name: &'static str,
     },
     /// A word does not fit the narrower C type it stands for.
@@ -48,9 +48,9 @@ pub enum Error {
     OutOfRange {
         /// Offset of the word.
         offset: usize,
-        /// The word found.
+        /// Word that was found.
         value: u32,
-        /// The narrower type.
+        /// Name of the narrower type.
         type_name: &'static str,
     },
     /// The bytes that pad an item to a multiple of four are not all zero (RFC 4506 section 4.9).
@@ -70,15 +70,15 @@ pub enum Error {
     TooDeep {
         /// Offset of the value that goes too deep.
         offset: usize,
-        /// The reader's limit.
+        /// Depth that the reader allows.
         max: u32,
     },
     /// Bytes follow the last item.
     #[error("{len} bytes left over at byte {offset}")]
     Trailing {
-        /// Offset where they start.
+        /// Offset where the surplus bytes start.
         offset: usize,
-        /// Number of them.
+        /// Number of surplus bytes.
         len: usize,
     },
     /// The output has no room for an item.
@@ -86,7 +86,7 @@ pub enum Error {
     Full {
         /// Number of bytes that were written before.
         offset: usize,
-        /// The size of the item that did not fit.
+        /// Size in bytes of the item that did not fit.
         needed: usize,
     },
 }

@@ -60,7 +60,7 @@ pub trait Decode<'a>: Sized {
     fn decode(reader: &mut Reader<'a>) -> Result<Self>;
 }
 
-/// The zero bytes that follow an item of `len` bytes.
+/// Returns the number of zero bytes that follow an item of `len` bytes.
 const fn padding(len: usize) -> usize {
     len.wrapping_neg() % UNIT
 }

@@ -2,7 +2,8 @@
 
 use crate::{Decode, Encode, Error, Reader, Result, Sink, UNIT, Writer};
 
-/// Types whose encoding is their big-endian bytes: RFC 4506 sections 4.1, 4.2 and 4.5 to 4.7.
+/// Implements both directions for types whose encoding is their big-endian bytes (RFC 4506 sections 4.1, 4.2
+/// and 4.5 to 4.7).
 macro_rules! big_endian {
     ($($type:ty),*) => {$(
         impl Encode for $type {
@@ -27,8 +28,9 @@ macro_rules! big_endian {
 
 big_endian!(u32, i32, u64, i64, f32, f64);
 
-/// C's `char` and `short`, signed and not, take a whole word. RFC 4506 has no such types; stock peers extend by the
-/// type's sign when they send and cut when they receive, so both extensions are read and nothing else is.
+/// Implements both directions for C's `char` and `short`, signed and not, each of which takes a whole word.
+/// RFC 4506 has no such types; stock peers extend by the type's sign when they send and cut when they
+/// receive, so both extensions are read and nothing else is.
 macro_rules! narrow {
     ($($type:ty, $wide:ty, $unsigned:ty, $signed:ty);*) => {$(
         impl Encode for $type {
@@ -58,7 +60,7 @@ macro_rules! narrow {
 
 narrow!(u8, u32, u8, i8; i8, i32, u8, i8; u16, u32, u16, i16; i16, i32, u16, i16);
 
-/// RFC 4506 section 4.4.
+/// Boolean, RFC 4506 section 4.4.
 impl Encode for bool {
     #[inline]
     fn encode<S: Sink>(&self, writer: &mut Writer<S>) -> Result<()> {

@@ -18,13 +18,13 @@ pub struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// A strict reader at the start of `input`.
+    /// Makes a strict reader at the start of `input`.
     pub const fn new(input: &'a [u8]) -> Self {
         Self { input, position: 0, depth: 0, max_depth: MAX_DEPTH, lenient: false, bad_padding: 0 }
     }
 
-    /// A reader that takes padding which is not zero, and counts it in [`Reader::bad_padding`]. Stock peers never
-    /// check padding, so old clients may send what their buffer held.
+    /// Makes a reader that takes padding which is not zero, and counts it in [`Reader::bad_padding`]. Stock
+    /// peers never check padding, so old clients may send what their buffer held.
     pub const fn lenient(input: &'a [u8]) -> Self {
         Self { lenient: true, ..Self::new(input) }
     }
@@ -34,22 +34,22 @@ impl<'a> Reader<'a> {
         Self { max_depth, ..self }
     }
 
-    /// Bytes read so far.
+    /// Returns the number of bytes read so far.
     pub const fn position(&self) -> usize {
         self.position
     }
 
-    /// Bytes not read yet.
+    /// Returns the number of bytes not read yet.
     pub const fn remaining(&self) -> usize {
         self.input.len() - self.position
     }
 
-    /// The bytes not read yet.
+    /// Returns the bytes not read yet.
     pub fn rest(&self) -> &'a [u8] {
         &self.input[self.position..]
     }
 
-    /// Items seen so far whose padding was not zero. Always 0 in a strict reader.
+    /// Returns how many items so far had padding that was not zero. Always 0 in a strict reader.
     pub const fn bad_padding(&self) -> u32 {
         self.bad_padding
     }

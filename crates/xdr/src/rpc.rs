@@ -79,13 +79,13 @@ pub enum Fault {
     /// Server: the interface has no procedure with this opcode.
     #[error("no procedure has opcode {opcode}")]
     UnknownOpcode {
-        /// The opcode asked for.
+        /// Opcode of the request.
         opcode: u32,
     },
 }
 
 impl Fault {
-    /// The code to abort the call with (see [`code`]).
+    /// Returns the code to abort the call with (see [`code`]).
     pub const fn abort_code(&self) -> i32 {
         match self {
             Self::EncodeRequest { .. } => code::CC_MARSHAL,
@@ -97,8 +97,8 @@ impl Fault {
         }
     }
 
-    /// Returns whether the input merely ended too soon: while the peer has not sent its last packet, a caller
-    /// can wait for more bytes and decode again instead of aborting.
+    /// Returns whether the input merely ended too soon, so that the caller may wait for more bytes and decode
+    /// again.
     pub const fn is_incomplete(&self) -> bool {
         match self {
             Self::DecodeReply { error, .. }
@@ -115,14 +115,14 @@ pub trait Procedure: Encode {
     const NAME: &'static str;
     /// The number that stands first in a request.
     const OPCODE: u32;
-    /// Whether the interface allows the call to be made to many servers at once (`multi`).
+    /// True when the interface allows the call to be made to many servers at once (`multi`).
     const MULTI: bool;
     /// The IN and INOUT parameters, borrowed from a request's bytes: this struct.
     type Request<'a>: Decode<'a>;
     /// The INOUT and OUT parameters.
     type Reply<'a>: Encode + Decode<'a>;
 
-    /// Server: writes `reply`. In a split call this is the part behind the raw bytes.
+    /// Server: writes `reply`, which in a split call is the part behind the raw bytes.
     fn encode_reply<S: Sink>(reply: &Self::Reply<'_>, writer: &mut Writer<S>) -> Result<(), Fault> {
         writer.value(reply).map_err(|error| Fault::EncodeReply { procedure: Self::NAME, error })
     }
@@ -154,16 +154,16 @@ pub trait SplitCall: Procedure {
     }
 }
 
-/// One line of an interface's table of procedures. Its index in the table is the one that call statistics use.
+/// Entry of an interface's table of procedures. Its index in the table is the one that call statistics use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Entry {
-    /// Package and name.
+    /// Package and name of the procedure.
     pub name: &'static str,
     /// The number that stands first in a request.
     pub opcode: u32,
-    /// Whether raw bytes go between the parameters.
+    /// True when raw bytes go between the parameters.
     pub split: bool,
-    /// Whether the call may be made to many servers at once.
+    /// True when the call may be made to many servers at once.
     pub multi: bool,
 }
 

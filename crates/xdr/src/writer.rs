@@ -8,7 +8,7 @@ pub trait Sink {
     fn put(&mut self, bytes: &[u8]) -> bool;
 }
 
-/// Grows without bound.
+/// Appends to the vector, which grows without bound.
 impl Sink for &mut Vec<u8> {
     #[inline]
     fn put(&mut self, bytes: &[u8]) -> bool {
@@ -42,7 +42,7 @@ impl Sink for Counter {
     }
 }
 
-/// Writes XDR items to a [`Sink`].
+/// Writer of XDR items to a [`Sink`].
 #[derive(Debug)]
 pub struct Writer<S> {
     sink: S,
@@ -50,12 +50,12 @@ pub struct Writer<S> {
 }
 
 impl<S: Sink> Writer<S> {
-    /// A writer at the start of `sink`.
+    /// Makes a writer at the start of `sink`.
     pub const fn new(sink: S) -> Self {
         Self { sink, position: 0 }
     }
 
-    /// Bytes written through this writer.
+    /// Returns the number of bytes written through this writer.
     pub const fn position(&self) -> usize {
         self.position
     }
@@ -108,7 +108,7 @@ impl<S: Sink> Writer<S> {
     }
 }
 
-/// The bytes that `value` takes when encoded. Fails as [`Encode::encode`] does.
+/// Returns the number of bytes that `value` takes when encoded. Fails as [`Encode::encode`] does.
 pub fn encoded_len<T: Encode + ?Sized>(value: &T) -> Result<usize> {
     let mut writer = Writer::new(Counter);
     writer.value(value)?;

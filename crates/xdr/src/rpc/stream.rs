@@ -11,9 +11,9 @@ use std::time::Instant;
 use super::{Call, Fault, Procedure, SplitCall, decode_opcode, decode_reply, encode_request};
 use crate::{Decode, Error, Reader, UNIT, Writer};
 
-/// A call as stubs use it: our stream and the peer's.
+/// Byte streams of a call as stubs use them: ours to write and the peer's to read.
 pub trait CallStream {
-    /// Error that ends the call.
+    /// Error of a stream, which ends the call.
     type Error;
 
     /// Reads up to `into.len()` bytes of the peer's stream, waiting for the first; 0 at its end.
@@ -22,14 +22,14 @@ pub trait CallStream {
     /// Writes all of `bytes`.
     fn write(&mut self, bytes: &[u8]) -> impl Future<Output = Result<(), Self::Error>>;
 
-    /// Ends our stream.
+    /// Ends our stream: the peer reads its end behind the last byte.
     fn finish(&mut self) -> impl Future<Output = Result<(), Self::Error>>;
 
-    /// The time, for statistics.
+    /// Returns the time, for statistics.
     fn now(&self) -> Instant;
 }
 
-/// A pointer to a stream is a stream: a box, a call with more to it.
+/// Passes calls on, so that a pointer to a stream, such as a box, is a stream too.
 impl<T: DerefMut<Target: CallStream>> CallStream for T {
     type Error = <T::Target as CallStream>::Error;
 
@@ -50,13 +50,13 @@ impl<T: DerefMut<Target: CallStream>> CallStream for T {
     }
 }
 
-/// Reason why a call did not come to its end. `?` makes one of a stream's error.
+/// Reason why a call did not succeed; `?` converts a stream's error.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Failure<E> {
-    /// The call itself has ended.
+    /// The call's stream failed, which ends the call.
     #[error("{0}")]
     Stream(E),
-    /// A stub gave up: parameters that break the interface, an opcode that it has not.
+    /// A stub gave up, over parameters that break the interface or an unknown opcode.
     #[error("{0}")]
     Fault(Fault),
     /// Server: the procedure refuses with this abort code.
@@ -65,7 +65,7 @@ pub enum Failure<E> {
 }
 
 impl<E> Failure<E> {
-    /// The code to abort the call with; `None` where it has ended already.
+    /// Returns the code to abort the call with; `None` where the call has ended already.
     pub const fn abort_code(&self) -> Option<i32> {
         match self {
             Self::Stream(_) => None,
@@ -94,8 +94,8 @@ pub async fn call<P: Call, C: CallStream>(
     receive(stream).await
 }
 
-/// Client: begins a split call: opcode and parameters. The caller moves the raw bytes next, and finishes the stream
-/// when it has written all.
+/// Client: begins a split call by writing its opcode and parameters. The caller moves the raw bytes next, and
+/// finishes the stream when it has written all.
 ///
 /// # Errors
 /// As [`call`].
@@ -114,14 +114,14 @@ pub async fn end<P: SplitCall, C: CallStream>(stream: &mut C) -> Result<Received
     receive(stream).await
 }
 
-/// A reply as it came.
+/// Bytes of a reply whose parameters are known to decode.
 pub struct Received<P> {
     bytes: Vec<u8>,
     procedure: PhantomData<fn() -> P>,
 }
 
 impl<P: Procedure> Received<P> {
-    /// The reply's parameters.
+    /// Decodes the reply's parameters, which borrow from the bytes.
     pub fn get(&self) -> P::Reply<'_> {
         decode_reply::<P>(&mut Reader::lenient(&self.bytes)).expect("decoded when it came")
     }
@@ -133,14 +133,14 @@ impl<P> fmt::Debug for Received<P> {
     }
 }
 
-/// A request's parameters as they came.
+/// Bytes of a request's parameters that are known to decode.
 pub struct Arguments<P> {
     bytes: Vec<u8>,
     procedure: PhantomData<fn() -> P>,
 }
 
 impl<P: Procedure> Arguments<P> {
-    /// The parameters.
+    /// Decodes the parameters, which borrow from the bytes.
     pub fn get(&self) -> P::Request<'_> {
         Self::decode(&self.bytes).expect("decoded when it came")
     }
@@ -195,7 +195,7 @@ impl<P: Procedure> Arguments<P> {
         Reader::lenient(bytes).value()
     }
 
-    /// Returns how much more to read, if that may be.
+    /// Returns how many more bytes to read; fails beyond [`ARGUMENTS_MAX`].
     fn bounded<E>(bytes: &[u8], missing: usize) -> Result<usize, Failure<E>> {
         let len = bytes.len().saturating_add(missing);
         if len > ARGUMENTS_MAX {
@@ -230,7 +230,7 @@ pub async fn opcode<C: CallStream>(stream: &mut C) -> Result<u32, Failure<C::Err
     decode_opcode(&mut Reader::new(&word[..filled])).map_err(Failure::Fault)
 }
 
-/// Server: writes the reply and ends the stream; of a split call, what follows the raw bytes.
+/// Server: writes the reply (of a split call, its part behind the raw bytes) and ends the stream.
 ///
 /// # Errors
 /// [`Fault::EncodeReply`] where a value breaks the interface's bounds.
@@ -268,8 +268,8 @@ async fn receive<P: Procedure, C: CallStream>(stream: &mut C) -> Result<Received
     Ok(Received { bytes, procedure: PhantomData })
 }
 
-/// Appends `count` bytes of the peer's stream; false if it ended before. Memory grows with what comes, not with what is
-/// announced.
+/// Appends `count` bytes of the peer's stream; false when the stream ended before. Memory grows with what
+/// comes, not with what is announced.
 async fn read_up_to<C: CallStream>(
     stream: &mut C,
     bytes: &mut Vec<u8>,
@@ -296,14 +296,15 @@ async fn read_up_to<C: CallStream>(
 //@ empty: RXGEN_SS_UNMARSHAL before what a length announces comes; others feel nothing
 //@ counter: none
 //@ attack: afs-pools
-/// Longest parameters of a request that a server reads, bytes, where the interface sets no lower bound.
+/// Longest parameters of a request that a server reads, in bytes, where the interface sets no lower bound.
 pub const ARGUMENTS_MAX: usize = 256 * 1024;
-/// Longest parameters of a reply that a client reads, bytes.
+/// Longest parameters of a reply that a client reads, in bytes.
 pub const REPLY_MAX: usize = 16 << 20;
-/// Bytes read at a time, at most.
+/// Largest number of bytes read at a time.
 const PIECE: usize = 4096;
-/// Bytes that most requests and replies fit in.
+/// Number of bytes that most requests and replies fit in.
 const TYPICAL: usize = 512;
-/// Times that a split request's parameters are decoded as they come: one for each item of variable length, and a few. More
-/// would let a client make the server decode a long list once for each of its elements.
+/// Largest number of times that a split request's parameters are decoded as they come: one for each item of
+/// variable length, and a few. More would let a client make the server decode a long list once for each of
+/// its elements.
 const ROUNDS_MAX: u32 = 300;

@@ -18,19 +18,19 @@ pub struct Tally<const N: usize> {
 /// Statistics of one procedure.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct ProcedureCounts {
-    /// Calls begun.
+    /// Calls whose opcode was read.
     pub calls: u64,
-    /// Of these, ended with a reply.
+    /// Calls that ended with a reply.
     pub replied: u64,
-    /// Refused by the procedure.
+    /// Calls that the procedure refused.
     pub refused: u64,
-    /// Parameters, of the request or the reply, that break the interface.
+    /// Calls whose request or reply had parameters that break the interface.
     pub faults: u64,
-    /// Ended by the client or the network.
+    /// Calls that the client or the network ended.
     pub lost: u64,
-    /// Time that ended calls took from their opcode on, microseconds, together and at most.
+    /// Sum of the time that ended calls took from their opcode on, in microseconds.
     pub took_us: u64,
-    /// See [`took_us`](Self::took_us).
+    /// Longest time that an ended call took from its opcode on, in microseconds.
     pub took_us_max: u64,
 }
 
@@ -69,7 +69,7 @@ impl<const N: usize> Default for Tally<N> {
 }
 
 impl<const N: usize> Tally<N> {
-    /// Statistics of a procedure, by its index.
+    /// Returns the statistics of a procedure, by its index.
     ///
     /// # Panics
     /// When the package has no such procedure.
@@ -86,22 +86,22 @@ impl<const N: usize> Tally<N> {
         }
     }
 
-    /// Calls for procedures that the package has not.
+    /// Returns the number of calls for procedures that the package has not.
     pub fn unknown_opcodes(&self) -> u64 {
         self.unknown_opcodes.load(Relaxed)
     }
 
-    /// Calls that ended before their opcode.
+    /// Returns the number of calls that ended before their opcode.
     pub fn without_opcode(&self) -> u64 {
         self.without_opcode.load(Relaxed)
     }
 
-    /// A call of a procedure begins.
+    /// Counts a call of a procedure, which begins.
     pub fn begin(&self, index: usize) {
         add(&self.procedures[index].calls, 1);
     }
 
-    /// Notes that the call has ended.
+    /// Counts the end of a call of a procedure, its outcome and the time that it took.
     pub fn end<T, E>(&self, index: usize, began: Instant, now: Instant, outcome: &Result<T, Failure<E>>) {
         let counts = &self.procedures[index];
         add(
@@ -119,7 +119,7 @@ impl<const N: usize> Tally<N> {
         counts.took_us_max.store(counts.took_us_max.load(Relaxed).max(took_us), Relaxed);
     }
 
-    /// A call whose opcode leads nowhere, or did not come.
+    /// Counts a call whose opcode is unknown or did not come.
     pub fn refuse<E>(&self, failure: &Failure<E>) {
         match failure {
             Failure::Fault(Fault::UnknownOpcode { .. }) => add(&self.unknown_opcodes, 1),
@@ -128,7 +128,7 @@ impl<const N: usize> Tally<N> {
     }
 }
 
-/// One thread writes, so there is nothing to lock.
+/// Adds to a counter without a lock, as one thread writes.
 fn add(count: &AtomicU64, more: u64) {
     count.store(count.load(Relaxed).wrapping_add(more), Relaxed);
 }

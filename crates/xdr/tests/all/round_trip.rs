@@ -1,10 +1,11 @@
-//! unit: every codec type reads back what it wrote, whatever the value.
+//! unit: every codec type reads back the value that it wrote.
 
 use proptest::prelude::*;
 use xdr::afs::{AfsUuid, Time64};
 use xdr::{Bytes, Chars, Decode, Encode, List, Opaque, Optional, Reader, UNIT, encoded_len, to_vec};
 
-/// Encodes and decodes `value`; checks alignment, the announced sizes, and that every cut is truncation.
+/// Encodes and decodes `value`, and checks alignment, the announced sizes, and that every cut is reported as
+/// truncation.
 fn round_trip<T>(value: &T)
 where
     T: Encode + for<'a> Decode<'a> + PartialEq + std::fmt::Debug,
