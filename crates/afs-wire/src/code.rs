@@ -7,9 +7,9 @@
 
 /// The volume has to be repaired.
 pub const VSALVAGE: i32 = 101;
-/// No such file in the volume: its vnode is free, or another file's by now.
+/// VNOVNODE: the volume has no such file; its vnode is free, or another file's by now.
 pub const VNOVNODE: i32 = 102;
-/// No such volume here.
+/// VNOVOL: the server has no volume of this number.
 pub const VNOVOL: i32 = 103;
 /// The volume exists already.
 pub const VVOLEXISTS: i32 = 104;
@@ -27,42 +27,42 @@ pub const VOVERQUOTA: i32 = 109;
 pub const VBUSY: i32 = 110;
 /// The volume is on another server now.
 pub const VMOVED: i32 = 111;
-/// The disk failed.
+/// VIO: an input or output error of the disk.
 pub const VIO: i32 = 112;
 
-/// Operation not permitted.
+/// EPERM: the operation is not permitted.
 pub const EPERM: i32 = UAE;
-/// No such name.
+/// ENOENT: the name does not exist.
 pub const ENOENT: i32 = UAE + 1;
-/// The disk failed.
+/// EIO: an input or output error of the disk.
 pub const EIO: i32 = UAE + 4;
-/// Try again.
+/// EAGAIN: the operation cannot be done now and may be tried again.
 pub const EAGAIN: i32 = UAE + 10;
-/// The caller has not the rights.
+/// EACCES: the caller lacks the rights.
 pub const EACCES: i32 = UAE + 12;
 /// The file is in use.
 pub const EBUSY: i32 = UAE + 15;
 /// The name is taken.
 pub const EEXIST: i32 = UAE + 16;
-/// Over the border of a directory, where links may not go, or of a volume.
+/// EXDEV: the rename or link would cross a volume, or a directory that links may not leave.
 pub const EXDEV: i32 = UAE + 17;
-/// A directory was needed.
+/// ENOTDIR: the operation needs a directory.
 pub const ENOTDIR: i32 = UAE + 19;
-/// A file was needed.
+/// EISDIR: the operation needs a file, not a directory.
 pub const EISDIR: i32 = UAE + 20;
-/// A parameter that cannot be.
+/// EINVAL: a parameter has no valid value.
 pub const EINVAL: i32 = UAE + 21;
-/// Longer than files, or directories, can be.
+/// EFBIG: the file or directory would exceed the largest size.
 pub const EFBIG: i32 = UAE + 26;
 /// The volume is read-only.
 pub const EROFS: i32 = UAE + 29;
-/// As many names as a file can have.
+/// EMLINK: the file has as many names as it can have.
 pub const EMLINK: i32 = UAE + 30;
 /// The name is too long.
 pub const ENAMETOOLONG: i32 = UAE + 35;
-/// The directory has names in it.
+/// ENOTEMPTY: the directory has names in it.
 pub const ENOTEMPTY: i32 = UAE + 38;
-/// A lock that another holds (`EWOULDBLOCK`, which is what `SetLock` answers).
+/// EWOULDBLOCK: another client holds a lock; the answer of `SetLock`.
 pub const EWOULDBLOCK: i32 = UAE + 40;
 /// EOPNOTSUPP: the operation is not supported.
 pub const EOPNOTSUPP: i32 = UAE + 93;
@@ -70,14 +70,14 @@ pub const EOPNOTSUPP: i32 = UAE + 93;
 pub mod cell;
 pub mod oob;
 
-/// Base of the table of system errors: `ERROR_TABLE_BASE_uae`.
+/// Base of the system error codes: `ERROR_TABLE_BASE_uae`.
 const UAE: i32 = 0x02f6_df00;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// Numbers from Linux's `fs/afs/protocol_uae.h`.
+    /// Checks numbers from Linux's `fs/afs/protocol_uae.h`.
     #[test]
     fn system_errors_have_the_numbers_of_every_system() {
         for (code, number) in [

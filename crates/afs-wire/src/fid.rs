@@ -1,9 +1,9 @@
-//! Files as AFS names them.
+//! File identifiers of AFS.
 
 use crate::Fid;
 
 impl Fid {
-    /// Returns whether it is that of a directory: clients tell them by their odd vnodes.
+    /// Returns whether the identifier is a directory's: clients recognize directories by odd vnodes.
     pub fn is_directory(self) -> bool {
         self.vnode % 2 == 1
     }

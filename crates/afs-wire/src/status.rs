@@ -1,4 +1,4 @@
-//! Values of a status that lie in two words.
+//! Numbers of a status whose halves lie in two words.
 
 use crate::Status;
 

@@ -1,34 +1,34 @@
 //! Abort codes of a cell's servers: location, protection and volume, each from its own error table.
 
-/// No volume of this number or name (`VL_NOENT`).
+/// VL_NOENT: no volume has this number or name.
 pub const VL_NOENT: i32 = VL + 4;
-/// No name of a volume (`VL_BADNAME`).
+/// VL_BADNAME: the name cannot be a volume's.
 pub const VL_BADNAME: i32 = VL + 7;
-/// The place is empty (`VL_BADINDEX`).
+/// VL_BADINDEX: the place in the table is empty.
 pub const VL_BADINDEX: i32 = VL + 8;
-/// Volumes are of three kinds (`VL_BADVOLTYPE`).
+/// VL_BADVOLTYPE: the volume type is none of the three.
 pub const VL_BADVOLTYPE: i32 = VL + 9;
-/// The caller may not change what the server knows (`VL_PERM`).
+/// VL_PERM: the caller may not change the volume location database.
 pub const VL_PERM: i32 = VL + 26;
-/// No server has this number (`VL_INDEXERANGE`).
+/// VL_INDEXERANGE: no server has this number.
 pub const VL_INDEXERANGE: i32 = VL + 29;
-/// Nothing to look for, or too much at once (`VL_BADMASK`).
+/// VL_BADMASK: the mask of a search has unknown bits, or not exactly one bit where one is needed.
 pub const VL_BADMASK: i32 = VL + 31;
 
-/// No user or group has the name (`PRNOENT`).
+/// PRNOENT: no user or group has the name.
 pub const PRNOENT: i32 = PR + 4;
-/// The caller may not do that (`PRPERM`).
+/// PRPERM: the caller may not do that.
 pub const PRPERM: i32 = PR + 5;
-/// Users have no members (`PRNOTGROUP`).
+/// PRNOTGROUP: the entry is a user, which has no members.
 pub const PRNOTGROUP: i32 = PR + 6;
-/// A parameter that cannot be (`PRBADARG`).
+/// PRBADARG: a parameter has no valid value.
 pub const PRBADARG: i32 = PR + 9;
 
-/// No such partition (`VOLSERILLEGAL_PARTITION`).
+/// VOLSERILLEGAL_PARTITION: the server has no such partition.
 pub const VOLSERILLEGAL_PARTITION: i32 = VOLSER + 5;
-/// The caller may not change volumes (`VOLSERBAD_ACCESS`).
+/// VOLSERBAD_ACCESS: the caller may not change volumes.
 pub const VOLSERBAD_ACCESS: i32 = VOLSER + 7;
-/// No such volume (`VOLSERNOVOL`).
+/// VOLSERNOVOL: the server has no such volume.
 pub const VOLSERNOVOL: i32 = VOLSER + 15;
 
 // Of each table's first entry.

@@ -1,4 +1,5 @@
-//! Whether bytes are a directory: all that OpenAFS's salvager asks of one (`DirOK`), and what our own walks rely on.
+//! Check that bytes are a directory: all that OpenAFS's salvager asks of one (`DirOK`), and what our own
+//! walks rely on.
 
 use std::sync::Arc;
 
@@ -9,36 +10,36 @@ use super::{Directory, NAME_SLOTS_MAX, PAGE_SIZE, PAGES_MAX, at, slots_of};
 /// Reason why bytes are no directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadDirectory {
-    /// The length is not of whole pages, or there are none, or more than [`PAGES_MAX`].
+    /// The length is no multiple of a page, 0, or more than [`PAGES_MAX`] pages.
     #[error("{0} bytes are no directory: it has 1 to {PAGES_MAX} pages of {PAGE_SIZE} bytes")]
     Size(usize),
-    /// A page does not say that it is one.
+    /// The page of this number lacks the magic number.
     #[error("page {0} has not the number of a directory page")]
     Magic(usize),
-    /// The header counts other pages than there are, or the map tells of others.
+    /// The header's count of pages or the map differs from the length.
     #[error("the header tells of {told} pages, and there are {there}")]
     Pages {
-        /// By header and map.
+        /// Number of pages by header and map.
         told: usize,
-        /// By the bytes.
+        /// Number of pages by the length.
         there: usize,
     },
-    /// Slots in use are not those of the header and of entries.
+    /// The slots marked as in use in this page are not those of its header and entries.
     #[error("slots of page {0} are in use by nobody, or free and in use, or counted wrongly")]
     Slots(usize),
     /// A chain leads out of the directory, into the middle of another entry, or in a circle.
     #[error("chain {0} leads nowhere")]
     Chain(usize),
-    /// An entry has no name, one that does not end, or one that belongs into another chain.
+    /// An entry has an empty name, an unterminated one, or a name of another chain.
     #[error("the name in slot {0} cannot be")]
     Name(u16),
-    /// `.` and `..` are not in their places.
+    /// The entries `.` and `..` are not in their places.
     #[error("the directory has not its own name and its parent's where they belong")]
     Dots,
 }
 
 impl Directory {
-    /// Takes a directory's bytes, as a server gave them.
+    /// Parses a directory's bytes, as a server sent them.
     ///
     /// # Errors
     /// [`BadDirectory`].
@@ -74,7 +75,7 @@ impl Directory {
         }
     }
 
-    /// Goes along all chains; each slot may be come upon once, so none goes in a circle.
+    /// Walks all chains; a slot met twice is an error, so that none goes in a circle.
     fn check_chains(&self) -> Result<(), BadDirectory> {
         let mut used: Vec<u64> = vec![row(0, 1); self.pages.len()];
         used[0] = row(0, FIRST_RESERVED);

@@ -1,10 +1,10 @@
-//! Hash chain of a name.
+//! Hash function that picks a name's chain.
 
-/// Chains of a directory.
+/// Hash chains of a directory.
 pub(super) const BUCKETS: usize = 128;
 
-/// Of the name's hash, each byte added to 173 times what came before, the low seven bits count; their negative where the hash
-/// has its highest bit set, as if it were a signed number.
+/// Returns the chain of a name: hash = 173 * hash + byte; its low seven bits, negated where the hash as a
+/// signed number is negative.
 pub(super) fn bucket(name: &[u8]) -> usize {
     let hash = name.iter().fold(0_u32, |hash, byte| hash.wrapping_mul(173).wrapping_add(u32::from(*byte)));
     let low = hash as usize % BUCKETS;
@@ -15,7 +15,7 @@ pub(super) fn bucket(name: &[u8]) -> usize {
 mod tests {
     use super::*;
 
-    /// Computed by hand from the rule.
+    /// Checks buckets computed by hand from the rule.
     #[test]
     fn a_bucket_follows_from_the_name() {
         assert_eq!(bucket(b"."), 46);

@@ -28,7 +28,7 @@ pub use self::check::BadDirectory;
 use self::hash::bucket;
 use self::page::{Page, SLOTS};
 
-/// Bytes of a page.
+/// Bytes of a directory page.
 pub const PAGE_SIZE: usize = 2048;
 //@ limit: a directory
 //@ section: Clients of AFS
@@ -39,35 +39,38 @@ pub const PAGE_SIZE: usize = 2048;
 //@ counter: none
 //@ attack: none, a client's own limit, against servers
 //@ reach: server
-/// Pages of a directory at most: slots are told by 16 bits (`BIGMAXPAGES`), and Linux's client reads no more than 2 MiB.
+/// Most pages of a directory: slots are numbered by 16 bits (`BIGMAXPAGES`), and Linux's client reads no more
+/// than 2 MiB.
 pub const PAGES_MAX: usize = 1023;
-/// Bytes of a name at most: salvagers before OpenAFS 1.9 take none of 256, and no file system below does.
+/// Most bytes of a name: salvagers before OpenAFS 1.9 refuse 256, and file systems hold 255.
 pub const NAME_MAX: usize = 255;
 
-/// A directory. A clone shares its pages until one of the two changes them.
+/// Directory in the form that AFS clients fetch. A clone shares its pages until one of the two changes them.
+/// A clone shares its pages until one of the two changes them.
 #[derive(Clone)]
 pub struct Directory {
     pages: Vec<Arc<Page>>,
-    /// For entries of so many slots: no page below this one has room. Only a removal makes room.
+    /// Number of the first page that may have room for an entry of so many slots. Only a removal makes room.
+    /// Only a removal makes room.
     full_below: [u16; NAME_SLOTS_MAX + 1],
 }
 
-/// Target of a name, in the directory's volume.
+/// Target of a name: a file in the directory's volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
 pub struct Target {
-    /// Vnode.
+    /// Vnode number of the file.
     pub vnode: u32,
-    /// Uniquifier, which tells files that had the vnode apart.
+    /// Uniquifier, which distinguishes the files that have had the vnode.
     pub uniquifier: u32,
 }
 
 /// Reason why a name cannot be added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AddError {
-    /// The name is there.
+    /// The directory has the name already.
     #[error("the name is taken")]
     Exists,
-    /// No page has as many slots in a row, and there are [`PAGES_MAX`].
+    /// No page has as many free slots in a row, and there are [`PAGES_MAX`] pages.
     #[error("the directory is full")]
     Full,
     /// The name is empty, holds a zero byte, or is longer than [`NAME_MAX`].
@@ -76,7 +79,7 @@ pub enum AddError {
 }
 
 impl Directory {
-    /// An empty one: `.` and `..`.
+    /// Makes a directory with no names but `.` and `..`.
     pub fn new(own: Target, parent: Target) -> Self {
         let mut directory =
             Self { pages: vec![Arc::new(Page::first())], full_below: [0; NAME_SLOTS_MAX + 1] };
@@ -102,12 +105,12 @@ impl Directory {
         Ok(directory)
     }
 
-    /// Bytes of it: whole pages.
+    /// Returns the length in bytes: whole pages.
     pub fn size(&self) -> usize {
         self.pages.len() * PAGE_SIZE
     }
 
-    /// Copies what there is from `offset` on into `into`; returns how many bytes.
+    /// Copies the bytes from `offset` on into `into`, and returns how many.
     pub fn read_at(&self, offset: usize, into: &mut [u8]) -> usize {
         let mut filled = 0;
         while let Some(rest) = self.rest_of_page(offset + filled).filter(|_| filled < into.len()) {
@@ -122,7 +125,7 @@ impl Directory {
         self.pages.get(offset / PAGE_SIZE).map(|page| &page.bytes()[offset % PAGE_SIZE..])
     }
 
-    /// Returns what a name leads to.
+    /// Returns the target of a name.
     pub fn lookup(&self, name: &[u8]) -> Option<Target> {
         self.find(name).map(|found| self.target_at(found.slot))
     }
@@ -143,7 +146,7 @@ impl Directory {
         self.insert(name, target)
     }
 
-    /// Takes a name away, as a client does from its copy; what it led to, if it was there.
+    /// Removes a name, as a client does from its copy, and returns its target, if it was there.
     pub fn remove(&mut self, name: &[u8]) -> Option<Target> {
         let Found { slot, before } = self.find(name)?;
         let (target, next) = (self.target_at(slot), self.next_of(slot));
@@ -161,7 +164,7 @@ impl Directory {
         Some(target)
     }
 
-    /// All names but `.` and `..`, in the order of their slots.
+    /// Returns all names but `.` and `..` with their targets, in the order of their slots.
     pub fn entries(&self) -> impl Iterator<Item = (&[u8], Target)> {
         let chain = |head: u16| {
             std::iter::successors(Some(head).filter(|slot| *slot != 0), |slot| {
@@ -175,7 +178,7 @@ impl Directory {
         slots.into_iter().map(entry).filter(|(name, _)| *name != b"." && *name != b"..")
     }
 
-    /// Adds a name that is not there.
+    /// Adds a name that the directory does not have.
     fn insert(&mut self, name: &[u8], target: Target) -> Result<(), AddError> {
         if !is_good(name) {
             return Err(AddError::BadName);
@@ -196,7 +199,8 @@ impl Directory {
         Ok(())
     }
 
-    /// The first page, and slot in it, where so many are free in a row; the page may be one to come.
+    /// Returns the first page, and the slot in it, with `count` free slots in a row; the page may be one to
+    /// append.
     fn room_for(&self, count: usize) -> Option<(usize, usize)> {
         let from = usize::from(self.full_below[count]);
         let in_page = |page: usize| self.pages[page].room_for(count).map(|slot| (page, slot));
@@ -240,20 +244,20 @@ impl Directory {
     }
 }
 
-/// Place of a name.
+/// Slot of a name's entry, with the entry before.
 struct Found {
     slot: u16,
-    /// The entry before it in its chain, if it is not the first.
+    /// Entry before this one in its chain; `None` when it is the first.
     before: Option<u16>,
 }
 
-/// A slot's place in its page.
+/// Returns the index of a slot in its page.
 fn at(slot: u16) -> usize {
     usize::from(slot) % SLOTS
 }
 
-/// Slots of an entry: 12 bytes, the name and a zero, in slots of which the first has room for 16 bytes of name and the others for 32
-/// (what is left of the first is not used).
+/// Returns the slots of an entry: 12 bytes, the name and a zero. The first slot has room for 16 bytes of the
+/// name, each other one for 32; what is left of the first is not used.
 fn slots_of(name: &[u8]) -> usize {
     1 + (name.len() + 1 + 15) / page::SLOT
 }

@@ -1,4 +1,4 @@
-//! One page: its header, its slots, and what the first one has besides.
+//! Directory page: its header, its slots, and the map and hash table of the first one.
 
 use super::hash::BUCKETS;
 use super::{PAGE_SIZE, Target};
@@ -7,13 +7,13 @@ use super::{PAGE_SIZE, Target};
 pub(super) const SLOT: usize = 32;
 /// Slots of a page.
 pub(super) const SLOTS: usize = PAGE_SIZE / SLOT;
-/// Slots of the first page that hold its header, the map and the hash table; of the others one holds the header.
+/// Slots of the first page that hold its header, map and hash table; every other page has one slot of header.
 pub(super) const FIRST_RESERVED: usize = 13;
-/// Pages of which the map tells the free slots.
+/// Pages whose free slots are counted in the map.
 pub(super) const MAPPED: usize = 128;
-/// Value of the map for a page that does not exist.
+/// Value in the map for a page that does not exist.
 pub(super) const NO_PAGE: u8 = SLOTS as u8;
-/// Magic number of each page's header.
+/// Magic number in each page's header.
 pub(super) const MAGIC: u16 = 1234;
 /// First byte of an entry.
 pub(super) const ENTRY: u8 = 1;
@@ -30,12 +30,12 @@ const VNODE_AT: usize = 4;
 const UNIQUIFIER_AT: usize = 8;
 const NAME_AT: usize = 12;
 
-/// A page's bytes.
+/// Page of a directory, 64 slots.
 #[derive(Clone)]
 pub(super) struct Page([u8; PAGE_SIZE]);
 
 impl Page {
-    /// The first one, without entries.
+    /// Makes a first page without entries.
     pub(super) fn first() -> Self {
         let mut page = Self::with_reserved(FIRST_RESERVED);
         page.set_u16(PAGES_AT, 1);
@@ -44,7 +44,7 @@ impl Page {
         page
     }
 
-    /// Any other, without entries.
+    /// Makes a page other than the first, without entries.
     pub(super) fn further() -> Self {
         Self::with_reserved(1)
     }
@@ -69,7 +69,7 @@ impl Page {
         self.u16(MAGIC_AT) == MAGIC
     }
 
-    /// A bit for each slot in use, the first slot's lowest.
+    /// Returns a bit for each slot in use, the first slot's lowest.
     pub(super) fn bitmap(&self) -> u64 {
         u64::from_le_bytes(*self.0[BITMAP_AT..].first_chunk().expect("the page goes on"))
     }
@@ -78,7 +78,7 @@ impl Page {
         self.0[BITMAP_AT..BITMAP_AT + 8].copy_from_slice(&bitmap.to_le_bytes());
     }
 
-    /// The first of so many free slots in a row.
+    /// Returns the first of `count` free slots in a row.
     pub(super) fn room_for(&self, count: usize) -> Option<usize> {
         let free = !self.bitmap();
         // What is left has a bit for each slot that begins such a row.
@@ -98,7 +98,7 @@ impl Page {
         self.set_bitmap(self.bitmap() | row(slot, count));
     }
 
-    /// Leaves nothing of an entry.
+    /// Zeroes the slots of an entry, and marks them as free.
     pub(super) fn clear(&mut self, slot: usize, count: usize) {
         self.0[slot * SLOT..(slot + count) * SLOT].fill(0);
         self.set_bitmap(self.bitmap() & !row(slot, count));
@@ -108,15 +108,16 @@ impl Page {
         self.0[slot * SLOT]
     }
 
-    /// The name of an entry that begins in a slot; `None` if no zero ends it within the page and what names may have.
+    /// Returns the name of the entry that begins in a slot; `None` when no zero ends it within the page and
+    /// [`crate::NAME_MAX`].
     pub(super) fn name(&self, slot: usize) -> Option<&[u8]> {
         let rest = &self.0[slot * SLOT + NAME_AT..];
         let rest = &rest[..rest.len().min(crate::NAME_MAX as usize + 1)];
         rest.iter().position(|byte| *byte == 0).map(|len| &rest[..len])
     }
 
-    /// Returns whether that name is this one, without looking for its end first: chains are long in large
-    /// directories.
+    /// Compares the name of the entry in a slot with `name`, without a search for its end, as chains are long
+    /// in large directories.
     pub(super) fn is_name(&self, slot: usize, name: &[u8]) -> bool {
         let rest = &self.0[slot * SLOT + NAME_AT..];
         rest.strip_prefix(name).is_some_and(|rest| rest.first() == Some(&0))
@@ -135,17 +136,17 @@ impl Page {
         self.set_u16(slot * SLOT + NEXT_AT, next);
     }
 
-    /// First page: how many there are; 0 from servers of long ago, which leave it to the map.
+    /// Returns the page count of a first page; 0 from servers of long ago, which leave the count to the map.
     pub(super) fn pages(&self) -> usize {
         usize::from(self.u16(PAGES_AT))
     }
 
-    /// First page: what its map says of a page.
+    /// Returns the free slots of a page by the map of a first page.
     pub(super) fn mapped(&self, page: usize) -> u8 {
         self.0[MAP_AT + page]
     }
 
-    /// First page: another page is there.
+    /// Counts another page in a first page's header and map.
     pub(super) fn note_page(&mut self, page: usize) {
         self.set_u16(PAGES_AT, page as u16 + 1);
         if page < MAPPED {
@@ -153,21 +154,21 @@ impl Page {
         }
     }
 
-    /// First page: so many slots of a page are in use.
+    /// Counts `count` slots of a page as used in a first page's map.
     pub(super) fn note_used(&mut self, page: usize, count: usize) {
         if page < MAPPED {
             self.0[MAP_AT + page] -= count as u8;
         }
     }
 
-    /// First page: so many slots of a page are free again.
+    /// Counts `count` slots of a page as free in a first page's map.
     pub(super) fn note_freed(&mut self, page: usize, count: usize) {
         if page < MAPPED {
             self.0[MAP_AT + page] += count as u8;
         }
     }
 
-    /// First page: the first slot of a chain, 0 for none.
+    /// Returns the first slot of a chain from a first page, 0 for an empty chain.
     pub(super) fn head(&self, bucket: usize) -> u16 {
         debug_assert!(bucket < BUCKETS);
         self.u16(HASH_TABLE_AT + 2 * bucket)
@@ -194,7 +195,7 @@ impl Page {
     }
 }
 
-/// Bits of so many slots in a row.
+/// Returns a mask of `count` slots from `slot` on.
 pub(super) fn row(slot: usize, count: usize) -> u64 {
     (u64::MAX >> (SLOTS - count)) << slot
 }

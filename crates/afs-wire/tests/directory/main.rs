@@ -17,7 +17,7 @@ fn bytes_of(directory: &Directory) -> Vec<u8> {
     bytes
 }
 
-/// A name of a length that is more often short.
+/// Generates a name, short ones more often.
 fn any_name(random: &mut StdRng) -> Vec<u8> {
     let len_max = *[8, 8, 20, 60, NAME_MAX].get(random.random_range(0..5)).unwrap();
     let len = random.random_range(1..=len_max);
@@ -29,7 +29,7 @@ fn any_target(random: &mut StdRng) -> Target {
     Target { vnode: random.random(), uniquifier: random.random() }
 }
 
-/// Changes a directory at random, with `change` told of each.
+/// Changes a directory at random, and calls `change` with each change.
 fn edit(random: &mut StdRng, steps: usize, removes: f64, mut change: impl FnMut(&[u8], Option<Target>)) {
     let mut names: Vec<Vec<u8>> = Vec::new();
     for _ in 0..steps {
@@ -197,7 +197,7 @@ fn a_directory() -> Directory {
     Directory::build(OWN, PARENT, names.iter().map(|name| (name.as_bytes(), OWN))).unwrap()
 }
 
-/// OpenAFS's code; `None` where it cannot be had: the test is skipped.
+/// Starts OpenAFS's code; `None` where it is not installed, and the test is skipped.
 #[track_caller]
 fn stock() -> Option<StockDirectory> {
     let stock = StockDirectory::start(Path::new(env!("CARGO_TARGET_TMPDIR")));
