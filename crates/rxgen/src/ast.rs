@@ -30,7 +30,7 @@
 
 use crate::Location;
 
-/// A name and where it stands.
+/// Name in an interface, with its location.
 #[derive(Debug, Clone)]
 pub struct Name {
     /// The name as written.
@@ -39,175 +39,175 @@ pub struct Name {
     pub at: Location,
 }
 
-/// A whole interface, includes spliced in.
+/// Whole interface, with its includes.
 #[derive(Debug, Default)]
 pub struct Interface {
     /// Constants from `const` and `#define`, in order.
     pub constants: Vec<Constant>,
-    /// Types, in order.
+    /// Type definitions, in order.
     pub types: Vec<TypeDefinition>,
-    /// Packages, in order.
+    /// Packages of procedures, in order.
     pub packages: Vec<Package>,
 }
 
-/// A named constant.
+/// Constant with a name.
 #[derive(Debug, Clone)]
 pub struct Constant {
-    /// The constant's name.
+    /// Name of the constant.
     pub name: Name,
-    /// The constant's value.
+    /// Value of the constant.
     pub value: Value,
 }
 
-/// The value of a constant.
+/// Value of a constant, as written.
 #[derive(Debug, Clone)]
 pub enum Value {
-    /// An integer; `hex` when it was written so.
+    /// Integer, with its notation.
     Integer {
-        /// The value.
+        /// Value of the integer.
         value: i64,
-        /// Whether to print it in hexadecimal.
+        /// True when the integer was written in hexadecimal, and is to be printed so.
         hex: bool,
     },
-    /// A string, without its quotes.
+    /// String without its quotes.
     Text(String),
     /// The value of another integer constant.
     Same(Name),
 }
 
-/// An integer where the grammar wants one: a literal or a constant's name.
+/// Integer where the grammar wants one: a literal or a constant's name.
 #[derive(Debug, Clone)]
 pub enum Number {
-    /// A literal.
+    /// Integer literal, with its location.
     Literal(i64, Location),
-    /// The name of a constant or enumerator.
+    /// Name of a constant or enumerator.
     Named(Name),
 }
 
-/// A type with a name.
+/// Definition of a type with a name.
 #[derive(Debug)]
 pub struct TypeDefinition {
-    /// The type's name.
+    /// Name of the type.
     pub name: Name,
-    /// Kind of the type.
+    /// Kind of the type, with its parts.
     pub kind: TypeKind,
 }
 
 /// Kind of a type definition.
 #[derive(Debug)]
 pub enum TypeKind {
-    /// `struct`: the fields.
+    /// `struct`, with its fields.
     Struct(Vec<Declaration>),
-    /// `enum`: the members, with their values where given.
+    /// `enum`, with its members and, where given, their values.
     Enum(Vec<(Name, Option<Number>)>),
-    /// `union`.
+    /// `union`, with its cases.
     Union {
         /// Discriminant of the switch.
         discriminant: Declaration,
-        /// The cases; an arm of `None` is `void`.
+        /// Cases of the union; an arm of `None` is `void`.
         cases: Vec<(Number, Option<Declaration>)>,
-        /// The default arm, if there is one.
+        /// Default arm, if there is one; `Some(None)` is `void`.
         default: Option<Option<Declaration>>,
     },
-    /// `typedef`: the declaration whose name is the type's.
+    /// `typedef`, whose declaration has the name of the new type.
     Alias(Declaration),
 }
 
-/// A type, a name and the name's shape.
+/// Declaration of one name: a type, the name and the name's shape.
 #[derive(Debug, Clone)]
 pub struct Declaration {
-    /// The element type.
+    /// Type of one element.
     pub base: Base,
     /// Location of the type.
     pub at: Location,
-    /// One element or many.
+    /// Shape of the declared value.
     pub shape: Shape,
-    /// The name.
+    /// Name that is declared.
     pub name: Name,
 }
 
-/// A type without shape.
+/// Element type, without shape.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Base {
     /// `char`: a sign-extended word.
     Char,
-    /// `unsigned char`.
+    /// `unsigned char`: a zero-extended word.
     UnsignedChar,
-    /// `short`.
+    /// `short`: a sign-extended word.
     Short,
-    /// `unsigned short`.
+    /// `unsigned short`: a zero-extended word.
     UnsignedShort,
-    /// `int`, `afs_int32`.
+    /// `int` or `afs_int32`: 32 bits, signed.
     Int,
-    /// `unsigned`, `unsigned int`, `afs_uint32`.
+    /// `unsigned`, `unsigned int` or `afs_uint32`: 32 bits.
     Unsigned,
-    /// `afs_int64`.
+    /// `afs_int64`: 64 bits, signed.
     Hyper,
-    /// `afs_uint64`.
+    /// `afs_uint64`: 64 bits, unsigned.
     UnsignedHyper,
-    /// `float`.
+    /// `float`: 32 bits.
     Float,
-    /// `double`.
+    /// `double`: 64 bits.
     Double,
-    /// `bool`.
+    /// `bool`: a word of 0 or 1.
     Bool,
     /// `opaque`; always an array.
     Opaque,
     /// `string`; always a variable-length array.
     String,
-    /// `afsUUID`.
+    /// `afsUUID`: see `xdr::AfsUuid`.
     Uuid,
-    /// `afs_time64`.
+    /// `afs_time64`: see `xdr::Time64`.
     Time64,
-    /// A type defined in the interface.
+    /// Type that the interface defines, by its name.
     Named(String),
 }
 
-/// One element or many.
+/// Shape of a declared value: one element or many.
 #[derive(Debug, Clone)]
 pub enum Shape {
-    /// A single value.
+    /// Single value, `name`.
     One,
-    /// `*name`.
+    /// Optional value, `*name`.
     Pointer,
-    /// `name[n]`.
+    /// Array of fixed length, `name[n]`.
     Fixed(Number),
-    /// `name<n>` or `name<>`.
+    /// Array of variable length with an optional bound, `name<n>` or `name<>`.
     Variable(Option<Number>),
 }
 
-/// A set of procedures with a common prefix.
+/// Set of procedures with a common prefix.
 #[derive(Debug)]
 pub struct Package {
-    /// The prefix, which ends in an underscore by custom: `RXAFS_`.
+    /// Prefix of the procedures, which ends in an underscore by custom: `RXAFS_`.
     pub name: Name,
-    /// The number under which stock servers keep the package's statistics.
+    /// Number under which stock servers keep the package's statistics.
     pub statindex: Option<u32>,
     /// Procedures in order; the order is the statistics index.
     pub procedures: Vec<Procedure>,
 }
 
-/// A procedure.
+/// Procedure of a package.
 #[derive(Debug)]
 pub struct Procedure {
     /// The procedure's name without the package's prefix.
     pub name: Name,
     /// The procedure's parameters in order.
     pub parameters: Vec<Parameter>,
-    /// `split`: raw bytes go between the parameters of request and reply.
+    /// True for a `split` procedure: raw bytes go between the parameters of request and reply.
     pub split: bool,
-    /// `multi`: may be called on many servers at once.
+    /// True for a `multi` procedure, which may be called on many servers at once.
     pub multi: bool,
-    /// The opcode, if one is written.
+    /// Opcode of the procedure, if the interface gives one.
     pub opcode: Option<Number>,
-    /// The opcode that counts if none is written.
+    /// Opcode of the procedure where the interface gives none.
     pub implicit_opcode: u32,
 }
 
-/// A parameter of a procedure.
+/// Parameter of a procedure.
 #[derive(Debug)]
 pub struct Parameter {
-    /// Direction in which it travels.
+    /// Direction in which the parameter travels.
     pub direction: Direction,
     /// The parameter's type and name.
     pub declaration: Declaration,
@@ -216,21 +216,21 @@ pub struct Parameter {
 /// Direction in which a parameter travels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// In the request.
+    /// The request carries the parameter.
     In,
-    /// In the reply.
+    /// The reply carries the parameter.
     Out,
-    /// In both.
+    /// Request and reply carry the parameter.
     InOut,
 }
 
 impl Direction {
-    /// Returns whether the request carries it.
+    /// Returns whether the request carries the parameter.
     pub const fn in_request(self) -> bool {
         matches!(self, Self::In | Self::InOut)
     }
 
-    /// Returns whether the reply carries it.
+    /// Returns whether the reply carries the parameter.
     pub const fn in_reply(self) -> bool {
         matches!(self, Self::Out | Self::InOut)
     }

@@ -1,11 +1,11 @@
-//! The entry point: from `.xg` files to a Rust file.
+//! Compiler from `.xg` files to a Rust file.
 
 use std::path::{Path, PathBuf};
 
 use crate::source::Files;
 use crate::{Error, Loader, Result, emit, lexer, parse, resolve};
 
-/// Compiles interface files.
+/// Compiler of interface files, with its options.
 ///
 /// Several files given at once become one Rust module, so that what they include in common exists once.
 #[derive(Debug, Clone, Default)]
@@ -16,7 +16,7 @@ pub struct Builder {
 }
 
 impl Builder {
-    /// A builder without include directories or defines.
+    /// Makes a builder without include directories or defines.
     pub fn new() -> Self {
         Self::default()
     }
@@ -33,7 +33,7 @@ impl Builder {
         self
     }
 
-    /// Writes to this directory instead of cargo's `OUT_DIR`.
+    /// Sets the directory to write to instead of cargo's `OUT_DIR`.
     pub fn out_dir(mut self, directory: impl Into<PathBuf>) -> Self {
         self.out_dir = Some(directory.into());
         self

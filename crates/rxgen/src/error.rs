@@ -1,4 +1,4 @@
-//! Errors of the generator, each with the place in the interface file that causes it.
+//! Errors of the generator, each with the location in the interface file.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -7,14 +7,14 @@ use std::sync::Arc;
 /// `core::result::Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-/// A place in an interface file. Prints as `file:line:column`.
+/// Location in an interface file. Prints as `file:line:column`. Prints as `file:line:column`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Location {
-    /// The file as it was named by the caller or the include.
+    /// Name of the file, as the caller or the `#include` gave it.
     pub file: Arc<str>,
-    /// Line, from 1.
+    /// Line of the file, from 1.
     pub line: u32,
-    /// Column in characters, from 1.
+    /// Column of the line in characters, from 1.
     pub column: u32,
 }
 
@@ -37,17 +37,17 @@ pub enum Error {
     /// The text breaks the grammar.
     #[error("{at}: expected {expected}, found {found}")]
     Syntax {
-        /// Location of `found`.
+        /// Location of the token `found`.
         at: Location,
         /// Token that the grammar expects there.
         expected: String,
         /// Token that stands there.
         found: String,
     },
-    /// The text is well-formed but means nothing, or something XDR cannot say.
+    /// The text is well-formed, but has no meaning or none that XDR can encode.
     #[error("{at}: {message}")]
     Meaning {
-        /// The offending name or construct.
+        /// Location of the offending name or construct.
         at: Location,
         /// Description of the error.
         message: String,
@@ -55,19 +55,19 @@ pub enum Error {
     /// A file named on the command line or by an `#include` cannot be read.
     #[error("{}cannot read {path}: {source}", .included_at.as_ref().map(|at| format!("{at}: ")).unwrap_or_default())]
     Read {
-        /// The `#include`, if one named the file.
+        /// Location of the `#include`, if one named the file.
         included_at: Option<Location>,
-        /// The file.
+        /// Name of the file.
         path: String,
-        /// Error of the system.
+        /// Error of the file system.
         source: std::io::Error,
     },
     /// The generated file cannot be written.
     #[error("cannot write {path}: {source}", path = .path.display())]
     Write {
-        /// The file.
+        /// Path of the generated file.
         path: PathBuf,
-        /// Error of the system.
+        /// Error of the file system.
         source: std::io::Error,
     },
 }
@@ -77,7 +77,7 @@ impl Error {
         Self::Meaning { at: at.clone(), message: message.into() }
     }
 
-    /// Returns where the interface is wrong, if it is.
+    /// Returns the location in the interface that the error is about, if there is one.
     pub const fn location(&self) -> Option<&Location> {
         match self {
             Self::Syntax { at, .. } | Self::Meaning { at, .. } => Some(at),

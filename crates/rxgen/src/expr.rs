@@ -2,16 +2,16 @@
 
 /// Scope of names that an expression may refer to.
 pub(crate) trait Scope {
-    /// The value of a name.
+    /// Returns the value of a name.
     fn value(&self, name: &str, depth: u32) -> Option<i64>;
     /// Returns whether a name is defined, for `defined(NAME)`. `None` where the operator has no meaning.
     fn defined(&self, name: &str) -> Option<bool>;
 }
 
-/// Nested parentheses, unary operators and names that stand for further expressions.
+/// Bound of nested parentheses, unary operators and names that stand for further expressions.
 const MAX_DEPTH: u32 = 100;
 
-/// Evaluates `text`; `None` if it is no integer expression, overflows or names something without a value.
+/// Evaluates `text`; `None` for no integer expression, an overflow or a name without a value.
 pub(crate) fn evaluate(text: &str, scope: &dyn Scope, depth: u32) -> Option<i64> {
     let mut parser = Parser { rest: text.trim(), scope };
     let value = parser.binary(0, depth)?;

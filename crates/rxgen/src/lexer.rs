@@ -1,4 +1,4 @@
-//! From files to tokens: comments, preprocessor lines, `%` lines and includes are dealt with here.
+//! Lexer, from files to tokens: handles comments, preprocessor lines, `%` lines and includes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -7,10 +7,10 @@ use crate::ast::Name;
 use crate::expr::{self, Scope};
 use crate::{Error, Loader, Location, Result};
 
-/// Includes within includes.
+/// Depth to which includes may nest.
 const MAX_INCLUDE_DEPTH: usize = 32;
 
-/// A token and where it starts.
+/// Token with the location of its start.
 #[derive(Debug, Clone)]
 pub(crate) struct Token {
     pub(crate) kind: Kind,
@@ -19,28 +19,28 @@ pub(crate) struct Token {
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Kind {
-    /// A keyword or name.
+    /// Keyword or name.
     Word(String),
-    /// An integer literal.
+    /// Integer literal.
     Number {
         value: i64,
         hex: bool,
     },
-    /// A string literal without its quotes.
+    /// String literal without its quotes.
     Text(String),
     Punctuation(char),
-    /// The end of a file that the caller named. Includes leave no such mark.
+    /// End of a file that the caller named. Includes leave no such mark. Includes leave no such mark.
     End,
 }
 
-/// A `#define` or `%#define` of a name without parameters.
+/// Definition by `#define` or `%#define` of a name without parameters.
 #[derive(Debug, Clone)]
 pub(crate) struct Define {
     pub(crate) name: Name,
     pub(crate) body: String,
 }
 
-/// Tokens of all files.
+/// Tokens and defines of all files.
 #[derive(Debug, Default)]
 pub(crate) struct Source {
     pub(crate) tokens: Vec<Token>,
@@ -71,9 +71,9 @@ struct Lexer<'l> {
 /// State of the lexer, carried from line to line of one file.
 #[derive(Default)]
 struct State {
-    /// Inside `/* … */`, which starts here.
+    /// Start of the `/* … */` comment that the lexer is in.
     comment: Option<Location>,
-    /// Inside `@{ … @}`: C that rxgen copies to its output.
+    /// Start of the `@{ … @}` section that the lexer is in: C that rxgen copies to its output.
     verbatim: Option<Location>,
     conditionals: Vec<Conditional>,
 }
@@ -81,7 +81,8 @@ struct State {
 struct Conditional {
     at: Location,
     active: bool,
-    /// Whether a group of this conditional was active before, or can never be because an outer one is not.
+    /// True when an earlier group of this conditional was active, or an outer conditional makes all groups
+    /// inactive.
     decided: bool,
 }
 
@@ -108,7 +109,7 @@ impl Scope for Lexer<'_> {
 }
 
 impl Lexer<'_> {
-    /// Reads one file; returns the location of its end.
+    /// Reads one file and returns the location of its end.
     fn file(&mut self, path: &str, text: &str, depth: usize) -> Result<Location> {
         let mut state = State::default();
         let mut at = Location { file: path.into(), line: 0, column: 1 };
@@ -240,7 +241,7 @@ impl Lexer<'_> {
         }
     }
 
-    /// A `%` line, without the `%`: C that only matters here if it defines a constant.
+    /// Handles a `%` line, without the `%`: C that matters only if it defines a constant.
     fn copied(&mut self, text: &str, at: &Location) {
         if let Some(directive) = text.strip_prefix('#')
             && let ("define", argument) = split_word(directive.trim())
@@ -293,7 +294,7 @@ impl Lexer<'_> {
     }
 }
 
-/// Reads the token that `text` starts with; returns it and its length in bytes.
+/// Reads the token that `text` starts with; returns the token and its length in bytes.
 fn token(text: &str, at: &Location) -> Result<(Kind, usize)> {
     let syntax = |expected: &str, found: &str| {
         Err(Error::Syntax { at: at.clone(), expected: expected.to_owned(), found: format!("`{found}`") })
@@ -333,7 +334,8 @@ fn split_word(text: &str) -> (&str, &str) {
     (&text[..end], text[end..].trim())
 }
 
-/// Drops the comments of a line that the preprocessor reads; the second value says that one stays open at its end.
+/// Removes the comments of a line that the preprocessor reads; the second value is true when one stays open
+/// at the end.
 fn without_comments(line: &str) -> (String, bool) {
     let mut kept = String::new();
     let mut rest = line;
@@ -349,7 +351,8 @@ fn without_comments(line: &str) -> (String, bool) {
     (kept, false)
 }
 
-/// The line and file of a `# 12 "file"` or `#line 12 "file"` marker, which says where the next line comes from.
+/// Parses a `# 12 "file"` or `#line 12 "file"` marker, which says where the next line comes from, into line
+/// and file.
 fn line_marker(directive: &str) -> Option<(u32, Option<&str>)> {
     let directive = directive.trim();
     let directive = directive.strip_prefix("line ").unwrap_or(directive).trim_start();

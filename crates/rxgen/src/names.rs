@@ -1,7 +1,7 @@
-//! From the names of an interface to Rust's.
+//! Conversion of an interface's names to Rust's.
 
-/// `UpperCamelCase` for a type: underscores go, what follows one is raised, the rest stays as the interface has it.
-/// A name all in capitals becomes a capitalised word.
+/// Converts to `UpperCamelCase` for a type: underscores are dropped and the letter after each raised, the
+/// rest stays as in the interface. A name all in capitals becomes a capitalised word.
 pub(crate) fn type_name(name: &str) -> String {
     let name: String =
         name.split('_').map(|part| if one_case(part) { title(part) } else { raise(part) }).collect();
@@ -9,7 +9,7 @@ pub(crate) fn type_name(name: &str) -> String {
     if name == "Self" { "Self_".to_owned() } else { name }
 }
 
-/// `snake_case` for a field, parameter or module.
+/// Converts to `snake_case` for a field, parameter or module.
 pub(crate) fn snake(name: &str) -> String {
     let chars: Vec<char> = name.chars().collect();
     let mut snake = String::new();
@@ -25,7 +25,7 @@ pub(crate) fn snake(name: &str) -> String {
     keyword_free(snake.trim_end_matches('_'))
 }
 
-/// `SCREAMING_SNAKE_CASE` for a constant.
+/// Converts to `SCREAMING_SNAKE_CASE` for a constant.
 pub(crate) fn screaming(name: &str) -> String {
     if name.contains(|c: char| c.is_ascii_lowercase()) {
         snake(name).trim_start_matches("r#").to_ascii_uppercase()
@@ -34,14 +34,14 @@ pub(crate) fn screaming(name: &str) -> String {
     }
 }
 
-/// Variant names: `UpperCamelCase` without the words that all of `names` start with.
+/// Converts to variant names: `UpperCamelCase` without the words that all of `names` start with.
 pub(crate) fn variants(names: &[&str]) -> Vec<String> {
     let shared = if names.len() > 1 { shared_words(names) } else { 0 };
     names.iter().map(|name| type_name(&name[shared..])).collect()
 }
 
-/// The length of the longest prefix of whole words, underscore included, that leaves every name a letter to begin
-/// with.
+/// Returns the length of the longest prefix of whole words, underscore included, that leaves every name
+/// starting with a letter.
 fn shared_words(names: &[&str]) -> usize {
     let first = names[0];
     let ends = first.char_indices().filter(|&(_, char)| char == '_').map(|(index, _)| index + 1);
@@ -67,7 +67,7 @@ fn raise(part: &str) -> String {
     chars.next().map(|first| first.to_ascii_uppercase()).into_iter().chain(chars).collect()
 }
 
-/// Escapes Rust's keywords, or what would be left of a name without letters.
+/// Escapes Rust's keywords, and names that begin without a letter.
 fn keyword_free(name: &str) -> String {
     const RAW: &str = " as async await break const continue do dyn else enum extern false final fn for gen if impl in \
                        let loop macro match mod move mut override priv pub ref return static struct trait true try \

@@ -1,4 +1,4 @@
-//! From tokens to the syntax tree.
+//! Parser, from tokens to the syntax tree.
 
 use crate::ast::*;
 use crate::lexer::{Kind, Source, Token};
@@ -39,7 +39,8 @@ const KEYWORDS: [&str; 31] = [
     "afsUUID",
 ];
 
-/// Parses all tokens. Defines become constants as far as they have a value of their own; see `resolve`.
+/// Parses all tokens of an interface. Defines become constants as far as they have a value of their own; see
+/// `resolve`.
 pub(crate) fn interface(source: Source) -> Result<(Interface, Vec<crate::lexer::Define>)> {
     let mut parser = Parser {
         tokens: source.tokens,
@@ -59,11 +60,11 @@ struct Parser {
     tokens: Vec<Token>,
     next: usize,
     interface: Interface,
-    /// The direction of the last parameter: the next one without a direction takes it.
+    /// Direction of the last parameter, which the next one without a direction takes.
     direction: Option<Direction>,
-    /// The opcode of the next procedure that has none of its own.
+    /// Opcode of the next procedure that has none of its own.
     next_opcode: u32,
-    /// Whether the current package counts its opcodes.
+    /// True when the current package counts its opcodes.
     implicit: bool,
 }
 
@@ -213,7 +214,7 @@ impl Parser {
         Ok(())
     }
 
-    /// `special` tells rxgen which pointers its C server has to free: nothing here.
+    /// Skips `special`, which tells rxgen which pointers its C server has to free.
     fn special(&mut self) -> Result<()> {
         self.base()?;
         self.name("a name")?;
@@ -223,7 +224,7 @@ impl Parser {
         self.punctuation(';')
     }
 
-    /// `splitprefix` renames the two C functions of a split procedure: nothing here.
+    /// Skips `splitprefix`, which renames the two C functions of a split procedure.
     fn splitprefix(&mut self) -> Result<()> {
         while !self.next_is(';') {
             if !self.skip_word("IN") {
@@ -266,7 +267,7 @@ impl Parser {
         Ok(())
     }
 
-    /// A package gives all its opcodes or none.
+    /// Checks that a package gives all its opcodes or none.
     fn check_opcode_style(&mut self, name: &Name, explicit: bool) -> Result<()> {
         if explicit && self.implicit {
             let message = format!("`{}` has an opcode, but its package counts opcodes", name.text);
@@ -348,7 +349,7 @@ impl Parser {
         Ok((base, token.at))
     }
 
-    /// `short int` and `afs_int32 int` mean the same as without `int`.
+    /// Skips an `int` behind a type, as `short int` and `afs_int32 int` mean the same without it.
     fn sized(&mut self, base: Base) -> Base {
         self.skip_word("int");
         base
@@ -433,7 +434,7 @@ impl Parser {
             .is_some_and(|token| matches!(&token.kind, Kind::Word(text) if text == word))
     }
 
-    /// The next token; behind the last one its end mark again.
+    /// Returns the next token, or the last end mark again behind the last token.
     fn peek(&self) -> Token {
         self.tokens[self.next.min(self.tokens.len() - 1)].clone()
     }
@@ -445,7 +446,8 @@ impl Parser {
     }
 }
 
-/// 64-bit integers and times are ordinary names to rxgen; its runtime defines them.
+/// Returns the type of a name: 64-bit integers and times, which rxgen's runtime defines, or a type of the
+/// interface.
 fn named(name: String) -> Base {
     match name.as_str() {
         "afs_int64" => Base::Hyper,

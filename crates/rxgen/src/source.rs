@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Finds and reads interface files.
+/// Source that finds and reads interface files.
 pub trait Loader {
     /// Reads the file `name`. `including` is the path of the file whose `#include` names it, or `None` for a file that
     /// the caller names. Returns the path to show in messages, which also decides whether two includes mean one file,
@@ -12,12 +12,12 @@ pub trait Loader {
     fn load(&mut self, name: &str, including: Option<&str>) -> io::Result<(String, String)>;
 }
 
-/// Reads from the file system and remembers what was read.
+/// File system as a source, with the files that were read.
 #[derive(Debug, Default)]
 pub(crate) struct Files {
-    /// Searched in order, after the including file's own directory.
+    /// Directories to search in order, after the including file's own.
     pub(crate) include_directories: Vec<PathBuf>,
-    /// Every path that was read.
+    /// Paths of all files that were read.
     pub(crate) read: BTreeSet<PathBuf>,
 }
 

@@ -1,4 +1,4 @@
-//! Lines of Rust with indentation.
+//! Output of Rust lines with indentation.
 
 /// Generated source under construction.
 #[derive(Debug, Default)]
@@ -8,8 +8,8 @@ pub(super) struct Code {
 }
 
 impl Code {
-    /// Adds a line. What ends in an opening bracket indents the lines after it, what starts with a closing one is
-    /// itself outside.
+    /// Adds a line. A line that ends in an opening bracket indents those after it; one that starts with a
+    /// closing bracket is outdented.
     pub(super) fn line(&mut self, line: impl AsRef<str>) {
         let line = line.as_ref();
         if line.starts_with(['}', ']', ')']) {

@@ -6,7 +6,7 @@ use crate::emit::{Place, origin, service};
 use crate::names;
 use crate::resolve::{Field, Model, PackageItem, ProcedureItem, Properties, REQUEST, combined, of};
 
-/// Generates one package.
+/// Generates the module of one package.
 pub(super) fn emit(package: &PackageItem, model: &Model, code: &mut Code) {
     let place = Place { model, path: "super::", lifetime: "'a" };
     code.gap();

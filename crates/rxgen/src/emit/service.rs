@@ -1,4 +1,4 @@
-//! A package's server: a trait with one asynchronous function for each procedure, and what calls them.
+//! Server of a package: a trait with one asynchronous function for each procedure, and its dispatch.
 
 use crate::emit::Place;
 use crate::emit::code::Code;

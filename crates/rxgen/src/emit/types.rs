@@ -23,7 +23,8 @@ pub(super) fn emit(item: &TypeItem, model: &Model, code: &mut Code) {
     }
 }
 
-/// Generates a struct whose encoding is that of its fields in order; its first doc line stands already.
+/// Generates a struct whose encoding is that of its fields in order. The caller has written its first doc
+/// line.
 pub(super) fn structure(
     rust: &str,
     fields: &[Field],
@@ -181,7 +182,7 @@ fn union_decode(item: &TypeItem, union: &Union, place: Place<'_>, code: &mut Cod
     code.line("}");
 }
 
-/// A case label as a Rust pattern and expression of the discriminant's type.
+/// Returns a case label as a Rust pattern and expression of the discriminant's type.
 fn label(switch: &Switch, value: i64, place: Place<'_>) -> String {
     match switch {
         Switch::Signed | Switch::Unsigned => value.to_string(),

@@ -9,10 +9,10 @@ use crate::names;
 use crate::resolve::{ConstantItem, unique};
 use crate::{Error, Result};
 
-/// References from constant to constant; more mean a cycle.
+/// Bound of references from constant to constant; more mean a cycle.
 const MAX_DEPTH: u32 = 100;
 
-/// Everything with an integer value, by name.
+/// Constants, defines and enumerators by name.
 #[derive(Debug)]
 pub(crate) struct Constants<'i> {
     interface: &'i Interface,
@@ -24,7 +24,7 @@ pub(crate) struct Constants<'i> {
 enum Definition<'i> {
     Constant(&'i Value),
     Define(&'i str),
-    /// An enumerator without a value is `after` that many places behind `from`, or behind -1.
+    /// Enumerator without a value of its own: `after` places behind `from`, or behind -1.
     Enumerator {
         from: Option<&'i Number>,
         after: i64,
@@ -86,13 +86,13 @@ impl<'i> Constants<'i> {
         Ok(Self { interface, defines, by_name })
     }
 
-    /// The value of `name`, which has to be an integer.
+    /// Returns the value of `name`, which has to be an integer.
     pub(crate) fn value(&self, name: &Name) -> Result<i64> {
         let unknown = || Error::meaning(&name.at, format!("`{}` is no integer constant", name.text));
         Scope::value(self, &name.text, 0).ok_or_else(unknown)
     }
 
-    /// The constants to generate: all `const`, and the defines that have a value.
+    /// Returns the constants to generate: all `const`, and the defines that have a value.
     pub(crate) fn listed(&self) -> Result<Vec<ConstantItem>> {
         let mut items = Vec::new();
         for constant in &self.interface.constants {

@@ -1,4 +1,5 @@
-//! From the syntax tree to what is generated: names looked up, constants computed, properties of types derived.
+//! Resolver, from the syntax tree to what is generated: names looked up, constants computed, properties of
+//! types derived.
 
 mod constants;
 mod model;
@@ -14,7 +15,7 @@ use constants::Constants;
 pub(crate) use model::*;
 pub(crate) use properties::{LONGEST_DEFAULT_ARRAY, combined, of};
 
-/// Resolves a parsed interface and the defines that came with it.
+/// Resolves a parsed interface and its defines.
 pub(crate) fn interface((interface, defines): (Interface, Vec<Define>)) -> Result<Model> {
     let constants = Constants::new(&interface, &defines)?;
     let mut type_names = HashMap::new();
@@ -162,7 +163,8 @@ impl Resolver<'_> {
         }
     }
 
-    /// The Rust type of a declaration. A parameter's `*` means nothing.
+    /// Returns the Rust type of a declaration. A parameter's `*` means nothing. A parameter's `*` means
+    /// nothing.
     fn shaped(&self, declaration: &Declaration, parameter: bool) -> Result<Type> {
         let size = |number: &Number| self.size(number);
         match (&declaration.base, &declaration.shape) {
@@ -219,7 +221,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// The size or bound of an array.
+    /// Returns the size or bound of an array.
     fn size(&self, number: &Number) -> Result<u32> {
         let value = self.number(number)?;
         let refuse =
@@ -291,7 +293,7 @@ fn label_text(number: &Number) -> String {
     }
 }
 
-/// Fails if two of `items` have one Rust name, which two names of the interface may come to.
+/// Fails if two of `items` have the same Rust name, to which different names of the interface may lead.
 fn unique<'n>(items: impl Iterator<Item = (&'n String, &'n Name)>, what: &str) -> Result<()> {
     let mut seen: HashMap<&String, &Name> = HashMap::new();
     for (rust, name) in items {

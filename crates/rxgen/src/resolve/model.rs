@@ -2,11 +2,11 @@
 
 use crate::ast::Name;
 
-/// The variant of a union's default arm.
+/// Name of the variant for a union's default arm.
 pub(crate) const OTHER: &str = "Other";
-/// The enum of a package's requests.
+/// Name of the enum of a package's requests.
 pub(crate) const REQUEST: &str = "Request";
-/// The trait that a package's server implements.
+/// Name of the trait that a package's server implements.
 pub(crate) const SERVER: &str = "Server";
 /// Names in a package's module that no procedure may have.
 pub(crate) const RESERVED: [&str; 3] = [REQUEST, SERVER, "Tally"];
@@ -41,23 +41,23 @@ pub(crate) enum ItemKind {
     Alias(Type),
 }
 
-/// Properties of a type that its parts decide.
+/// Properties of a type that follow from its parts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Properties {
-    /// The type borrows from the input, so it has a lifetime parameter.
+    /// True when the type borrows from the input, and so has a lifetime parameter.
     pub(crate) borrows: bool,
-    /// The type can be `Copy`.
+    /// True when the type can be `Copy`.
     pub(crate) copy: bool,
-    /// The type can be `Eq` and `Hash`: no floating point inside.
+    /// True when the type can be `Eq` and `Hash`: no floating point inside.
     pub(crate) eq: bool,
-    /// The type can be `Default`: no enumeration or union inside.
+    /// True when the type can be `Default`: no enumeration or union inside.
     pub(crate) default: bool,
-    /// Bytes of its shortest encoding.
+    /// Bytes of the type's shortest encoding.
     pub(crate) min_size: usize,
 }
 
 impl Default for Properties {
-    /// Returns the traits of a type without parts.
+    /// Returns the properties of a type without parts.
     fn default() -> Self {
         Self { borrows: false, copy: true, eq: true, default: true, min_size: 0 }
     }
@@ -81,9 +81,9 @@ pub(crate) struct Member {
 pub(crate) struct Union {
     pub(crate) switch: Switch,
     pub(crate) arms: Vec<Arm>,
-    /// The default arm, if there is one; what it holds, if it holds anything.
+    /// Default arm, if there is one, with the type that it holds, if any.
     pub(crate) default: Option<Option<Type>>,
-    /// The arms name every value of the discriminant.
+    /// True when the arms name every value of the discriminant.
     pub(crate) exhaustive: bool,
 }
 
@@ -92,7 +92,7 @@ pub(crate) enum Switch {
     Signed,
     Unsigned,
     Bool,
-    /// The index of the enumeration.
+    /// Index of the enumeration among the types.
     Enum(usize),
 }
 
@@ -106,12 +106,12 @@ pub(crate) struct Arm {
 
 #[derive(Debug)]
 pub(crate) enum Type {
-    /// A type that needs no lookup, with its Rust path.
+    /// Rust path of a type that needs no lookup.
     Primitive(&'static str),
     Chars(u32),
     Opaque(u32),
     Bytes(Option<u32>),
-    /// The index of a type of the interface.
+    /// Index of a type of the interface.
     Named(usize),
     Array(Box<Type>, u32),
     List(Box<Type>, Option<u32>),

@@ -1,9 +1,9 @@
-//! Derives what types inherit from their parts, through any recursion.
+//! Derivation of the properties that types inherit from their parts, through any recursion.
 
 use crate::resolve::{ItemKind, Properties, Type, TypeItem};
 use crate::{Error, Result};
 
-/// `Default` of an array stops at this length in the standard library.
+/// Length of the longest array with a `Default` in the standard library.
 pub(crate) const LONGEST_DEFAULT_ARRAY: u32 = 32;
 
 /// Fills in the properties of all types; fails on a type that contains itself without a pointer or list between.
@@ -27,7 +27,7 @@ pub(crate) fn derive(types: &mut [TypeItem]) -> Result<()> {
     }
 }
 
-/// The properties of something made of `parts`.
+/// Returns the properties of a type that is composed of `parts`.
 pub(crate) fn combined(parts: impl Iterator<Item = Properties>) -> Properties {
     parts.fold(Properties::default(), |all, part| Properties {
         borrows: all.borrows || part.borrows,
@@ -38,7 +38,7 @@ pub(crate) fn combined(parts: impl Iterator<Item = Properties>) -> Properties {
     })
 }
 
-/// The properties of a type expression.
+/// Returns the properties of a type expression.
 pub(crate) fn of(ty: &Type, types: &[TypeItem]) -> Properties {
     let plain = Properties::default();
     let padded = |len: u32| (len as usize).next_multiple_of(4);
@@ -119,7 +119,7 @@ fn names_itself(item: &TypeItem, types: &[TypeItem]) -> bool {
     next.is_some()
 }
 
-/// The types of which every value of `kind` may hold one in itself.
+/// Returns the types that a value of `kind` holds directly, without a pointer or list between.
 fn direct_parts(kind: &ItemKind) -> Vec<usize> {
     fn named(ty: &Type) -> Option<usize> {
         match ty {

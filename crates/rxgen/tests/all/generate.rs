@@ -1,4 +1,4 @@
-//! unit: what the generator makes of interface files, and what it says of bad ones.
+//! unit: sources that the generator makes of interface files, and errors of bad ones.
 
 use std::collections::HashMap;
 use std::io;
@@ -29,8 +29,8 @@ fn test_directory() -> &'static Path {
     Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/tests"))
 }
 
-/// The files of `tests/generated` are compiled into the tests of stubs, so they have to be what the generator
-/// makes now. `INSTA_UPDATE=always` writes it anew.
+/// Compares the files of `tests/generated`, which the tests of stubs compile, with what the generator makes
+/// now. `INSTA_UPDATE=always` writes it anew.
 #[test]
 fn checked_in_stubs_are_current() {
     for name in ["interface", "files"] {

@@ -18,7 +18,8 @@ mod stubs {
 use stubs::files::{self, Server, Tally};
 use stubs::{CallBack, Fid, Status, StoreStatus};
 
-/// The peer's stream as far as it has come, in pieces of `piece` bytes, and what we wrote.
+/// Stream in memory: the peer's bytes so far, delivered in pieces of `piece` bytes, and the bytes that we
+/// wrote.
 #[derive(Default)]
 struct Stream {
     input: Vec<u8>,
@@ -29,7 +30,7 @@ struct Stream {
     finished: bool,
 }
 
-/// The client is gone.
+/// Error of a client that is gone.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("gone")]
 struct Gone;
@@ -79,7 +80,7 @@ impl Stream {
     }
 }
 
-/// Nothing here ever waits.
+/// Runs a future that never waits.
 fn now<T>(work: impl Future<Output = T>) -> T {
     match pin!(work).poll(&mut Context::from_waker(Waker::noop())) {
         Poll::Ready(value) => value,
@@ -89,7 +90,7 @@ fn now<T>(work: impl Future<Output = T>) -> T {
 
 const NO_SUCH_FILE: i32 = 2;
 
-/// Files by vnode.
+/// Files by vnode, served from memory.
 #[derive(Default)]
 struct Shelf {
     files: RefCell<BTreeMap<u32, Vec<u8>>>,
