@@ -7,91 +7,91 @@ use std::fmt;
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash)]
 pub struct Caching(u8);
 
-/// Way in which the caching was asked for.
+/// Way in which a client asked for caching: oplock or lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// An oplock: level II is [`Caching::R`], exclusive [`Caching::RW`], batch [`Caching::RWH`]. It belongs to one open.
     Oplock,
-    /// A lease, shared by all opens with its key. `epoch` is that of the client's request, for version 2 of the context.
+    /// Lease, shared by all opens with its key.
     Lease {
-        /// `None` for version 1.
+        /// Epoch of the client's request, for version 2 of the context; `None` for version 1.
         epoch: Option<u16>,
     },
 }
 
-/// The lease or oplock that is held: the columns of [`conflict`](crate::conflict).
+/// Lease or oplock that is held: the columns of [`conflict`](crate::conflict).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HeldCaching {
-    /// Level II oplock.
+    /// Level II oplock, for reads.
     Level2,
-    /// Exclusive oplock.
+    /// Exclusive oplock, for reads and writes.
     Exclusive,
-    /// Batch oplock.
+    /// Batch oplock, for reads, writes and opens.
     Batch,
-    /// A lease to read.
+    /// Lease to cache reads.
     R,
-    /// A lease to read, and to keep opens.
+    /// Lease to cache reads and handles.
     RH,
-    /// A lease to read and write.
+    /// Lease to cache reads and writes.
     RW,
-    /// A lease to read and write, and to keep opens.
+    /// Lease to cache reads, writes and handles.
     RWH,
 }
 
 impl Caching {
-    /// Nothing.
+    /// No caching.
     pub const NONE: Self = Self(0);
-    /// To read.
+    /// Read caching.
     pub const R: Self = Self(1);
-    /// To keep opens; never alone.
+    /// Handle caching, to keep opens; never alone.
     pub const H: Self = Self(2);
-    /// To write; never alone.
+    /// Write caching; never alone.
     pub const W: Self = Self(4);
-    /// To read, and to keep opens.
+    /// Read and handle caching.
     pub const RH: Self = Self(3);
-    /// To read and write.
+    /// Read and write caching.
     pub const RW: Self = Self(5);
-    /// All there is.
+    /// Read, handle and write caching.
     pub const RWH: Self = Self(7);
 
-    /// Of the bits of SMB2_LEASE_READ_CACHING (1), HANDLE (2) and WRITE (4); others are left out. What no server grants
-    /// (`H`, `W`, `WH` without `R`) is nothing.
+    /// Takes the bits SMB2_LEASE_READ_CACHING (1), HANDLE (2) and WRITE (4) and ignores others. Without the
+    /// read bit, which every grant has, the result is [`Self::NONE`].
     pub const fn from_bits(bits: u8) -> Self {
         if bits & 1 == 0 { Self::NONE } else { Self(bits & 7) }
     }
 
-    /// Returns the bits as on the wire.
+    /// Returns the bits as sent in SMB2_LEASE contexts.
     pub const fn bits(self) -> u8 {
         self.0
     }
 
-    /// Returns whether all of `other` is here.
+    /// Returns whether this set has all of `other`.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Returns what both have.
+    /// Returns the caching in both sets.
     pub const fn and(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// Returns these rights without those of `other`; without `R` nothing is left.
+    /// Returns this set without the caching in `other`: empty once it loses `R`.
     pub const fn without(self, other: Self) -> Self {
         Self::from_bits(self.0 & !other.0)
     }
 
-    /// Returns whether it is nothing.
+    /// Returns whether the set is empty.
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
 }
 
 impl HeldCaching {
-    /// All columns, in order.
+    /// Columns of the table of conflicts, in order.
     pub const ALL: [Self; 7] =
         [Self::Level2, Self::Exclusive, Self::Batch, Self::R, Self::RH, Self::RW, Self::RWH];
 
-    /// Returns which column `caching` of this kind is; `None` for nothing.
+    /// Returns the column of a holder with `caching` of this kind; `None` for no caching.
     pub const fn of(kind: Kind, caching: Caching) -> Option<Self> {
         Some(match (kind, caching) {
             (_, Caching::NONE) => return None,
@@ -107,7 +107,7 @@ impl HeldCaching {
 }
 
 impl Kind {
-    /// Returns whether it is an oplock.
+    /// Returns whether the caching was asked for as an oplock.
     pub const fn is_oplock(self) -> bool {
         matches!(self, Self::Oplock)
     }

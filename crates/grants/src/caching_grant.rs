@@ -1,4 +1,4 @@
-//! One lease or oplock: the caching that its holder has, and the break that is under way.
+//! Lease or oplock: the caching that its holder has, and the break under way.
 
 use std::time::Instant;
 
@@ -9,18 +9,18 @@ use crate::limits::Limits;
 use crate::object::{CachingRequest, Opened};
 use crate::{ExemptHolder, Holder, Home};
 
-/// An operation that is checked against the holders of leases and oplocks.
+/// Operation that is checked against the holders of leases and oplocks.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BreakRequest<'a> {
     pub(crate) now: Instant,
     pub(crate) operation: FileOperation,
-    /// The holder that makes the change, if it holds something itself.
+    /// Holder that makes the change, if the operation comes from one.
     pub(crate) by: Option<ExemptHolder>,
     pub(crate) limits: &'a Limits,
 }
 
 impl ExemptHolder {
-    /// Returns whether this is its own lease, or would be.
+    /// Returns whether this grant is exempt from the break: the holder's own, or one with the parent key.
     pub(crate) fn has(self, holder: Holder, key: Option<[u8; 16]>) -> bool {
         match self {
             Self::Holder(by) => by == holder,
@@ -29,13 +29,13 @@ impl ExemptHolder {
     }
 }
 
-/// A lease, with all opens of its key, or the oplock of one open.
+/// Lease with all opens of its key, or oplock of one open.
 #[derive(Debug)]
 pub(crate) struct CachingGrant {
     pub(crate) holder: Holder,
     pub(crate) home: Home,
     pub(crate) kind: Kind,
-    /// Key of a lease.
+    /// Key of the lease; `None` for an oplock.
     key: Option<[u8; 16]>,
     /// Caching that the holder may keep, or has not yet acknowledged to have given back.
     pub(crate) caching: Caching,
@@ -47,21 +47,21 @@ pub(crate) struct CachingGrant {
 struct Breaking {
     /// Caching that the holder was told to keep.
     to: Caching,
-    /// The caching that is left in the end: it is sent when the holder has acknowledged `to`.
+    /// Caching that is left in the end: sent when the holder has acknowledged `to`.
     final_caching: Caching,
     until: Instant,
 }
 
-/// An acknowledgement that does not fit the break.
+/// Reason why an acknowledgement does not fit the break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAcknowledgement {
     /// No holder of that number holds anything here.
     #[error("nobody holds it")]
     NoHolder,
-    /// The holder was not asked (STATUS_UNSUCCESSFUL; oplocks: STATUS_INVALID_OPLOCK_PROTOCOL).
+    /// The holder was not asked for one (STATUS_UNSUCCESSFUL; oplocks: STATUS_INVALID_OPLOCK_PROTOCOL).
     #[error("nothing was asked for")]
     NotAsked,
-    /// The holder keeps more than is left to it (STATUS_REQUEST_NOT_ACCEPTED).
+    /// The holder keeps more than the break left to it (STATUS_REQUEST_NOT_ACCEPTED).
     #[error("more is kept than was left")]
     KeepsMore,
 }
@@ -81,7 +81,7 @@ impl CachingGrant {
         Self { caching: want.caching, ..Self::new(want) }
     }
 
-    /// Returns what an open with its key is told.
+    /// Returns the result that an open with this grant's key gets.
     pub(crate) fn standing(&self) -> Opened {
         Opened {
             caching: self.caching,
@@ -95,7 +95,7 @@ impl CachingGrant {
         self.breaking.is_some()
     }
 
-    /// Returns when the holder has to have answered.
+    /// Returns when the holder's time to answer a break ends.
     pub(crate) fn until(&self) -> Option<Instant> {
         self.breaking.as_ref().map(|breaking| breaking.until)
     }
@@ -104,8 +104,8 @@ impl CachingGrant {
         HeldCaching::of(self.kind, self.caching)
     }
 
-    /// Returns what the holder relies on from now on: what it has been told to drop without being waited for
-    /// is gone.
+    /// Returns the caching that the holder may still use: without what a break took that needs no
+    /// acknowledgement.
     pub(crate) fn relied_on(&self) -> Caching {
         match &self.breaking {
             // Until the answer comes the holder may still write back.
@@ -115,7 +115,7 @@ impl CachingGrant {
         }
     }
 
-    /// More than there was, or the first.
+    /// Grants `caching`, which includes what the holder has, and raises the epoch when it is more.
     pub(crate) fn give(&mut self, caching: Caching) {
         debug_assert!(caching.contains(self.caching) && self.breaking.is_none());
         if caching != self.caching {
@@ -124,7 +124,8 @@ impl CachingGrant {
         }
     }
 
-    /// Asks the holder to give back what is in the way. Returns whether the request has to wait for it.
+    /// Sends the holder a break of what conflicts with the request. Returns whether the request has to wait
+    /// for it. Returns whether the request has to wait for it.
     pub(crate) fn ask(&mut self, break_request: &BreakRequest<'_>, events: &mut Vec<Event>) -> bool {
         let BreakRequest { now, operation, by, limits } = *break_request;
         let Some(held) = self.column() else { return false };
@@ -155,7 +156,7 @@ impl CachingGrant {
         }
     }
 
-    /// Recalls all that the holder has. No request waits for it.
+    /// Breaks all caching of the holder. No request waits for it. No request waits for it.
     pub(crate) fn recall(&mut self, now: Instant, limits: &Limits, events: &mut Vec<Event>) {
         match &mut self.breaking {
             Some(breaking) => breaking.final_caching = Caching::NONE,
@@ -189,7 +190,8 @@ impl CachingGrant {
         events.push(Event::Break(Break { holder, home, from, to, epoch, acknowledge, names }));
     }
 
-    /// Acknowledges a break: the holder keeps `keeps`. Returns what is left to it.
+    /// Takes the acknowledgement of a break, with which the holder keeps `keeps`. Returns the caching that is
+    /// left to it. Returns what is left to it.
     pub(crate) fn acknowledge(
         &mut self,
         now: Instant,
@@ -221,7 +223,7 @@ impl CachingGrant {
         }
     }
 
-    /// Expires the break: nothing is left to the holder.
+    /// Ends the break without an acknowledgement: no caching is left to the holder.
     pub(crate) fn expire(&mut self, now: Instant) -> bool {
         let is_over = self.until().is_some_and(|until| until <= now);
         if is_over {

@@ -1,55 +1,55 @@
-//! Tables of conflicts: three tables, and nothing else decides. docs/design/vfs.md shows them; a test goes
-//! through every cell.
+//! Tables of conflicts: three tables decide, and nothing else.
 
 use crate::caching::{Caching, HeldCaching};
 use crate::share::{Access, Share};
 
-/// An operation that may conflict with what others cache: the rows of [`break_action`] (MS-FSA 2.1.4.12, Operation).
+/// Operation that may conflict with the caching of other holders: the rows of [`break_action`] (MS-FSA
+/// 2.1.4.12, Operation).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileOperation {
-    /// Opens to see or set attributes alone.
+    /// Open to read or set attributes only.
     Look,
-    /// Opens to read the access list, and attributes, alone.
+    /// Open to read the access list and attributes only.
     LookAtRights,
-    /// Opens for data or to delete.
+    /// Open for data or to delete.
     Open,
-    /// Opens, and puts an end to the content there is.
+    /// Open that replaces the content.
     Overwrite,
-    /// Opens, or acts without an open, and a share mode refuses it.
+    /// Open, or act without an open, that a share mode refuses.
     Share,
-    /// Reads without an open what its holder may keep back: a file that a range is copied from. AFS and HTTP
-    /// read what is stored, and break nothing.
+    /// Read without an open of data that a holder may not have written back: a file that a range is copied
+    /// from. AFS and HTTP read what is stored, and break nothing.
     Read,
-    /// Changes the content: writes, truncates, punches.
+    /// Change of the content: write, truncate, punch.
     Write,
-    /// Has changed it behind the server's back, whatever share modes say: another program of the machine.
+    /// Change of the content by another program of the machine, whatever share modes say.
     Behind,
-    /// Locks a range of bytes.
+    /// Lock of a byte range.
     Lock,
-    /// Gives the object another name.
+    /// Rename of the object.
     Rename,
-    /// Has it deleted when it is closed.
+    /// Request to delete the object when it is closed.
     Delete,
-    /// Takes its name away, or gives it to another.
+    /// Removal of the object's name, or replacement by another object.
     Remove,
-    /// Changes the access list.
+    /// Change of the access list.
     Security,
-    /// Changes names in a directory, or what it shows of them.
+    /// Change of names in a directory, or of the attributes that it lists.
     Names,
 }
 
-/// The effect of an operation on the caching of another holder.
+/// Effect of an operation on the caching of another holder.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BreakAction {
     /// The holder keeps its caching.
     Keep,
-    /// The holder is sent a break to this; the operation does not wait.
+    /// The holder is sent a break to this caching; the operation does not wait.
     Notify(Caching),
-    /// The holder is sent a break to this, and the operation waits for its acknowledgement.
+    /// The holder is sent a break to this caching, and the operation waits for the acknowledgement.
     AwaitAck(Caching),
 }
 
-/// The break that an `operation` of another causes to the holder of `held`.
+/// Returns the break that an `operation` of another client causes to the holder of `held`.
 ///
 /// Source: MS-FSA 2.1.4.12, with Samba's answers where clients rely on them; the rows `Remove` and, for batch oplocks, `Share`,
 /// `Delete` and `Security` are this server's.
@@ -90,7 +90,7 @@ pub const fn spares(operation: FileOperation, held: HeldCaching) -> bool {
     !matches!((operation, held), (FileOperation::Write | FileOperation::Lock, HeldCaching::Level2))
 }
 
-/// Returns what share modes have to allow to a caller without an open that does this.
+/// Returns the access that share modes have to allow to a caller who makes `operation` without an open.
 pub const fn needs(operation: FileOperation) -> Access {
     match operation {
         FileOperation::Read => Access::READ,
@@ -100,27 +100,26 @@ pub const fn needs(operation: FileOperation) -> Access {
     }
 }
 
-/// Returns whether two opens of one stream can stand beside each other (MS-FSA 2.1.5.1.2.2): each allows what
-/// the other may do. One for attributes alone stands beside everything.
+/// Returns whether two opens of one stream are compatible: each allows what the other may do (MS-FSA
+/// 2.1.5.1.2.2). One for attributes alone stands beside everything.
 pub const fn shares(a: (Access, Share), b: (Access, Share)) -> bool {
     a.0.is_none() || b.0.is_none() || (b.1.allows(a.0) && a.1.allows(b.0))
 }
 
-/// The use of a byte range: a lock, a read or a write.
+/// Use of a byte range: a lock, a read or a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RangeUse {
-    /// A shared lock.
+    /// Shared lock of the range.
     Shared,
-    /// An exclusive lock.
+    /// Exclusive lock of the range.
     Exclusive,
-    /// To read it.
+    /// Read of the range.
     Reading,
-    /// To write it.
+    /// Write of the range.
     Writing,
 }
 
-/// Returns whether a range can be had that overlaps one which is locked, exclusively or not, by the same open
-/// or by another (MS-FSA 2.1.4.10).
+/// Returns whether a range may be used that overlaps a locked one (MS-FSA 2.1.4.10).
 #[rustfmt::skip]
 pub const fn overlaps_well(locked_exclusively: bool, is_same_open: bool, range_use: RangeUse) -> bool {
     let by = match (locked_exclusively, is_same_open) {

@@ -1,6 +1,6 @@
 //! Deletion when the last open is closed: by name, as another name of the same file stays (MS-FSA 2.1.5.5).
 
-/// Names that go when their last open does.
+/// Names to delete when their last opens are closed.
 #[derive(Debug)]
 pub(crate) struct Deletions<L> {
     links: Vec<Deletion<L>>,
@@ -9,9 +9,9 @@ pub(crate) struct Deletions<L> {
 #[derive(Debug)]
 struct Deletion<L> {
     link: L,
-    /// Key of the directory's lease that its last setter has named.
+    /// Key of the parent directory's lease, as the last open that set the deletion gave it.
     parent: Option<[u8; 16]>,
-    /// No client has it open any more: it is being taken away.
+    /// True once the last open is closed and the name is being deleted.
     is_due: bool,
 }
 
@@ -28,7 +28,7 @@ impl<L: Eq> Deletions<L> {
         self.links.iter().any(|deletion| deletion.link == *link)
     }
 
-    /// Returns whether a name is being taken away.
+    /// Returns whether a name is being deleted.
     pub(crate) fn has_due(&self) -> bool {
         self.links.iter().any(|deletion| deletion.is_due)
     }
@@ -40,25 +40,25 @@ impl<L: Eq> Deletions<L> {
         }
     }
 
-    /// Notes that the name stays after all, or is gone.
+    /// Forgets the deletion of a name, which stays after all or is gone.
     pub(crate) fn clear(&mut self, link: &L) {
         self.links.retain(|deletion| deletion.link != *link);
     }
 
-    /// Takes a deletion back that is not under way yet.
+    /// Cancels a deletion that is not under way yet.
     pub(crate) fn take_back(&mut self, link: &L) {
         self.links.retain(|deletion| deletion.is_due || deletion.link != *link);
     }
 
-    /// Notes that the last open by this name was closed. Returns whether the name goes now, and by which
-    /// open. It says so once.
+    /// Notes that the last open by this name was closed. Returns, once, the parent key of the deletion when
+    /// the name is to be deleted now.
     pub(crate) fn fall_due(&mut self, link: &L) -> Option<Option<[u8; 16]>> {
         let deletion = self.links.iter_mut().find(|deletion| deletion.link == *link && !deletion.is_due)?;
         deletion.is_due = true;
         Some(deletion.parent)
     }
 
-    /// The name has become another.
+    /// Notes that a name has become another.
     pub(crate) fn renamed(&mut self, from: &L, to: &L)
     where
         L: Clone,

@@ -1,4 +1,4 @@
-//! The results of requests for grants, and the events that they cause.
+//! Results of requests for grants, and the events that they cause.
 
 use std::time::Instant;
 
@@ -6,46 +6,46 @@ use crate::caching::Caching;
 use crate::waiting::Ticket;
 use crate::{Holder, Home};
 
-/// The result of a request for a grant.
+/// Result of a request for a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GrantResult<T> {
     /// The request was granted.
     Granted(T),
-    /// Others have been asked to give back what is in the way: ask again, with the ticket, when it is woken
-    /// or at the time given. A waiter that gives up, or has what it wanted, [leaves](crate::Object::leave).
+    /// The request conflicts with holders that were sent breaks: repeat it, with the ticket, once woken or at
+    /// the time given. A waiter that gives up, or has what it wanted, [leaves](crate::Object::leave).
     Wait(Wait),
-    /// The request was refused.
+    /// The request was refused, for this reason.
     Refused(Refused),
 }
 
-/// Time for which to wait.
+/// Wait for holders to give something back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Wait {
-    /// The request that waits.
+    /// Ticket of the request that waits.
     pub ticket: Ticket,
-    /// Time when something is given back at the latest.
+    /// Latest time at which something is given back.
     pub until: Instant,
 }
 
-/// The reason why an operation is refused.
+/// Reason why an operation is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
-    /// A share mode is in the way (STATUS_SHARING_VIOLATION).
+    /// A share mode does not allow the operation (STATUS_SHARING_VIOLATION).
     #[error("another has it open and does not share it")]
     Sharing,
     /// The file is about to be deleted (STATUS_DELETE_PENDING).
     #[error("it is being deleted")]
     DeletePending,
-    /// Another owner has locked some of the range (STATUS_LOCK_NOT_GRANTED, STATUS_FILE_LOCK_CONFLICT).
+    /// Another owner has a lock on some of the range (STATUS_LOCK_NOT_GRANTED, STATUS_FILE_LOCK_CONFLICT).
     #[error("another has locked some of the range")]
     Locked,
     /// The range ends beyond 2^64 (STATUS_INVALID_LOCK_RANGE).
     #[error("the range ends beyond 2^64")]
     BadRange,
-    /// This range is not locked by the unlocking owner (STATUS_RANGE_NOT_LOCKED).
+    /// The range is not locked by the unlocking owner (STATUS_RANGE_NOT_LOCKED).
     #[error("the range is not locked like this")]
     NotLocked,
-    /// The open does not have the access for it (STATUS_ACCESS_DENIED).
+    /// The open lacks the access that the operation needs (STATUS_ACCESS_DENIED).
     #[error("it was not opened for that")]
     Access,
     /// The open does not exist.
@@ -56,37 +56,37 @@ pub enum Refused {
     TooMany,
 }
 
-/// Event that has to be told, in order.
+/// Event that the caller delivers, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A holder gives something back.
+    /// A holder is to be sent this break.
     Break(Break),
-    /// Something was given back: the request with this ticket is made again.
+    /// A holder gave something back: the request with this ticket is made again.
     Wake(Ticket),
     /// A lock that waited is held now.
     Locked(Ticket),
-    /// A lock that waited does so no more: its open was closed.
+    /// A lock that waited was cancelled, as its open was closed.
     Cancelled(Ticket),
-    /// A holder did not answer in time; nothing is left to it.
+    /// A holder did not answer in time and has no caching any more.
     Expired(Holder),
 }
 
-/// A holder gives something back (MS-SMB2 2.2.23).
+/// Break of a lease or oplock (MS-SMB2 2.2.23).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Break {
-    /// The holder that is told.
+    /// Holder that the break is sent to.
     pub holder: Holder,
-    /// Lane where the holder is told.
+    /// Lane that sends the break.
     pub home: Home,
-    /// Caching that the holder has.
+    /// Caching that the holder had before.
     pub from: Caching,
-    /// Caching that is left to the holder.
+    /// Caching that the holder keeps.
     pub to: Caching,
-    /// The new epoch of a lease of version 2; else 0.
+    /// New epoch of a lease of version 2; 0 for all others.
     pub epoch: u16,
-    /// The holder has to acknowledge the break.
+    /// True when the holder has to acknowledge the break.
     pub acknowledge: bool,
-    /// The break is of a directory, because of names in it: no request waits for the holder.
+    /// True for a directory whose names change: no request waits for the holder.
     pub names: bool,
 }
 

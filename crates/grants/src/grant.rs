@@ -1,27 +1,27 @@
-//! Granting of caching that a client wants (MS-SMB2 3.3.5.9, MS-FSA 2.1.5.18), beside what others have open
-//! and hold.
+//! Granting of caching that a client wants, beside the opens and caching of others (MS-SMB2 3.3.5.9, MS-FSA
+//! 2.1.5.18).
 
 use crate::caching::{Caching, HeldCaching, Kind};
 use crate::conflict::{BreakAction, FileOperation, break_action};
 
-/// The opens, caching and locks of others that limit what a request for caching gets.
+/// Opens, caching and locks of others that limit what a request for caching gets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OtherGrants {
-    /// An open for more than attributes.
+    /// True when another open is for more than attributes.
     pub(crate) opens: bool,
-    /// A holder caches reads.
+    /// True when another holder caches reads.
     pub(crate) readers: bool,
-    /// A holder caches writes.
+    /// True when another holder caches writes.
     pub(crate) writer: bool,
-    /// An oplock.
+    /// True when another open has an oplock.
     pub(crate) oplocks: bool,
-    /// A holder caches opens.
+    /// True when another holder caches handles.
     pub(crate) handles: bool,
-    /// A locked range, whosever it is.
+    /// True when a range is locked, by any owner.
     pub(crate) ranges: bool,
 }
 
-/// Returns what of `wanted` can be had.
+/// Returns the caching of `wanted` that can be granted.
 pub(crate) fn granted(kind: Kind, wanted: Caching, is_directory: bool, other_grants: OtherGrants) -> Caching {
     let mut caching = wanted;
     if other_grants.writer || other_grants.ranges || (is_directory && kind.is_oplock()) {
@@ -41,7 +41,7 @@ pub(crate) fn granted(kind: Kind, wanted: Caching, is_directory: bool, other_gra
     }
 }
 
-/// The caching that a waiting operation would leave: no more is granted.
+/// Returns the caching that a waiting operation would leave, above which none is granted.
 pub(crate) fn left_after(kind: Kind, caching: Caching, operation: FileOperation) -> Caching {
     let Some(held) = HeldCaching::of(kind, caching) else { return caching };
     match break_action(operation, held) {
@@ -50,8 +50,8 @@ pub(crate) fn left_after(kind: Kind, caching: Caching, operation: FileOperation)
     }
 }
 
-/// True when a lease that has `now` is upgraded to `granted` by an open with its key that asks for `wanted`: only upwards, and only if
-/// all that is wanted can be granted.
+/// Returns whether an open with a lease's key that wants `wanted` upgrades it from `now` to `granted`: all or
+/// nothing.
 pub(crate) fn is_upgrade(now: Caching, wanted: Caching, granted: Caching) -> bool {
     wanted.contains(now) && granted == wanted && granted != now
 }

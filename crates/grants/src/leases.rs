@@ -1,5 +1,5 @@
-//! Table of leases, process-wide: by client and key (MS-SMB2 3.3.1.12), each of one object. Also where the
-//! numbers of holders and opens come from.
+//! Table of leases, process-wide: by client and key (MS-SMB2 3.3.1.12), each of one object. The table also
+//! gives out the numbers of holders and opens.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
@@ -10,16 +10,16 @@ use std::sync::{Arc, Mutex, MutexGuard};
 use crate::event::Refused;
 use crate::{Holder, OpenId};
 
-/// Key by which a client names a lease: its own GUID, and a key that it chose.
+/// Key by which a client names a lease: its ClientGuid and a key that it chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct LeaseKey {
-    /// ClientGuid of its connections.
+    /// ClientGuid of the client's connections.
     pub client: [u8; 16],
-    /// LeaseKey.
+    /// LeaseKey that the client chose.
     pub key: [u8; 16],
 }
 
-/// The leases of a process. `P` says of which object and stream one is.
+/// Leases of a process. `P` is the place of a lease: its object and stream.
 #[derive(Debug)]
 pub struct Leases<P> {
     shards: Box<[Mutex<LeaseShard<P>>]>,
@@ -34,14 +34,14 @@ type LeaseShard<P> = HashMap<LeaseKey, LeaseEntry<P>>;
 #[derive(Debug)]
 struct LeaseEntry<P> {
     holder: Holder,
-    /// Opens with this key.
+    /// Number of opens with this key.
     named: usize,
     place: Option<P>,
-    /// Opens that rest on it there.
+    /// Number of these opens that are bound to the place.
     bound: usize,
 }
 
-/// A reference to a lease by its number. Dropped with the last open of its key, it ends the lease.
+/// Reference to a lease by its number. The last reference to a key ends the lease when it is dropped.
 pub struct LeaseRef<P> {
     leases: Arc<Leases<P>>,
     key: LeaseKey,
@@ -49,13 +49,13 @@ pub struct LeaseRef<P> {
     is_bound: bool,
 }
 
-/// The error that a lease key is in use for another file (STATUS_INVALID_PARAMETER).
+/// Error of a lease key that is in use for another file (STATUS_INVALID_PARAMETER).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the lease is of another file")]
 pub struct LeaseOfOtherFile;
 
 impl<P: Clone + PartialEq> Leases<P> {
-    /// Makes an empty table; at most `per_client_max` of one client.
+    /// Makes an empty table with at most `per_client_max` leases of one client.
     pub fn new(per_client_max: usize) -> Arc<Self> {
         Arc::new(Self {
             shards: (0..SHARDS).map(|_| Mutex::default()).collect(),
@@ -66,12 +66,12 @@ impl<P: Clone + PartialEq> Leases<P> {
         })
     }
 
-    /// The number of the next open.
+    /// Returns the number of the next open.
     pub fn next_open(&self) -> OpenId {
         OpenId(self.next.fetch_add(1, Ordering::Relaxed))
     }
 
-    /// The number of the lease with this key, which need not be granted.
+    /// Returns a reference to the lease with this key, granted or not.
     ///
     /// # Errors
     /// [`Refused::TooMany`] when the client names as many as it may.
@@ -94,19 +94,20 @@ impl<P: Clone + PartialEq> Leases<P> {
         Ok(LeaseRef { leases: Arc::clone(self), key, holder, is_bound: false })
     }
 
-    /// Returns where the lease with this key is, for an acknowledgement that names nothing else.
+    /// Returns the number and place of the lease with this key, for an acknowledgement that names nothing
+    /// else.
     pub fn find(&self, key: &LeaseKey) -> Option<(Holder, P)> {
         let shard = self.shard(key);
         let entry = shard.get(key)?;
         Some((entry.holder, entry.place.clone()?))
     }
 
-    /// Returns how many there are.
+    /// Returns the number of leases.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().expect("nobody panics while holding it").len()).sum()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether the table has no lease.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -118,19 +119,19 @@ impl<P: Clone + PartialEq> Leases<P> {
 }
 
 impl<P> LeaseRef<P> {
-    /// Returns the lease's number.
+    /// Returns the number of the lease.
     pub fn holder(&self) -> Holder {
         self.holder
     }
 
-    /// Returns the lease's key.
+    /// Returns the key of the lease.
     pub fn key(&self) -> LeaseKey {
         self.key
     }
 }
 
 impl<P: Clone + PartialEq> LeaseRef<P> {
-    /// An open of `place` rests on it, for as long as this lives.
+    /// Binds the lease to `place`, for an open of it that lasts as long as this reference.
     ///
     /// # Errors
     /// [`LeaseOfOtherFile`] while it is another place's.

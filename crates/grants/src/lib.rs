@@ -1,6 +1,5 @@
-//! Grants of clients on one file or directory, and what it takes to act beside them: share modes, leases and
-//! oplocks, byte-range locks, deletion on close (MS-SMB2 3.3, MS-FSA 2.1), whole-file locks of AFS, and what
-//! a change by a caller without an open asks of all these.
+//! Grants of clients on one file or directory: share modes, leases and oplocks, byte-range locks, deletion on
+//! close (MS-SMB2 3.3, MS-FSA 2.1) and AFS's whole-file locks.
 //!
 //! Plain and synchronous: nothing here knows lanes, files, sockets or a clock. An [`Object`] is the state of
 //! one file; its owner passes a request and the time, and gets a [`GrantResult`]: granted, refused with a
@@ -59,24 +58,25 @@ pub use self::waiting::Ticket;
 #[cfg(test)]
 mod tests;
 
-/// The holder of cached state: a lease, or the open that an oplock belongs to. Numbers are given out by [`Leases`].
+/// Holder of cached state: a lease, or the open that an oplock belongs to. Numbers are given out by
+/// [`Leases`]. Numbers are given out by [`Leases`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Holder(pub u64);
 
-/// The holder whose own lease or oplock an operation does not break.
+/// Holder whose own lease or oplock an operation does not break.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ExemptHolder {
-    /// The holder of this lease or oplock.
+    /// Holder of this lease or oplock.
     Holder(Holder),
-    /// A client that names this key as that of the lease of the directory it changes something in: whichever
-    /// client's lease has it, as the keys are compared alone there (MS-FSA 2.1.4.12, ParentOplockKey).
+    /// Holders of leases with this key, of any client: the key of the lease of the directory that is changed
+    /// (MS-FSA 2.1.4.12, ParentOplockKey).
     ParentKey([u8; 16]),
 }
 
-/// One open of one stream, process-wide.
+/// Number of an open of a stream, unique in the process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct OpenId(pub u64);
 
-/// Lane where a holder is told: the lane of its connection. It means nothing here.
+/// Lane that sends a holder its breaks: the lane of its connection. This crate only passes the number on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Home(pub u16);

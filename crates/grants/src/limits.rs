@@ -1,30 +1,30 @@
-//! Bounds of what is held of one object.
+//! Bounds of the grants on one object.
 
 use std::time::Duration;
 
-/// Bounds of what is held of one object. What is beyond them is refused; no other object feels it.
+/// Bounds of the grants on one object. Requests beyond them are refused; other objects are not affected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Opens, of all streams.
+    /// Most opens, of all streams together.
     pub opens: usize,
-    /// Streams in use.
+    /// Most streams in use.
     pub streams: usize,
-    /// Ranges that one open, or one owner of advisory locks, has locked.
+    /// Most ranges locked by one open, or one owner of advisory locks.
     pub ranges_per_owner: usize,
-    /// Ranges locked in one stream.
+    /// Most ranges locked in one stream.
     pub ranges: usize,
-    /// Locks of one open that wait.
+    /// Most locks of one open that wait.
     pub waiting_locks_per_owner: usize,
-    /// Locks of one stream that wait.
+    /// Most locks of one stream that wait.
     pub waiting_locks: usize,
-    /// Requests that wait for something to be given back.
+    /// Most requests that wait for a holder.
     pub waiting: usize,
-    /// Time for which a holder has to give back what it is asked for (MS-SMB2 3.3.2.1; Windows: 35 s).
+    /// Time in which a holder has to acknowledge a break (MS-SMB2 3.3.2.1; Windows: 35 s).
     pub acknowledge: Duration,
 }
 
 impl Limits {
-    /// Limits that the server uses.
+    /// Bounds that the server uses.
     pub const DEFAULT: Self = Self {
         //@ limit: opens with share modes of one file
         //@ section: Files and listings

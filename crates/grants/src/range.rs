@@ -1,6 +1,6 @@
-//! Locked ranges of bytes of one stream (MS-FSA 2.1.4.10, 2.1.5.8), and requests that wait for one. An open's
-//! locks bind reads and writes of other opens; advisory ones (AFS's of whole files, other processes') meet
-//! them only as locks.
+//! Locked byte ranges of one stream (MS-FSA 2.1.4.10, 2.1.5.8), and requests that wait for one. Locks of an
+//! open bind reads and writes of other opens; advisory ones (AFS's of whole files, other processes') conflict
+//! with locks only.
 
 use std::collections::VecDeque;
 use std::time::Instant;
@@ -14,35 +14,36 @@ use crate::waiting::Ticket;
 /// Bytes from `offset` on. A range of no bytes overlaps those that begin before it and end behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Range {
-    /// The first byte.
+    /// Offset of the first byte.
     pub offset: u64,
     /// Number of bytes.
     pub len: u64,
 }
 
-/// A range, and how it is locked.
+/// Byte range with the mode of its lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RangeLock {
     /// Range of bytes.
     pub range: Range,
-    /// For one alone.
+    /// True for an exclusive lock.
     pub exclusive: bool,
 }
 
 /// Owner of a lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Owner {
-    /// An SMB open's.
+    /// Open of an SMB client.
     Open(OpenId),
-    /// An owner without an open, by a number of its service. Its lock binds no reads and writes.
+    /// Owner without an open, by a number of its service. Its locks bind no reads and writes. Its lock binds
+    /// no reads and writes.
     AdvisoryLock(u64),
 }
 
-/// The locks of one stream.
+/// Locks of one stream, held and waiting.
 #[derive(Debug, Default)]
 pub(crate) struct Ranges {
     held: Vec<HeldRange>,
-    /// First come first served among those that overlap; others pass.
+    /// Waiting locks, granted in order among those that overlap.
     waiting: VecDeque<WaitingRange>,
 }
 
@@ -62,7 +63,7 @@ struct WaitingRange {
 }
 
 impl Range {
-    /// All there is, and will be.
+    /// Range of all bytes that a file has or can have.
     pub const WHOLE: Self = Self { offset: 0, len: u64::MAX };
 
     /// Returns the offset behind the last byte.
@@ -70,12 +71,12 @@ impl Range {
         u128::from(self.offset) + u128::from(self.len)
     }
 
-    /// Returns whether it ends at 2^64 at the latest.
+    /// Returns whether the range ends at 2^64 at the latest.
     pub fn is_valid(self) -> bool {
         self.end() <= 1 << 64
     }
 
-    /// Returns whether the two meet.
+    /// Returns whether the ranges overlap.
     pub fn overlaps(self, other: Self) -> bool {
         u128::from(self.offset) < other.end() && u128::from(other.offset) < self.end()
     }
@@ -116,7 +117,7 @@ impl Ranges {
         Ok(())
     }
 
-    /// Has one lock wait until it can be had.
+    /// Queues one lock until it can be granted.
     pub(crate) fn wait(
         &mut self,
         ticket: Ticket,
@@ -132,7 +133,7 @@ impl Ranges {
         Ok(())
     }
 
-    /// Unlocks one range that was locked just so: an exclusive lock before a shared one.
+    /// Removes one lock with exactly these bounds: an exclusive one before a shared one.
     pub(crate) fn unlock(&mut self, owner: Owner, range: Range) -> Result<(), Refused> {
         let is_it = |held: &HeldRange| held.owner == owner && held.lock.range == range;
         let exclusive = self.held.iter().position(|held| is_it(held) && held.lock.exclusive);
@@ -141,7 +142,7 @@ impl Ranges {
         Ok(())
     }
 
-    /// Has an owner's advisory locks last longer. Says whether there are any.
+    /// Extends an owner's advisory locks. Returns whether it has any.
     pub(crate) fn extend(&mut self, owner: Owner, until: Instant) -> bool {
         let mut own =
             self.held.iter_mut().filter(|held| held.owner == owner && held.until.is_some()).peekable();
@@ -150,7 +151,7 @@ impl Ranges {
         any
     }
 
-    /// Returns whether an open may read or write there.
+    /// Returns whether the locks allow an open to use a range.
     pub(crate) fn allows(&self, open: OpenId, range: Range, range_use: RangeUse) -> bool {
         let owner = Owner::Open(open);
         let binds =
@@ -163,14 +164,14 @@ impl Ranges {
                 .all(|held| overlaps_well(held.lock.exclusive, held.owner == owner, range_use))
     }
 
-    /// A lock that waits is no longer wanted. Says whether it still waited.
+    /// Cancels a lock that waits. Returns whether it still waited.
     pub(crate) fn cancel(&mut self, ticket: Ticket) -> bool {
         let before = self.waiting.len();
         self.waiting.retain(|waiting| waiting.ticket != ticket);
         self.waiting.len() < before
     }
 
-    /// Drops all that an owner has locked, and the locks that it waits for.
+    /// Removes the locks of an owner, held and waiting.
     pub(crate) fn close(&mut self, owner: Owner, events: &mut Vec<Event>) {
         self.held.retain(|held| held.owner != owner);
         self.waiting.retain(|waiting| {
@@ -182,19 +183,19 @@ impl Ranges {
         });
     }
 
-    /// Advisory locks whose time is over go.
+    /// Removes advisory locks that have expired, and returns whether there were any.
     pub(crate) fn expire(&mut self, now: Instant) -> bool {
         let before = self.held.len();
         self.held.retain(|held| held.until.is_none_or(|until| until > now));
         self.held.len() < before
     }
 
-    /// Returns when the next of them ends.
+    /// Returns the next time at which an advisory lock expires.
     pub(crate) fn next_timeout(&self) -> Option<Instant> {
         self.held.iter().filter_map(|held| held.until).min()
     }
 
-    /// Something was unlocked: gives what waits and can be had.
+    /// Grants waiting locks that an unlock made possible.
     pub(crate) fn give(&mut self, limits: &Limits, events: &mut Vec<Event>) {
         let mut at = 0;
         while let Some(waiting) = self.waiting.get(at) {
@@ -216,7 +217,7 @@ impl Ranges {
             .all(|held| overlaps_well(held.lock.exclusive, held.owner == owner, range_use))
     }
 
-    /// Returns the locked ranges and their owners.
+    /// Returns the locked ranges with their owners.
     pub(crate) fn held(&self) -> impl Iterator<Item = (Owner, RangeLock)> + '_ {
         self.held.iter().map(|held| (held.owner, held.lock))
     }

@@ -3,8 +3,8 @@
 use std::fmt;
 use std::ops::BitOr;
 
-/// Access of an open, as far as others have to bear it. Executing counts as reading, appending as writing;
-/// attributes, owners and rights count as nothing.
+/// Access of an open as share modes count it. Executing counts as reading, appending as writing; attributes,
+/// owners and rights count as nothing.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Access(u8);
 
@@ -12,62 +12,61 @@ pub struct Access(u8);
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Share(u8);
 
-/// An open that asks for attributes alone, which breaks no lease or oplock (a "stat open").
+/// Open for attributes alone, a "stat open", which breaks no lease or oplock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum StatOpen {
     /// The open is for more than attributes.
     #[default]
     No,
-    /// To read the access list, and attributes: nothing to a lease that is held already, else an open like
-    /// any.
+    /// The open reads the access list and attributes: it breaks no lease, but counts as any open for oplocks.
     ReadControl,
-    /// To see or set attributes.
+    /// The open reads or sets attributes only.
     Attributes,
 }
 
 impl Access {
-    /// Attributes alone.
+    /// Access to attributes alone.
     pub const NONE: Self = Self(0);
-    /// Reads, or executes.
+    /// Access to read or execute.
     pub const READ: Self = Self(1);
-    /// Writes, or appends.
+    /// Access to write or append.
     pub const WRITE: Self = Self(2);
-    /// Deletes, or renames.
+    /// Access to delete or rename.
     pub const DELETE: Self = Self(4);
 
-    /// Of some of the three bits.
+    /// Takes the three low bits of `bits`.
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits & 7)
     }
 
-    /// Returns whether it is nothing that others have to bear.
+    /// Returns whether the access is to attributes alone.
     pub const fn is_none(self) -> bool {
         self.0 == 0
     }
 
-    /// Returns whether all of `other` is here.
+    /// Returns whether this access includes all of `other`.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 
-    /// Returns whether any of `other` is here.
+    /// Returns whether this access includes any of `other`.
     pub const fn overlaps(self, other: Self) -> bool {
         self.0 & other.0 != 0
     }
 }
 
 impl Share {
-    /// Nothing.
+    /// Share mode that allows no other access.
     pub const NONE: Self = Self(0);
-    /// Everything.
+    /// Share mode that allows all access.
     pub const ALL: Self = Self(7);
 
-    /// Reads the bits of the wire: FILE_SHARE_READ (1), WRITE (2), DELETE (4).
+    /// Takes the bits of ShareAccess: FILE_SHARE_READ (1), WRITE (2), DELETE (4).
     pub const fn from_bits(bits: u8) -> Self {
         Self(bits & 7)
     }
 
-    /// Returns whether others may do all of that.
+    /// Returns whether the share mode allows all of `access`.
     pub const fn allows(self, access: Access) -> bool {
         access.0 & !self.0 == 0
     }

@@ -1,4 +1,4 @@
-//! One stream of a file: its opens, what their clients cache of it, its locked ranges.
+//! Stream of a file: its opens, their clients' caching, its locked ranges.
 
 use std::time::Instant;
 
@@ -14,15 +14,15 @@ use crate::range::Ranges;
 use crate::share::{Access, Share, StatOpen};
 use crate::{Holder, OpenId};
 
-/// A file's own data, a named stream, or a directory.
+/// File's own data, a named stream, or a directory.
 #[derive(Debug)]
 pub(crate) struct Stream<L> {
-    /// Empty for a file's own data.
+    /// Name of the stream; empty for a file's own data.
     pub(crate) name: Box<[u8]>,
     pub(crate) opens: Vec<Open<L>>,
     pub(crate) caching_grants: Vec<CachingGrant>,
     pub(crate) ranges: Ranges,
-    /// A named stream goes with its last open.
+    /// True when a named stream is deleted with its last open.
     pub(crate) deletes: bool,
 }
 
@@ -30,20 +30,20 @@ pub(crate) struct Stream<L> {
 pub(crate) struct Open<L> {
     pub(crate) id: OpenId,
     pub(crate) consumer: Consumer,
-    /// The holder whose lease or oplock is spared.
+    /// Holder whose lease or oplock operations of this open do not break.
     pub(crate) holder: Option<Holder>,
     pub(crate) access: Access,
     pub(crate) share: Share,
     pub(crate) looks: StatOpen,
     pub(crate) deletes_on_close: bool,
-    /// The name by which it was opened.
+    /// Link by which the file was opened.
     pub(crate) link: L,
-    /// The key that it has named as that of its directory's lease.
+    /// Key of the parent directory's lease, as the client gave it.
     pub(crate) parent: Option<[u8; 16]>,
 }
 
 impl<L> Open<L> {
-    /// Returns whether it reads or writes, or does not share deletion.
+    /// Returns whether the open reads or writes, or does not share deletion.
     pub(crate) fn uses(&self) -> bool {
         self.access.overlaps(Access::READ | Access::WRITE) || !self.share.allows(Access::DELETE)
     }
@@ -76,23 +76,23 @@ impl<L> Stream<L> {
         self.caching_grants.iter_mut().find(|caching_grant| caching_grant.holder == holder)
     }
 
-    /// Returns whether all opens bear one more like this.
+    /// Returns whether all opens are compatible with one more of this access and share mode.
     pub(crate) fn shares_with(&self, access: Access, share: Share) -> bool {
         self.opens.iter().all(|open| shares((open.access, open.share), (access, share)))
     }
 
-    /// Returns whether its opens bear that the file is deleted.
+    /// Returns whether all opens allow the file to be deleted.
     pub(crate) fn shares_deletion(&self) -> bool {
         self.opens.iter().all(|open| open.access.is_none() || open.share.allows(Access::DELETE))
     }
 
-    /// Returns whether the holder has it open.
+    /// Returns whether the holder has an open of the stream.
     pub(crate) fn is_opened_by(&self, holder: Holder) -> bool {
         self.opens.iter().any(|open| open.holder == Some(holder) || OpenId(holder.0) == open.id)
     }
 
-    /// Asks all that hold something. Returns when the first of those has to have answered that are waited
-    /// for.
+    /// Sends breaks to all holders that conflict with the request. Returns the earliest deadline of those
+    /// that it has to wait for. Returns when the first of those has to have answered that are waited for.
     pub(crate) fn ask(
         &mut self,
         break_request: &BreakRequest<'_>,
@@ -105,7 +105,7 @@ impl<L> Stream<L> {
         asked.min()
     }
 
-    /// The opens, caching and locks of others that limit a request for caching.
+    /// Returns the opens, caching and locks of others that limit a request for caching.
     pub(crate) fn other_grants(&self, want: &CachingRequest, open: OpenId) -> OtherGrants {
         let holder = want.holder;
         let mut other_grants = OtherGrants { ranges: self.ranges.any(), ..Default::default() };
@@ -121,7 +121,8 @@ impl<L> Stream<L> {
         other_grants
     }
 
-    /// Holders whose time is over lose what they had. Says whether there were any.
+    /// Takes the caching of holders that did not answer in time, and returns whether there were any. Says
+    /// whether there were any.
     pub(crate) fn expire(&mut self, now: Instant, events: &mut Vec<Event>) -> bool {
         let mut any = false;
         for caching_grant in &mut self.caching_grants {

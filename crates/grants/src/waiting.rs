@@ -1,11 +1,11 @@
-//! Requests that wait for something to be given back. A waiter stays in the list until it leaves, so that
-//! nothing is granted meanwhile that would have to be taken back for it.
+//! Requests that wait for holders. A waiter stays in the list until it leaves, so that meanwhile no caching
+//! is granted that would have to be broken for it.
 
 use crate::ExemptHolder;
 use crate::conflict::FileOperation;
 use crate::event::Event;
 
-/// A waiting request of one object.
+/// Number of a waiting request, unique in its object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Ticket(pub u64);
 
@@ -18,11 +18,11 @@ pub(crate) struct WaitQueue {
 #[derive(Debug)]
 pub(crate) struct Waiter {
     pub(crate) ticket: Ticket,
-    /// Name of the stream.
+    /// Name of the waiter's stream.
     pub(crate) stream: Box<[u8]>,
     pub(crate) by: Option<ExemptHolder>,
     pub(crate) operation: FileOperation,
-    /// The waiter has been woken and has not asked again.
+    /// True when the waiter was woken and has not repeated its request.
     is_woken: bool,
 }
 
@@ -39,7 +39,7 @@ impl WaitQueue {
         self.list.iter()
     }
 
-    /// Makes a request wait, from now on or again.
+    /// Adds a waiting request, or updates one that is repeated.
     pub(crate) fn join(
         &mut self,
         ticket: Ticket,
@@ -62,7 +62,7 @@ impl WaitQueue {
         self.list.retain(|waiter| waiter.ticket != ticket);
     }
 
-    /// Something was given back.
+    /// Wakes the waiters of a stream after something was given back.
     pub(crate) fn wake(&mut self, stream: &[u8], events: &mut Vec<Event>) {
         for waiter in &mut self.list {
             if *waiter.stream == *stream && !std::mem::replace(&mut waiter.is_woken, true) {

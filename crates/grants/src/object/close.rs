@@ -1,4 +1,4 @@
-//! Opens that end, and what is deleted with the last.
+//! Close of opens, and deletion with the last one.
 
 use std::time::Instant;
 
@@ -12,26 +12,26 @@ use crate::stream::Open;
 use crate::waiting::Ticket;
 use crate::{ExemptHolder, Holder, OpenId};
 
-/// Work that a close leaves.
+/// Work that a close leaves to the caller.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Closed<L> {
-    /// Nothing.
+    /// The close leaves nothing to do.
     Stays,
-    /// The name is to be taken away. Until [`Object::deleted`] no client opens it by that, and a write or
-    /// rename of the file without an open waits.
+    /// The name is to be deleted. Until [`Object::deleted`] no client opens it by that, and a write or rename
+    /// of the file without an open waits.
     DeleteName {
-        /// Link whose name goes.
+        /// Link whose name is deleted.
         link: L,
-        /// The key of the lease of the directory that is spared by it: as the open that had it deleted and
-        /// the last to close it have both named.
+        /// Key of the directory's lease that the deletion does not break, if the open that set it and the
+        /// last one closed gave the same key.
         parent: Option<[u8; 16]>,
     },
-    /// The named stream is to be taken away.
+    /// The named stream is to be deleted.
     DeleteStream,
 }
 
 impl<L: Clone + Eq> Object<L> {
-    /// Closes an open, with its locks, and its lease when it is the last with it.
+    /// Closes an open and drops its locks, and its lease with the last open of it.
     ///
     /// # Errors
     /// [`Refused::NotOpen`].
@@ -57,7 +57,7 @@ impl<L: Clone + Eq> Object<L> {
         self.abandon(open, events)
     }
 
-    /// Closes an open, by a caller that does not know the time ([`Object::close`]).
+    /// Closes an open for a caller that does not know the time ([`Object::close`]).
     ///
     /// # Errors
     /// [`Refused::NotOpen`].
@@ -100,7 +100,7 @@ impl<L: Clone + Eq> Object<L> {
         }
     }
 
-    /// Has the name, or the named stream, deleted when the open is closed, and whatever is open by it (FILE_DELETE_ON_CLOSE), or not after all.
+    /// Sets or clears FILE_DELETE_ON_CLOSE of an open: the close deletes its name or named stream.
     ///
     /// # Errors
     /// [`Refused::Access`] without [`Access::DELETE`]; [`Refused::NotOpen`].
@@ -114,8 +114,8 @@ impl<L: Clone + Eq> Object<L> {
         Ok(())
     }
 
-    /// Has the name, or the named stream, deleted when all that is open by it is closed, or not
-    /// (FileDispositionInformation): from now on no client opens it.
+    /// Sets or clears the deletion of an open's name or named stream with its last open
+    /// (FileDispositionInformation). A set one refuses new opens.
     pub fn set_deletion(
         &mut self,
         now: Instant,
@@ -152,12 +152,12 @@ impl<L: Clone + Eq> Object<L> {
         GrantResult::Granted(())
     }
 
-    /// The name by which an open was made, or that it has become since; `None` where there is no such open.
+    /// Returns the name that an open was made by, or its new name since a rename; `None` for an unknown open.
     pub fn link(&self, open: OpenId) -> Option<&L> {
         self.streams.iter().find_map(|stream| stream.open(open)).map(|open| &open.link)
     }
 
-    /// Returns whether the name, or the named stream, of an open goes when its last open does.
+    /// Returns whether the name, or the named stream, of an open is deleted with its last open.
     pub fn is_deleting(&self, open: OpenId) -> bool {
         let stream = self.streams.iter().find(|stream| stream.open(open).is_some());
         stream.is_some_and(|stream| match stream.name.is_empty() {
@@ -166,12 +166,12 @@ impl<L: Clone + Eq> Object<L> {
         })
     }
 
-    /// Returns whether a name goes when its last open does.
+    /// Returns whether a name is deleted with its last open.
     pub fn is_deleted(&self, link: &L) -> bool {
         self.deletions.has(link)
     }
 
-    /// The name is gone, or cannot be taken away: no deletion of it is under way any more.
+    /// Ends the deletion of a name, which is gone or cannot be deleted.
     pub fn deleted(&mut self, link: &L, events: &mut Vec<Event>) {
         let was_due = self.deletions.has_due();
         self.deletions.clear(link);
@@ -180,7 +180,7 @@ impl<L: Clone + Eq> Object<L> {
         }
     }
 
-    /// A name has become another: what is open by it, or to be deleted, is so by the new one.
+    /// Moves opens and the deletion of a name to its new name.
     pub fn renamed(&mut self, from: &L, to: &L) {
         self.deletions.renamed(from, to);
         let opens = self.streams.iter_mut().flat_map(|stream| &mut stream.opens);

@@ -10,18 +10,18 @@ use crate::range::{Owner, Range, RangeLock};
 use crate::waiting::Ticket;
 use crate::{ExemptHolder, Holder, OpenId};
 
-/// A byte-range lock of a holder without an open, such as an AFS client.
+/// Byte-range lock of a holder without an open, such as an AFS client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AdvisoryLock {
-    /// The owner's number, given by its service.
+    /// Number of the owner, given by its service.
     pub owner: u64,
-    /// The range that the owner locks.
+    /// Range to lock, and the mode.
     pub lock: RangeLock,
-    /// Time when it ends by itself.
+    /// Time when the lock ends by itself; `None` for never.
     pub until: Option<Instant>,
 }
 
-/// A request for locks.
+/// Request for locks.
 struct Locking<'a> {
     owner: Owner,
     locks: &'a [RangeLock],
@@ -32,15 +32,15 @@ struct Locking<'a> {
 /// Outcome of a lock request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lock {
-    /// The lock is held.
+    /// The lock is held now.
     Held,
     /// The lock waits for its turn.
     Waits(Ticket),
 }
 
 impl<L: Clone + Eq> Object<L> {
-    /// Locks all these ranges for an open, or none; a single one waits for its turn if `waits`, until
-    /// [`Event::Locked`] or [`Event::Cancelled`] with its ticket.
+    /// Locks all these ranges for an open, or none; with `waits` a single one waits until [`Event::Locked`]
+    /// or [`Event::Cancelled`] with its ticket.
     ///
     /// [`GrantResult::Wait`] with an `until` of its own means that what another caches is in the way, as for opens; one that
     /// waits for its turn gets [`Lock::Waits`].
@@ -63,8 +63,8 @@ impl<L: Clone + Eq> Object<L> {
         }
     }
 
-    /// Locks the file for an owner without an open, for a while: AFS's locks, and those of other processes.
-    /// Never waits.
+    /// Locks a range of a stream for an owner without an open, until a time: for AFS's locks, and those of
+    /// other processes. Never waits. Never waits.
     pub fn lock_advisory(
         &mut self,
         now: Instant,
@@ -116,7 +116,7 @@ impl<L: Clone + Eq> Object<L> {
         }
     }
 
-    /// Unlocks ranges of an open one after another, each as it was locked.
+    /// Unlocks ranges of an open one after another, each with the bounds of a lock.
     ///
     /// # Errors
     /// [`Refused::NotLocked`] at the first that is not; those before are unlocked then (MS-SMB2 3.3.5.14.1).
@@ -129,7 +129,7 @@ impl<L: Clone + Eq> Object<L> {
         unlocked
     }
 
-    /// Unlocks what an owner without an open has locked.
+    /// Unlocks the range that an owner without an open has locked.
     ///
     /// # Errors
     /// [`Refused::NotLocked`].
@@ -147,7 +147,7 @@ impl<L: Clone + Eq> Object<L> {
         Ok(())
     }
 
-    /// Extends the locks of an owner without an open until then.
+    /// Extends all locks of an owner without an open until the time `until`.
     ///
     /// # Errors
     /// [`Refused::NotLocked`] if the owner has nothing locked any more.
@@ -165,7 +165,7 @@ impl<L: Clone + Eq> Object<L> {
         if any { Ok(()) } else { Err(Refused::NotLocked) }
     }
 
-    /// Returns what is locked of the file's own data, by whomever.
+    /// Returns the locked ranges of the file's own data, of all owners.
     pub fn locked(&self) -> impl Iterator<Item = RangeLock> + '_ {
         let data = self.stream(b"").map(|at| &self.streams[at]);
         data.into_iter().flat_map(|data| data.ranges.held()).map(|(_, lock)| lock)
@@ -177,20 +177,20 @@ impl<L: Clone + Eq> Object<L> {
         held.any(|(owner, _)| owner == Owner::Open(open))
     }
 
-    /// The ranges that an open has locked.
+    /// Returns the ranges that an open has locked.
     pub fn locked_by(&self, open: OpenId) -> Vec<RangeLock> {
         let held = self.streams.iter().flat_map(|stream| stream.ranges.held());
         held.filter(|(owner, _)| *owner == Owner::Open(open)).map(|(_, lock)| lock).collect()
     }
 
-    /// A lock that waits is wanted no more. Says whether it still waited: else it is held, or was cancelled.
+    /// Cancels a lock that waits. Returns false when it no longer waits: granted, or cancelled before.
     pub fn cancel(&mut self, ticket: Ticket) -> bool {
         let cancelled = self.streams.iter_mut().any(|stream| stream.ranges.cancel(ticket));
         self.tidy();
         cancelled
     }
 
-    /// Checks whether an open may read or write these bytes beside what others have locked.
+    /// Checks that the locks of others allow an open to use a byte range.
     ///
     /// # Errors
     /// [`Refused::Locked`], [`Refused::NotOpen`].

@@ -1,4 +1,4 @@
-//! All that is held of one object, and the questions that it answers.
+//! State of all grants on one object, and the requests that it answers.
 
 use std::time::Instant;
 
@@ -34,48 +34,47 @@ pub struct Object<L> {
     next_ticket: u64,
 }
 
-/// A change that is about to be made, or a read without an open.
+/// Change that is about to be made, or a read without an open.
 #[derive(Clone, Copy, Debug)]
 pub struct Change {
     /// Operation of the change.
     pub operation: FileOperation,
-    /// The holder that makes it, if it holds something: its own grants are spared.
+    /// Holder that makes the change, if any: its own grants are not broken.
     pub by: Option<ExemptHolder>,
 }
 
 impl<L: Clone + Eq> Object<L> {
-    /// Nothing is held.
+    /// Makes an object without opens, grants and locks.
     pub fn new(limits: &'static Limits) -> Self {
         let (deletions, waiting) = (Deletions::new(), WaitQueue::default());
         Self { limits, streams: Vec::new(), deletions, waiting, next_ticket: 0 }
     }
 
-    /// Returns whether nothing is held and no request waits.
+    /// Returns whether there are no opens, grants, locks and waiting requests.
     pub fn is_empty(&self) -> bool {
         self.streams.is_empty() && self.deletions.is_empty() && self.waiting.is_empty()
     }
 
-    /// Returns whether it is open, for whatever.
+    /// Returns whether the object has any open.
     pub fn is_open(&self) -> bool {
         self.streams.iter().any(|stream| !stream.opens.is_empty())
     }
 
-    /// Returns whether any client may cache anything of it.
+    /// Returns whether any client may cache anything of the object.
     pub fn is_cached(&self) -> bool {
         self.streams
             .iter()
             .any(|stream| stream.caching_grants.iter().any(|caching_grant| !caching_grant.caching.is_none()))
     }
 
-    /// Returns whether it is open by a client that keeps no opens for later: asking for them would not close
-    /// it.
+    /// Returns whether an open exists that a break of handle caching would not close.
     pub fn is_open_to_stay(&self) -> bool {
         self.stays_open(|_| true)
     }
 
-    /// Returns whether it is open to be read or written, or by a client that does not share it for deletion.
-    /// An open to rename or delete it, or for attributes alone, has a file without a name where another comes
-    /// in its place, as when it is deleted.
+    /// Returns whether an open reads or writes the object, or does not share deletion. An open to rename or
+    /// delete it, or for attributes alone, has a file without a name where another comes in its place, as
+    /// when it is deleted.
     pub fn is_used(&self) -> bool {
         self.streams.iter().any(|stream| stream.opens.iter().any(Open::uses))
     }
@@ -97,17 +96,17 @@ impl<L: Clone + Eq> Object<L> {
         })
     }
 
-    /// Returns whether a range is locked.
+    /// Returns whether any range is locked.
     pub fn has_ranges(&self) -> bool {
         self.streams.iter().any(|stream| stream.ranges.any())
     }
 
-    /// Returns when something ends by itself, if nothing comes before.
+    /// Returns the next time at which a break or an advisory lock ends by itself.
     pub fn next_timeout(&self) -> Option<Instant> {
         self.streams.iter().filter_map(Stream::next_timeout).min()
     }
 
-    /// Ends what has not been given back in time. Every question begins with this.
+    /// Ends breaks and advisory locks whose time is over. Every other call with a time begins with this.
     pub fn handle_timeout(&mut self, now: Instant, events: &mut Vec<Event>) {
         for at in 0..self.streams.len() {
             if self.streams[at].expire(now, events) {
@@ -120,7 +119,8 @@ impl<L: Clone + Eq> Object<L> {
         self.tidy();
     }
 
-    /// Asks whether a change may be made: granted, it may be made now, before anything else is asked of this object.
+    /// Asks whether a change may be made: once granted, the caller makes it before any other call on this
+    /// object.
     pub fn change(
         &mut self,
         now: Instant,
@@ -146,8 +146,8 @@ impl<L: Clone + Eq> Object<L> {
         }
     }
 
-    /// Asks whether an open may move names out of this directory, or into it: not beside one that may delete it
-    /// (MS-FSA 2.1.5.15.11), as far as that is not one kept for later.
+    /// Asks whether names may be moved out of this directory or into it: not while an open may delete it
+    /// (MS-FSA 2.1.5.15.11).
     pub fn move_names(
         &mut self,
         now: Instant,
@@ -167,7 +167,7 @@ impl<L: Clone + Eq> Object<L> {
         }
     }
 
-    /// Renames a named stream by its one open.
+    /// Renames a named stream by its only open.
     ///
     /// # Errors
     /// [`Refused::Sharing`] beside other opens of it, or where a stream of that name is open;
@@ -217,13 +217,13 @@ impl<L: Clone + Eq> Object<L> {
         GrantResult::Wait(Wait { ticket, until })
     }
 
-    /// Ends a wait: the waiter has what it wanted, or wants it no more.
+    /// Ends a wait: the waiter was granted its request, or gave up.
     pub fn leave(&mut self, ticket: Ticket) {
         self.waiting.leave(ticket);
     }
 
-    /// Recalls all that a holder has, though no request conflicts with it: its lease key turns out to name
-    /// another file too. No request waits for this, and one that waits for another reason goes on waiting.
+    /// Breaks all caching of a holder without a conflicting request: its lease key turned out to name another
+    /// file too. No request waits for this.
     pub fn recall(&mut self, now: Instant, holder: Holder, events: &mut Vec<Event>) {
         self.handle_timeout(now, events);
         let limits = self.limits;
@@ -232,7 +232,8 @@ impl<L: Clone + Eq> Object<L> {
         }
     }
 
-    /// Acknowledges a break: a holder says what it keeps, on whatever lane.
+    /// Takes the acknowledgement of a break, with the caching that the holder keeps, on any lane. Returns the
+    /// caching that is left to it.
     ///
     /// # Errors
     /// [`BadAcknowledgement`]; nothing changes then, and its time goes on.
@@ -254,7 +255,7 @@ impl<L: Clone + Eq> Object<L> {
         Ok(left)
     }
 
-    /// Returns what a holder has now; `None` if nothing.
+    /// Returns the caching that a holder has; `None` without a grant.
     pub fn held(&self, holder: Holder) -> Option<Caching> {
         let mut caching_grants = self.streams.iter().flat_map(|stream| &stream.caching_grants);
         caching_grants
@@ -262,14 +263,14 @@ impl<L: Clone + Eq> Object<L> {
             .map(|caching_grant| caching_grant.caching)
     }
 
-    /// Returns what a holder has now, as an open with its key would be told; nothing where it has nothing.
+    /// Returns a holder's grant as an open with its key would get it; no caching without a grant.
     pub fn standing(&self, holder: Holder) -> Opened {
         let mut caching_grants = self.streams.iter().flat_map(|stream| &stream.caching_grants);
         let found = caching_grants.find(|caching_grant| caching_grant.holder == holder);
         found.map_or_else(Opened::default, CachingGrant::standing)
     }
 
-    /// Sets the lane where a holder is told from now on: its connection has moved.
+    /// Sets the lane of a holder, whose connection has moved there.
     pub fn move_home(&mut self, holder: Holder, home: Home) {
         if let Some(caching_grant) = self.streams.iter_mut().find_map(|stream| stream.caching_grant(holder)) {
             caching_grant.home = home;
@@ -294,7 +295,7 @@ impl<L: Clone + Eq> Object<L> {
         self.streams.iter().position(|stream| stream.open(open).is_some()).ok_or(Refused::NotOpen)
     }
 
-    /// Streams of which nothing is held any more go.
+    /// Removes streams without opens, grants and locks.
     fn tidy(&mut self) {
         self.streams.retain(|stream| !stream.is_empty());
         if self.streams.is_empty() {
@@ -308,7 +309,7 @@ impl<L: Clone + Eq> Object<L> {
     }
 }
 
-/// Returns whether a change is lost where the file loses its name right afterwards.
+/// Returns whether a change has no effect once the file loses its name.
 fn is_lost_with_the_name(operation: FileOperation) -> bool {
     matches!(operation, FileOperation::Write | FileOperation::Overwrite | FileOperation::Rename)
 }

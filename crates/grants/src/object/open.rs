@@ -1,4 +1,4 @@
-//! Opens of an object: made beside what others hold, with the caching that can be had; closed, and what is deleted then.
+//! Opens of an object: share modes are checked, conflicting caching is broken, new caching granted.
 
 use std::time::Instant;
 
@@ -15,61 +15,62 @@ use crate::stream::Open;
 use crate::waiting::Ticket;
 use crate::{ExemptHolder, Holder, Home, OpenId};
 
-/// A request for an open (MS-SMB2 2.2.13), rights having been looked at.
+/// Request for an open (MS-SMB2 2.2.13), whose rights have been checked.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<L> {
-    /// The open's number.
+    /// Number of the open.
     pub open: OpenId,
-    /// The consumer that the open is counted to: by what it cannot choose, as its address is.
+    /// Consumer whose share the open counts against, by its address and user.
     pub consumer: Consumer,
-    /// Access that the open is for.
+    /// Access that the open asks for.
     pub access: Access,
-    /// Access that others may have beside it.
+    /// Share mode: the access that other opens may have.
     pub share: Share,
-    /// Whether it needs nothing back.
+    /// Kind of an open for attributes alone, which breaks no caching.
     pub looks: StatOpen,
-    /// The open replaces the existing content.
+    /// True when the open replaces the content.
     pub overwrites: bool,
-    /// The open is of a directory.
+    /// True when the open is of a directory.
     pub is_directory: bool,
-    /// The name by which it was found.
+    /// Link by which the file was found.
     pub link: L,
-    /// The key of the lease of the directory that is spared by what is done by this open.
+    /// Key of the parent directory's lease, which changes by this open do not break.
     pub parent: Option<[u8; 16]>,
-    /// Caching that the client wants.
+    /// Caching that the client asks for.
     pub want: Option<CachingRequest>,
 }
 
-/// A request for a lease or an oplock.
+/// Request for a lease or an oplock.
 #[derive(Clone, Copy, Debug)]
 pub struct CachingRequest {
-    /// The lease's number; for an oplock that of the open.
+    /// Number of the lease; for an oplock that of the open.
     pub holder: Holder,
-    /// Kind of the caching.
+    /// Kind of the caching, lease or oplock.
     pub kind: Kind,
-    /// Caching that is wanted.
+    /// Caching that the client asks for.
     pub caching: Caching,
-    /// Lane where the holder is told.
+    /// Lane of the holder's connection.
     pub home: Home,
-    /// Key of a lease, by which others may name it.
+    /// Key of the lease, by which changes in a directory spare it.
     pub key: Option<[u8; 16]>,
 }
 
-/// An open that there is now.
+/// Result of a granted open.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Opened {
-    /// Caching of its client.
+    /// Caching that the client has.
     pub caching: Caching,
-    /// Epoch of a lease of version 2; else 0.
+    /// Epoch of a lease of version 2; 0 for all others.
     pub epoch: u16,
-    /// A break of the lease is under way (SMB2_LEASE_FLAG_BREAK_IN_PROGRESS).
+    /// True while a break of the lease is under way (SMB2_LEASE_FLAG_BREAK_IN_PROGRESS).
     pub is_breaking: bool,
-    /// Kind of what the holder has, set by its first request. `None` where it has nothing.
+    /// Kind of the holder's grant, set by its first request. `None` without a grant. `None` where it has
+    /// nothing.
     pub kind: Option<Kind>,
 }
 
 impl<L> Request<L> {
-    /// Returns what is open once it is granted.
+    /// Returns the open that the granted request makes.
     pub(super) fn into_open(self) -> Open<L> {
         let Self { open: id, consumer, access, share, looks, link, parent, want, .. } = self;
         let holder = want.map(|want| want.holder);
@@ -78,7 +79,7 @@ impl<L> Request<L> {
 }
 
 impl<L: Clone + Eq> Object<L> {
-    /// Opens a stream.
+    /// Opens a stream, if share modes allow it and no caching of others conflicts.
     pub fn open(
         &mut self,
         now: Instant,
@@ -143,7 +144,7 @@ impl<L: Clone + Eq> Object<L> {
         })
     }
 
-    /// Returns whether an open bears with those of the file's other streams.
+    /// Returns whether a request is compatible with the opens of the file's other streams as to deletion.
     pub(super) fn shares_deletion(&self, at: usize, request: &Request<L>) -> bool {
         //= MS-FSA 2.1.5.1.2.1
         //# The streams of a file go with it: it is opened to be deleted only where all opens of all of them share that, and a stream without
@@ -163,7 +164,7 @@ impl<L: Clone + Eq> Object<L> {
         }
     }
 
-    /// Grants the holder what can be had of what it wants.
+    /// Grants the holder the caching that can be had of its request.
     fn hold(
         &mut self,
         at: usize,
@@ -219,5 +220,5 @@ impl<L: Clone + Eq> Object<L> {
     }
 }
 
-/// Of the opens of one object.
+/// Shares of the opens of one object.
 const SHARES: Shares = Shares::THRICE;

@@ -1,4 +1,4 @@
-//! Opens that were held before the server began anew: each is put back as it was, or not at all. No holder is
+//! Restore of opens from before a restart: each as it was, or not at all, and without breaks. No holder is
 //! asked for anything.
 
 use super::{Object, Request};
@@ -8,8 +8,8 @@ use crate::grant::{OtherGrants, granted};
 use crate::range::{Owner, RangeLock};
 
 impl<L: Clone + Eq> Object<L> {
-    /// Puts an open back, with what its holder caches (`want` says what it had; a lease's epoch is the last
-    /// that it was told) and what it has locked.
+    /// Restores an open with its holder's caching, which `want` states with the last epoch sent, and its
+    /// locks.
     ///
     /// # Errors
     /// Why it cannot stand beside what was put back before: the writer of the record may have been wrong, so

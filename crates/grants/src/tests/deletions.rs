@@ -144,7 +144,7 @@ fn who_keeps_opens_is_asked_for_them_before_a_deletion() {
     assert_eq!(dispose(&mut bench, 2, true), GrantResult::Granted(()));
 }
 
-/// The share mode that kept others from it ends with the open, and the name a moment later.
+/// Checks the moment after the last open ended, with its share mode, while the name is still there.
 #[test]
 fn who_writes_or_renames_without_an_open_waits_while_the_name_goes() {
     let mut bench = Bench::new();

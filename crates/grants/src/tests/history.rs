@@ -1,5 +1,6 @@
-//! Random histories of several clients on one object with two streams: each answer, each word told and all that is held after
-//! it are those of the model. Channels on any lanes come to this: every call is made under the object's lock, in some order.
+//! Random histories of several clients on one object with two streams: each answer, each event and the state
+//! after it are those of the model. Channels on any lanes come to this, as every call is made under the
+//! object's lock, in some order.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -48,9 +49,9 @@ struct History {
     start: Instant,
     events: Vec<Event>,
     next: u64,
-    /// The seed, and how far it has come.
+    /// Seed and step, for messages.
     at: String,
-    /// Waiting requests, with what they ask again.
+    /// Waiting requests by ticket, as they are repeated.
     asking: BTreeMap<Ticket, Question>,
     in_line: BTreeSet<Ticket>,
 }
@@ -136,7 +137,7 @@ impl History {
         self.ask(Question::Open(Box::new(open), overwrites, want), None)
     }
 
-    /// Asks both, and holds what they say against each other.
+    /// Asks the object and the model, and compares their answers.
     fn ask(&mut self, question: Question, ticket: Option<Ticket>) -> &'static str {
         // The model has no numbers of its own.
         let mut number = ticket.map_or(u64::MAX, |ticket| ticket.0);
@@ -443,7 +444,7 @@ impl History {
         "sleep"
     }
 
-    /// All that is held, and all that was told.
+    /// Compares the state and the events with the model's.
     fn compare(&mut self, at: &str) {
         let mut told: Vec<_> = self.events.drain(..).map(told).collect();
         let mut expected = std::mem::take(&mut self.model.told);
@@ -509,7 +510,7 @@ impl History {
         }
     }
 
-    /// Lets time go on without answers, until everything comes to an end.
+    /// Advances time without answers until no break or lock is left that can end.
     fn end(&mut self) {
         let at = &self.at.clone();
         self.end_deletions();

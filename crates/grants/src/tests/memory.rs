@@ -1,4 +1,4 @@
-//! Memory of a grant.
+//! Memory that a grant takes.
 
 use std::sync::Arc;
 

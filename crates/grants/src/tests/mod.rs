@@ -1,4 +1,4 @@
-//! Every cell of the tables, what each room does, and histories beside a model that knows none of this code.
+//! Tests of every cell of the tables, of each part's rules, and histories beside a model that shares no code.
 
 mod deletions;
 mod history;
@@ -19,7 +19,7 @@ use crate::{
     Request, Share, StatOpen, Ticket,
 };
 
-/// An object, its clock, and what was told since the last look.
+/// Object with its clock, and the events since the last look.
 struct Bench {
     object: Object<&'static str>,
     now: Instant,
@@ -50,7 +50,7 @@ impl Bench {
         self.object.close(self.now, OpenId(open), &mut self.events).unwrap()
     }
 
-    /// Returns the holders that were told, what is left to each, and whether it has to answer.
+    /// Takes the breaks sent so far: holder, caching left, and whether an acknowledgement is due.
     fn breaks(&mut self) -> Vec<(u64, Caching, bool)> {
         let told = |event: Event| match event {
             Event::Break(told) => Some((told.holder.0, told.to, told.acknowledge)),
@@ -65,12 +65,12 @@ impl Bench {
     }
 }
 
-/// A client at an address of its own.
+/// Returns a client with an address of its own.
 fn client(number: u64) -> Consumer {
     IpAddr::from(Ipv4Addr::from_bits(number as u32)).into()
 }
 
-/// An open that shares everything and may do everything.
+/// Returns a request for an open that shares everything and may do everything.
 fn request(open: u64) -> Request<&'static str> {
     Request {
         open: OpenId(open),

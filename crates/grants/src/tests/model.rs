@@ -1,9 +1,9 @@
-//! Model of the grants on one object, in words: letters, sets of bytes, and one list for everything. It
-//! shares no table and no rule with the code that it is held against.
+//! Model of the grants on one object: letters, sets of bytes, and one list for everything. It shares no table
+//! and no rule with the code that it is held against.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// `R`, `W` and `H`.
+/// Set of the letters `R`, `W` and `H`.
 pub(super) type Letters = BTreeSet<char>;
 
 pub(super) fn letters(text: &str) -> Letters {
@@ -15,7 +15,7 @@ pub(super) struct Open {
     pub(super) id: u64,
     pub(super) stream: &'static str,
     pub(super) holder: u64,
-    /// Of `rwd`.
+    /// Access as letters of `rwd`.
     pub(super) does: Letters,
     pub(super) lets: Letters,
     pub(super) link: &'static str,
@@ -27,7 +27,7 @@ pub(super) struct Cache {
     pub(super) stream: &'static str,
     pub(super) is_oplock: bool,
     pub(super) has: Letters,
-    /// Caching that the holder was told, what it has come to since, and until when it may answer.
+    /// Break under way: the caching sent, what is left since, and the deadline.
     pub(super) told: Option<(Letters, Letters, u64)>,
 }
 
@@ -53,10 +53,10 @@ pub(super) enum Told {
 
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Came {
-    /// With what may be cached, for opens.
+    /// The request was granted, with this caching for opens.
     Done(Letters),
     Waits,
-    /// The lock stands in line.
+    /// The lock waits in the queue.
     InLine,
     Sharing,
     Pending,
@@ -67,23 +67,23 @@ pub(super) enum Came {
 
 #[derive(Default)]
 pub(super) struct Model {
-    /// In seconds.
+    /// Time in seconds.
     pub(super) now: u64,
     pub(super) opens: Vec<Open>,
     pub(super) caches: BTreeMap<u64, Cache>,
     pub(super) locks: Vec<Lock>,
     pub(super) in_line: Vec<(u64, Lock)>,
-    /// Names and named streams.
+    /// Names and named streams to be deleted.
     pub(super) pending: BTreeSet<&'static str>,
     pub(super) due: BTreeSet<&'static str>,
-    /// Ticket, stream, holder, operation, and whether it sleeps.
+    /// Waiting requests: ticket, stream, holder, operation, and whether it sleeps.
     pub(super) waiting: Vec<(u64, &'static str, Option<u64>, &'static str, bool)>,
     pub(super) told: Vec<Told>,
 }
 
 const PATIENCE: u64 = 35;
 
-/// Returns what is left to a holder when another does this, and whether it is waited for.
+/// Returns the caching left to a holder after another's operation, and whether that waits for it.
 fn left(does: &str, cache: &Cache) -> (Letters, bool) {
     let has = |letter| cache.has.contains(&letter);
     let but = |letter: char| cache.has.iter().copied().filter(|&it| it != letter).collect::<Letters>();
@@ -106,7 +106,7 @@ fn left(does: &str, cache: &Cache) -> (Letters, bool) {
     }
 }
 
-/// The places that a range takes: bytes are even, what lies between two of them is odd.
+/// Returns the places that a range covers: bytes have even numbers, gaps between them odd ones.
 fn places(from: u64, len: u64) -> BTreeSet<u64> {
     if len == 0 {
         // Between the byte before and its own.
@@ -127,7 +127,7 @@ impl Model {
         self.time();
     }
 
-    /// Ends what is over by now.
+    /// Ends all that has expired by now.
     pub(super) fn time(&mut self) {
         let now = self.now;
         for stream in ["", "tags"] {
@@ -200,7 +200,7 @@ impl Model {
                 .all(|open| does.is_subset(&open.lets) && open.does.is_subset(lets))
     }
 
-    /// A file is deleted with its streams: they have to bear it.
+    /// Returns whether the opens of other streams allow an open, as a file is deleted with its streams.
     fn bears_deletion(&self, stream: &str, does: &Letters, lets: &Letters) -> bool {
         let uses = |open: &&Open| open.stream != stream && !open.does.is_empty();
         let mut beside = self.opens.iter().filter(uses);
@@ -317,7 +317,7 @@ impl Model {
         }
     }
 
-    /// The name, or `tags`, that goes with it.
+    /// Closes an open, and returns the name, or `tags`, that is deleted with it.
     pub(super) fn close(&mut self, id: u64) -> Option<&'static str> {
         self.time();
         let at = self.opens.iter().position(|open| open.id == id).unwrap();

@@ -1,4 +1,4 @@
-//! Opens that are put back as they were, one rule each.
+//! Tests of restored opens, one rule each.
 
 use super::{Bench, request, with_lease, with_oplock};
 use crate::conflict::RangeUse;
@@ -17,7 +17,7 @@ impl Bench {
     }
 }
 
-/// A lease as it was when its holder was told this epoch last.
+/// Returns a request to restore a lease with its last epoch.
 fn at_epoch(epoch: u16, request: Request<&'static str>) -> Request<&'static str> {
     let want = request.want.map(|want| CachingRequest { kind: Kind::Lease { epoch: Some(epoch) }, ..want });
     Request { want, ..request }

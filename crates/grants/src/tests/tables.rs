@@ -1,4 +1,4 @@
-//! Every cell.
+//! Tests of every cell of the tables.
 
 use crate::conflict::{
     BreakAction, FileOperation, RangeUse, break_action, needs, overlaps_well, shares, spares,
@@ -22,10 +22,10 @@ const ASKS: [FileOperation; 14] = [
     FileOperation::Names,
 ];
 
-/// Rule of a row, in words.
+/// Rule of a table's row, in words.
 struct Rule {
     takes: Caching,
-    /// A holder with one of these is waited for.
+    /// Caching that the operation waits for.
     awaits: Caching,
     /// Caching that is left of a batch oplock, which cannot keep opens without writing.
     of_batch: Option<Caching>,
