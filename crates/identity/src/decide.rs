@@ -1,4 +1,4 @@
-//! Decides which rights a user has: the one function that says so, for every protocol.
+//! Decision on a user's rights: the one function for every protocol.
 
 use std::fmt;
 use std::str::FromStr;
@@ -95,9 +95,9 @@ pub fn decide(who: &Principal, object: &Object, nearest: &Nearest, volume: &Volu
     volume.left_of(object.left_when_sticky(rights, who, volume))
 }
 
-/// Returns the rights over an object with a security descriptor of its own, which gives `given` ([`decide`]):
-/// lists and mode bits say nothing then. The implied rights of administrators and of the volume's owner stay,
-/// and a volume that is not writable leaves what changes nothing.
+/// Returns the rights over an object whose own security descriptor gives `given` ([`decide`]): lists and mode
+/// bits do not count. The implied rights of administrators and of the volume's owner stay, and a volume that
+/// is not writable leaves what changes nothing.
 pub fn decide_described(who: &Principal, object: &Object, given: Rights, volume: &VolumePolicy) -> Rights {
     if who.is_local_administrator() {
         return volume.left_of(Rights::LISTED | Rights::TRAVERSE);
@@ -122,34 +122,35 @@ pub struct Object {
     pub owner: Owner,
 }
 
-/// Kinds of objects that differ in what rights mean.
+/// Kind of an object, as far as rights depend on it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// A directory.
+    /// Directory, whose rights are over its content.
     Directory,
-    /// A file.
+    /// Regular file.
     File,
-    /// A symbolic link, as stored.
+    /// Symbolic link itself.
     Symlink,
 }
 
-/// Owner of an object.
+/// Owner of an object, by POSIX user and by recorded number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Owner {
-    /// The POSIX user; `None`: not looked at. Counts where the server is privileged and nothing is recorded.
+    /// POSIX user of the object; `None` when not read. Counts where the server is privileged and nothing is
+    /// recorded.
     pub uid: Option<u32>,
-    /// The AFS number recorded with it, where its maker is no POSIX user that it could be given to.
+    /// AFS number recorded with the object, whose maker has no POSIX user that it could be given to.
     pub recorded: Option<Id>,
 }
 
 impl Owner {
-    /// Returns whether it is that user as mode bits count, which is on privileged servers. What anonymous
-    /// made belongs to every user there, as nothing tells anonymous from others.
+    /// Returns whether a user is the owner as mode bits count, on privileged servers. Objects made by
+    /// anonymous belong to every user there, as nothing tells anonymous from others.
     pub fn is_by_mode(self, who: &Principal) -> bool {
         self.recorded == Some(Id::ANONYMOUS) || self.is(who, true)
     }
 
-    /// Returns whether it is that user. What anonymous made is no single user's.
+    /// Returns whether a user is the owner. Objects made by anonymous have no owner.
     pub fn is(self, who: &Principal, privileged: bool) -> bool {
         who.is_user()
             && match self.recorded {
@@ -159,12 +160,12 @@ impl Owner {
     }
 }
 
-/// Policy that the server and the volume add to lists and bits.
+/// Policy of the server and the volume, beside lists and mode bits.
 #[derive(Clone, Debug)]
 pub struct VolumePolicy {
-    /// Whether the server may read, change and give away every file: then it keeps to mode bits on its clients' behalf.
+    /// True when the server may read, change and give away every file: mode bits then limit clients.
     pub privileged: bool,
-    /// Users that may change something.
+    /// Users that may change the volume.
     pub writable: Writable,
     /// Owner of the volume's root.
     pub owner: Owner,
@@ -189,26 +190,26 @@ impl VolumePolicy {
     }
 }
 
-/// Users that may change something in a volume (`serve --writable`, `volume.writable`). Text is `nobody`,
-/// `listed`, `anyone`, or users and groups with commas between.
+/// Users that may change a volume (`serve --writable`, `volume.writable`). Text is `nobody`, `listed`,
+/// `anyone`, or users and groups with commas between.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Writable {
-    /// No user, whatever access lists say: the tree is read-only.
+    /// No user may change anything: the tree is read-only.
     #[default]
     Nobody,
-    /// Users that an access list allows it, or mode bits where the server is privileged.
+    /// Users that an access list allows to, or mode bits where the server is privileged.
     AsListed,
-    /// Users that an access list or mode bits allow it; where there is no list, those that this one gives it.
+    /// Users that an access list or mode bits allow to; where no list exists, those of this one.
     Given(Arc<Acl>),
 }
 
 impl Writable {
-    /// Every user, `anonymous` included.
+    /// Makes a setting for every user, `anonymous` included.
     pub fn anyone() -> Self {
         Self::to([ANYONE.parse().expect("it is a name")]).expect("one entry is not too many")
     }
 
-    /// Makes a setting for these users and groups: `rlidwk`.
+    /// Makes a setting that gives these users and groups `rlidwk`.
     ///
     /// # Errors
     /// [`AclFull`]: more than an access list can hold.
@@ -218,12 +219,12 @@ impl Writable {
         Ok(Self::Given(Arc::new(acl)))
     }
 
-    /// Returns whether it gives every user, `anonymous` included, all that it gives any user.
+    /// Returns whether every user, `anonymous` included, gets all that any user gets.
     pub fn is_anyones(&self) -> bool {
         self.named().any(|who| who.name() == ANYONE)
     }
 
-    /// Returns the users and groups that it names, so that a start can report names that do not exist.
+    /// Returns the users and groups of the setting, so that a start can report unknown names.
     pub fn named(&self) -> impl Iterator<Item = &Who> {
         let acl = if let Self::Given(acl) = self { acl.entries(Side::Given) } else { &[] };
         acl.iter().map(|entry| &entry.who)
@@ -260,19 +261,19 @@ impl fmt::Display for Writable {
     }
 }
 
-/// Text that names no users.
+/// Error of a text for [`Writable`].
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadWritable {
-    /// The text is no name.
+    /// A part of the text is not a valid name.
     #[error("{0}; give nobody, listed, anyone, or users and groups with commas between")]
     Name(#[from] BadName),
-    /// Too many names.
+    /// The text has more names than an access list can hold.
     #[error("{0}")]
     Full(#[from] AclFull),
 }
 
 impl Object {
-    /// Returns what the owner's bits among `bits` leave of rights that come from a list.
+    /// Returns the listed rights that remain after the owner's bits among `bits` mask them.
     fn masked(&self, listed: Rights, bits: u32, is_owner: bool) -> Rights {
         if self.kind != Kind::File {
             return listed;
@@ -282,7 +283,7 @@ impl Object {
         listed.without(unreadable | unwritable)
     }
 
-    /// Returns what a sticky directory leaves of rights.
+    /// Returns the rights that remain in a sticky directory.
     fn left_when_sticky(&self, rights: Rights, who: &Principal, volume: &VolumePolicy) -> Rights {
         let is_sticky = self.kind == Kind::Directory && volume.privileged && self.mode & 0o1000 != 0;
         let deletes_all = who.is_administrator() || self.owner.is_by_mode(who);
@@ -293,7 +294,7 @@ impl Object {
         }
     }
 
-    /// Returns whether mode bits hide nothing of it from others.
+    /// Returns whether the mode bits let others read the object.
     fn everybody_reads(&self) -> bool {
         match self.kind {
             Kind::Directory => self.mode & 0o005 == 0o005,
@@ -335,7 +336,7 @@ fn by_mode(who: &Principal, object: &Object, is_owner: bool) -> Rights {
     }
 }
 
-/// Group of all users, anonymous ones too.
+/// Name of the group of all users, anonymous ones too.
 const ANYONE: &str = "system:anyuser";
 
 #[cfg(test)]

@@ -1,26 +1,26 @@
-//! Names of users and groups: numbers, and names as people write them.
+//! Names and numbers of users and groups.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// An AFS number: users are positive, groups negative. It is never given twice, so a file's recorded owner
-/// stays the same user.
+/// AFS number: users have positive ones, groups negative ones. Numbers are never given twice, so a file's
+/// recorded owner stays the owner.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Id(pub i32);
 
 impl Id {
-    /// `system:administrators`.
+    /// Number of `system:administrators`.
     pub const ADMINISTRATORS: Self = Self(-204);
-    /// `system:anyuser`: every client.
+    /// Number of `system:anyuser`, the group of every client.
     pub const ANYUSER: Self = Self(-101);
-    /// `system:authuser`: every authenticated user.
+    /// Number of `system:authuser`, the group of every authenticated user.
     pub const AUTHUSER: Self = Self(-102);
     /// Number of unauthenticated clients.
     pub const ANONYMOUS: Self = Self(32766);
-    /// Numbers that no user or group of an accounts file may have: AFS keeps them for itself, in part.
+    /// Numbers that no user or group of an accounts file may have, as AFS reserves some of them.
     pub(crate) const RESERVED_GROUPS: std::ops::RangeInclusive<i32> = -999..=0;
 
-    /// The next that a user may have; `None` after the last that there is.
+    /// Returns the next number that a user may have; `None` after the last.
     pub(crate) fn after(self) -> Option<Self> {
         let next = self.0.checked_add(1)?;
         Some(Self(if next == Self::ANONYMOUS.0 { next + 1 } else { next }))
@@ -33,7 +33,7 @@ impl fmt::Display for Id {
     }
 }
 
-/// The groups that exist everywhere. Only the first has members of its own choice.
+/// Groups that exist in all accounts. Only the first has members of its own choice.
 pub const SYSTEM_GROUPS: [(&str, Id); 3] = [
     ("system:administrators", Id::ADMINISTRATORS),
     ("system:anyuser", Id::ANYUSER),
@@ -45,8 +45,8 @@ pub const NAME_MAX: usize = 63;
 /// Longest realm, in bytes.
 pub const REALM_MAX: usize = 63;
 
-/// A user or group as an access list names it: a name, and the realm that knows it by that name. An empty
-/// realm is that of a server that has none.
+/// User or group as an access list names it: a name, and the realm that knows it by that name. The realm is
+/// empty on a server that has none.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Who {
     name: Box<str>,
@@ -54,8 +54,11 @@ pub struct Who {
 }
 
 impl Who {
+    /// Makes a name in a realm, which may be empty.
+    ///
     /// # Errors
-    /// Empty, too long, or with a character that no name has.
+    ///
+    /// The name is empty, too long, or has a character that no name has.
     pub fn new(name: &str, realm: &str) -> Result<Self, BadName> {
         check_part(name, NAME_MAX)?;
         if !realm.is_empty() {
@@ -67,17 +70,17 @@ impl Who {
         Ok(Self { name: name.into(), realm: realm.into() })
     }
 
-    /// The name in its realm.
+    /// Returns the name in its realm.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The realm; empty: none.
+    /// Returns the realm, empty for none.
     pub fn realm(&self) -> &str {
         &self.realm
     }
 
-    /// In `realm` if no realm is named and it is no group of the system, which have none.
+    /// Puts a name without a realm into `realm`, except system groups, which have none.
     ///
     /// # Errors
     /// A realm that cannot be.
@@ -90,7 +93,7 @@ impl Who {
     }
 }
 
-/// `NAME` or `NAME@REALM`.
+/// Parses `NAME` or `NAME@REALM`.
 impl FromStr for Who {
     type Err = BadName;
 
@@ -113,7 +116,7 @@ impl fmt::Display for Who {
     }
 }
 
-/// A name that is not valid, and why.
+/// Error of a name that is not valid, with the reason.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} cannot be a name: {problem}")]
 pub struct BadName {
@@ -127,7 +130,7 @@ impl BadName {
     }
 }
 
-/// Checks whether a user of an accounts file may be called so: what every protocol can say.
+/// Checks whether a user of an accounts file may have this name, which every protocol can carry.
 ///
 /// # Errors
 /// Why not.
@@ -146,7 +149,8 @@ pub fn check_user_name(name: &str) -> Result<(), BadName> {
     Ok(())
 }
 
-/// Checks whether a group may be called so: as a user, or `USER:NAME` as in AFS, or `system:administrators`.
+/// Checks whether a group may have this name: one that a user may have, or `USER:NAME` as in AFS, or
+/// `system:administrators`.
 ///
 /// # Errors
 /// Why not.

@@ -1,4 +1,4 @@
-//! On whose behalf something is done.
+//! Principals: the identities on whose behalf requests are made.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use crate::name::{Id, SYSTEM_GROUPS, Who};
 
-/// The identity on whose behalf a request is made: anonymous, a user, or the operator of this machine. Cheap
-/// to clone. It is of one snapshot of the accounts and never changes; what a cache keeps for it, such as
-/// rights, is of that snapshot's [`generation`](Self::generation) too.
+/// Identity on whose behalf a request is made: anonymous, a user, or the operator of this machine. Cheap to
+/// clone. A principal belongs to one snapshot of the accounts and never changes; what a cache keeps for it,
+/// such as rights, depends on that snapshot's [`generation`](Self::generation) too.
 #[derive(Clone)]
 pub struct Principal(Arc<Inner>);
 
@@ -16,10 +16,10 @@ pub(crate) struct Inner {
     pub(crate) kind: Kind,
     pub(crate) name: Box<str>,
     pub(crate) id: Id,
-    /// Current protection subdomain: its own number and those of all groups it is in, ordered.
+    /// Current protection subdomain: the principal's own number and those of all its groups, ordered.
     pub(crate) subdomain: Box<[Id]>,
     pub(crate) uid: Option<u32>,
-    /// Group ids, that of the user first.
+    /// POSIX group ids, that of the user first.
     pub(crate) gids: Box<[u32]>,
     pub(crate) generation: u64,
     pub(crate) names: Arc<Names>,
@@ -38,37 +38,37 @@ impl Principal {
         Self(Arc::new(inner))
     }
 
-    /// The name in the accounts; `anonymous`, or `administrator` for the operator of this machine.
+    /// Returns the name in the accounts; `anonymous`, or `administrator` for the operator of this machine.
     pub fn name(&self) -> &str {
         &self.0.name
     }
 
-    /// The AFS number.
+    /// Returns the AFS number of the principal.
     pub fn id(&self) -> Id {
         self.0.id
     }
 
-    /// Returns whether it is unauthenticated.
+    /// Returns whether the principal is unauthenticated.
     pub fn is_anonymous(&self) -> bool {
         self.0.kind == Kind::Anonymous
     }
 
-    /// Returns whether it is an authenticated user.
+    /// Returns whether the principal is an authenticated user.
     pub fn is_user(&self) -> bool {
         self.0.kind == Kind::User
     }
 
-    /// Returns whether it is the operator of this machine, with all rights.
+    /// Returns whether the principal is the operator of this machine, with all rights.
     pub fn is_local_administrator(&self) -> bool {
         self.0.kind == Kind::Administrator
     }
 
-    /// Returns whether it is a member of `system:administrators`, or the operator of this machine.
+    /// Returns whether the principal is a member of `system:administrators`, or the operator of this machine.
     pub fn is_administrator(&self) -> bool {
         self.is_member(Id::ADMINISTRATORS)
     }
 
-    /// Returns whether `id` is its own number or that of a group it is in, directly or through others.
+    /// Returns whether `id` is the principal's own number or that of one of its groups, direct or nested.
     pub fn is_member(&self, id: Id) -> bool {
         self.0.subdomain.binary_search(&id).is_ok()
     }
@@ -79,22 +79,23 @@ impl Principal {
         &self.0.subdomain
     }
 
-    /// The POSIX user it is mapped to.
+    /// Returns the POSIX user that the principal is mapped to.
     pub fn uid(&self) -> Option<u32> {
         self.0.uid
     }
 
-    /// The POSIX groups it is mapped to: that of the user first, then those of its groups.
+    /// Returns the POSIX groups of the principal: the user's first, then those of its groups.
     pub fn gids(&self) -> &[u32] {
         &self.0.gids
     }
 
-    /// Of the snapshot it was made of: another one's rights are another's.
+    /// Returns the generation of the principal's snapshot of the accounts, as rights from another snapshot do
+    /// not hold.
     pub fn generation(&self) -> u64 {
         self.0.generation
     }
 
-    /// Returns the number that an entry of an access list means, as the accounts of this principal have it.
+    /// Returns the number of an access list's entry in the accounts of this principal.
     pub(crate) fn meant(&self, who: &Who) -> Option<Id> {
         self.0.names.id(who)
     }
@@ -109,11 +110,11 @@ impl fmt::Debug for Principal {
 /// Table of the names and numbers of users and groups.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// Empty: none.
+    /// Realm of the accounts; empty for none.
     pub(crate) realm: Box<str>,
-    /// Users and groups of the accounts.
+    /// Numbers of the accounts' users and groups.
     pub(crate) local: HashMap<Box<str>, Id>,
-    /// Names that users have in other realms.
+    /// Numbers of users by their names in other realms.
     pub(crate) foreign: HashMap<Who, Id>,
 }
 

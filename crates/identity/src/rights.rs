@@ -1,10 +1,10 @@
-//! Rights over a directory and what is in it: AFS's seven letters, and eight that mean what their users agree on.
+//! Rights over a directory and its content: AFS's seven letters, and eight letters for users' own purposes.
 
 use std::fmt;
 use std::ops::{BitAnd, BitOr, BitOrAssign};
 use std::str::FromStr;
 
-/// A set of rights. The bits are those of AFS's protocols (RXAFS_FetchStatus, `CallerAccess`), but for
+/// Set of rights. The bits are those of AFS's protocols (RXAFS_FetchStatus, `CallerAccess`), but for
 /// [`TRAVERSE`](Self::TRAVERSE), which exists inside this server alone.
 ///
 /// Text is as AFS's `fs` takes and prints it: letters in the order `rlidwkaABCDEFGH`, or one of the words `read` (`rl`),
@@ -13,11 +13,11 @@ use std::str::FromStr;
 pub struct Rights(u32);
 
 impl Rights {
-    /// No right at all.
+    /// Set without any right.
     pub const NONE: Self = Self(0);
-    /// `r`: read files.
+    /// `r`: read files of the directory.
     pub const READ: Self = Self(1);
-    /// `w`: change files.
+    /// `w`: change files of the directory.
     pub const WRITE: Self = Self(1 << 1);
     /// `i`: add names to the directory.
     pub const INSERT: Self = Self(1 << 2);
@@ -25,69 +25,70 @@ impl Rights {
     pub const LOOKUP: Self = Self(1 << 3);
     /// `d`: take names away.
     pub const DELETE: Self = Self(1 << 4);
-    /// `k`: lock files.
+    /// `k`: lock files of the directory.
     pub const LOCK: Self = Self(1 << 5);
     /// `a`: of a directory, change its access list; of a file, its owner's mark.
     pub const ADMINISTER: Self = Self(1 << 6);
-    /// Pass through the directory to a known name, without listing it. A user with `l` has it; alone it comes
-    /// from mode bits (`x` without `r`). It has no letter, and no access list holds it.
+    /// Right to pass through the directory to a known name, without listing it. A user with `l` has it; alone
+    /// it comes from mode bits (`x` without `r`). No letter stands for it, and no access list holds it.
     pub const TRAVERSE: Self = Self(1 << 16);
-    /// Add to a file behind its end. A user with `w` of a security descriptor has it mostly; it has no
-    /// letter, no access list holds it, and of the protocols SMB alone has a word for it.
+    /// Right to append to a file. A user with `w` of a security descriptor mostly has it; no letter stands
+    /// for it, no access list holds it, and only SMB can express it.
     pub const APPEND: Self = Self(1 << 17);
-    /// Add names of files to a directory, and none of directories: of a security descriptor alone, as [`APPEND`](Self::APPEND).
+    /// Right to add files but not directories to a directory, which only security descriptors give, as
+    /// [`APPEND`](Self::APPEND).
     pub const INSERT_FILE: Self = Self(1 << 18);
-    /// Add names of directories, and none of files.
+    /// Right to add directories but not files to a directory, which only security descriptors give.
     pub const INSERT_DIRECTORY: Self = Self(1 << 19);
-    /// Take away names of what is one's own, and move it: what a sticky directory leaves of `d` to others than its owner. It has no letter,
-    /// and no access list holds it.
+    /// Right to remove and move one's own objects: what a sticky directory leaves of `d` to users other than
+    /// its owner. No letter stands for it, and no access list holds it.
     pub const DELETE_OWN: Self = Self(1 << 20);
-    /// The word `read`.
+    /// Rights of the word `read`: `rl`.
     pub const READER: Self = Self::READ.or(Self::LOOKUP);
-    /// Rights that change something, but for access lists: `idwk`.
+    /// Rights that change something other than access lists: `idwk`.
     pub const CHANGES: Self = Self::INSERT.or(Self::DELETE).or(Self::WRITE).or(Self::LOCK);
-    /// The word `write`.
+    /// Rights of the word `write`: `rlidwk`.
     pub const WRITER: Self = Self::READER.or(Self::CHANGES);
-    /// The word `all`: every right that means something to a server.
+    /// Rights of the word `all`: every right that means something to a server.
     pub const ALL: Self = Self::WRITER.or(Self::ADMINISTER);
-    /// `A` to `H`: the server gives them out and asks for none.
+    /// Rights `A` to `H`, which the server stores but never checks.
     pub const AUXILIARY: Self = Self(0xff00_0000);
     /// Rights that an access list can hold.
     pub const LISTED: Self = Self::ALL.or(Self::AUXILIARY);
 
-    /// Returns the rights that either has, where a constant is wanted.
+    /// Returns the union of both sets, also in constants.
     pub const fn or(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// Returns these rights without those of `other`.
+    /// Returns this set without the rights of `other`.
     pub const fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
     }
 
-    /// Returns whether each of `wanted` is here.
+    /// Returns whether the set has all of `wanted`.
     pub const fn contains(self, wanted: Self) -> bool {
         self.0 & wanted.0 == wanted.0
     }
 
-    /// Returns whether any of `wanted` is here.
+    /// Returns whether the set has any of `wanted`.
     pub const fn intersects(self, wanted: Self) -> bool {
         self.0 & wanted.0 != 0
     }
 
-    /// Returns whether there is none.
+    /// Returns whether the set is empty.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
 
-    /// Returns the bits of AFS's protocols, which know no [`DELETE_OWN`](Self::DELETE_OWN): clients that are
-    /// told `d` leave it to the server what may go.
+    /// Returns the bits of AFS's protocols, where [`DELETE_OWN`](Self::DELETE_OWN) becomes `d`: the server
+    /// decides what may be removed.
     pub const fn bits(self) -> u32 {
         let deletes = if self.contains(Self::DELETE_OWN) { Self::DELETE.0 } else { 0 };
         (self.0 | deletes) & Self::LISTED.0
     }
 
-    /// From AFS's bits; `None` if there is one that has no letter.
+    /// Converts AFS's bits; `None` if one has no letter.
     pub const fn from_bits(bits: u32) -> Option<Self> {
         if bits & !Self::LISTED.0 == 0 { Some(Self(bits)) } else { None }
     }
@@ -115,7 +116,7 @@ impl BitAnd for Rights {
     }
 }
 
-/// Letters, or `none`.
+/// Writes the letters, or `none`.
 impl fmt::Display for Rights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let letters: String =
@@ -150,7 +151,7 @@ impl FromStr for Rights {
     }
 }
 
-/// No rights, and no word for some.
+/// Error of a text that has no letters or word of rights.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0:?} are no rights: give letters of rlidwka and A to H, or read, write, all or none")]
 pub struct UnknownRight(String);

@@ -1,10 +1,10 @@
-//! Secrets, which must not be shown: passwords on their way to a verifier.
+//! Secrets that must not be shown: passwords on their way to a verifier.
 
 use std::fmt;
 
 use zeroize::Zeroizing;
 
-/// A password. Its memory is overwritten when it goes, and it is never printed.
+/// Password, overwritten in memory when dropped, and never printed.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<Vec<u8>>);
 
@@ -12,7 +12,7 @@ impl Secret {
     /// Longest password that is looked at, in bytes; longer ones are wrong.
     pub const LENGTH_MAX: usize = 1024;
 
-    /// The bytes, UTF-8 as a rule.
+    /// Returns the bytes of the password, usually UTF-8.
     pub fn expose(&self) -> &[u8] {
         &self.0
     }

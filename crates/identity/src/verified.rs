@@ -1,5 +1,5 @@
-//! Passwords that were right a moment ago: a client that sends its password with every request, as HTTP's Basic does, is
-//! not verified every time.
+//! Cache of recently verified passwords, for clients that send the password with every request, as HTTP's
+//! Basic does.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -14,8 +14,8 @@ use crate::principal::Principal;
 use crate::secret::Secret;
 use crate::verifier::fill_random;
 
-/// Recently verified pairs of name and password; a lane has one of its own. It keeps no password but a hash
-/// of each pair, keyed by random bytes that never leave it, so it tells a reader of memory no more than that
+/// Recently verified pairs of name and password, one cache for each lane. It keeps no password but a hash of
+/// each pair, keyed by random bytes that never leave it, so it tells a reader of memory no more than that
 /// memory does anyway.
 ///
 /// A pair counts for [`keep`](Self::new) and only with the accounts that verified it: after a reload each client is
@@ -24,7 +24,7 @@ use crate::verifier::fill_random;
 pub struct Verified {
     key: Zeroizing<[u8; 32]>,
     entries: HashMap<Digest, Entry>,
-    /// Oldest first; each entry is in it once.
+    /// Keys of the entries, oldest first, each once.
     order: VecDeque<Digest>,
     capacity: usize,
     keep: Duration,
@@ -38,7 +38,7 @@ struct Entry {
 }
 
 impl Verified {
-    /// For `capacity` pairs, about 200 bytes each, that count for `keep`.
+    /// Makes a cache of `capacity` pairs, about 200 bytes each, that count for `keep`.
     ///
     /// # Panics
     /// If the machine has no randomness.
@@ -48,15 +48,15 @@ impl Verified {
         Self { key, entries: HashMap::new(), order: VecDeque::new(), capacity, keep }
     }
 
-    /// Returns the principal with this name and password, if they were verified by these very accounts a
-    /// moment before `now`. Takes about a microsecond.
+    /// Returns the principal of a name and password that these very accounts verified less than `keep` before
+    /// `now`. Takes about a microsecond.
     pub fn get(&self, accounts: &Accounts, name: &str, password: &Secret, now: Instant) -> Option<Principal> {
         let entry = self.entries.get(&self.digest(name, password))?;
         let counts = entry.until > now && entry.principal.generation() == accounts.generation();
         counts.then(|| entry.principal.clone())
     }
 
-    /// Remembers that [`Accounts::verify`] has found this pair right, and gave `principal`.
+    /// Remembers that [`Accounts::verify`] accepted this pair, and returned `principal`.
     pub fn put(&mut self, name: &str, password: &Secret, principal: &Principal, now: Instant) {
         if self.capacity == 0 {
             return;
@@ -73,12 +73,12 @@ impl Verified {
         self.order.push_back(digest);
     }
 
-    /// Returns how many pairs it holds, old ones included.
+    /// Returns the number of pairs, expired ones included.
     pub fn len(&self) -> usize {
         self.entries.len()
     }
 
-    /// Returns whether it holds none.
+    /// Returns whether the cache has no pairs.
     pub fn is_empty(&self) -> bool {
         self.entries.is_empty()
     }

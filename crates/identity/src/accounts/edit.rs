@@ -9,18 +9,18 @@ use super::{Accounts, AccountsError};
 use crate::name::{Id, Who, check_group_name, check_user_name};
 use crate::verifier::{NtHash, PasswordHash};
 
-/// The text of an accounts file while it is changed ([`AccountsStore::change`](super::AccountsStore::change)).
+/// Text of an accounts file while [`AccountsStore::change`](super::AccountsStore::change) edits it.
 #[derive(Debug)]
 pub struct Edit {
     document: DocumentMut,
 }
 
-/// A user to be.
+/// User to be added to the accounts.
 #[derive(Clone, Debug, Default)]
 pub struct NewUser {
     /// The user's name ([`check_user_name`]).
     pub name: String,
-    /// The user's number; `None`: the next.
+    /// Number of the user; `None` for the next free one.
     pub id: Option<Id>,
     /// The POSIX user that the user is mapped to.
     pub uid: Option<u32>,
@@ -28,14 +28,14 @@ pub struct NewUser {
     pub gid: Option<u32>,
     /// The user's names in other realms.
     pub principals: Vec<Who>,
-    /// Verifier of the user's password `None`: the user signs in by other means.
+    /// Verifier of the user's password; `None` for a user that signs in by other means.
     pub password: Option<PasswordHash>,
-    /// For SMB.
+    /// NT hash of the user's password, which SMB needs.
     pub nt: Option<NtHash>,
 }
 
 impl Edit {
-    /// Beginning of a new file.
+    /// Text that a new accounts file begins with.
     pub(super) const EMPTY: &str = "\
 # Users and groups of Linerate. `linerate user` and `linerate group` change this file and keep your comments; after
 # changes of your own, send the server a SIGHUP. The format: docs/users/access.md.
@@ -51,7 +51,7 @@ version = 1
         Ok(Self { document })
     }
 
-    /// The accounts as they are now.
+    /// Parses the text as changed so far.
     ///
     /// # Errors
     /// What the changes so far would be refused for.
@@ -59,7 +59,7 @@ version = 1
         Accounts::parse(&Zeroizing::new(self.document.to_string()))
     }
 
-    /// Adds a user, and returns its number.
+    /// Adds a user and returns the user's number.
     ///
     /// # Errors
     /// The name or number is in use already, or not allowed, or no number is left.
@@ -105,7 +105,7 @@ version = 1
         self.accounts().map(|_| done)
     }
 
-    /// Replaces what a user is recognised by: `None` takes it away.
+    /// Replaces the verifiers of a user; `None` removes one.
     ///
     /// # Errors
     /// There is no such user.
@@ -120,7 +120,7 @@ version = 1
         Ok(())
     }
 
-    /// Lets a user sign in no more, or again.
+    /// Disables a user's sign-in, or enables it again.
     ///
     /// # Errors
     /// There is no such user.
@@ -134,7 +134,7 @@ version = 1
         Ok(())
     }
 
-    /// Takes a user away, out of all groups too. The number is not given again.
+    /// Removes a user, from all groups too. The number is not given again. The number is not given again.
     ///
     /// # Errors
     /// There is no such user.
@@ -143,7 +143,7 @@ version = 1
         self.remove("user", name)
     }
 
-    /// Adds a group, and returns its number.
+    /// Adds a group and returns its number.
     ///
     /// # Errors
     /// The name is in use already, or not allowed, or no number is left.
@@ -164,7 +164,7 @@ version = 1
         self.accounts().map(|_| id)
     }
 
-    /// Takes a group away, out of all others too.
+    /// Removes a group, from all other groups too.
     ///
     /// # Errors
     /// There is no such group.
@@ -173,8 +173,8 @@ version = 1
         self.remove("group", name)
     }
 
-    /// Puts a user or group into a group; says whether it was not in it yet. `system:administrators` is made when it
-    /// gets its first member.
+    /// Adds a user or group to a group; returns false for a member it already had. `system:administrators` is
+    /// made when it gets its first member.
     ///
     /// # Errors
     /// There is no such group or member, or groups would lie in each other in a circle or too deep.
@@ -190,7 +190,7 @@ version = 1
         self.accounts().map(|_| true)
     }
 
-    /// Takes a user or group out of a group.
+    /// Removes a user or group from a group.
     ///
     /// # Errors
     /// There is no such group, or it has no such member.
@@ -204,7 +204,7 @@ version = 1
         Ok(())
     }
 
-    /// The new text, if it is good.
+    /// Returns the new text, if it can be parsed as accounts.
     pub(super) fn finish(self) -> Result<Zeroizing<String>, AccountsError> {
         let text = Zeroizing::new(self.document.to_string());
         Accounts::parse(&text)?;
@@ -281,7 +281,7 @@ version = 1
         members.as_array_mut().ok_or_else(|| AccountsError::Syntax("members is no list".to_owned()))
     }
 
-    /// `[user.…]` or `[group.…]`: a table without a header of its own.
+    /// Returns the table of `[user.…]` or `[group.…]`, made if missing, without a header of its own.
     fn tables(&mut self, kind: &str) -> &mut dyn toml_edit::TableLike {
         let tables = self.document.entry(kind).or_insert_with(|| {
             let mut table = Table::new();
@@ -310,13 +310,13 @@ fn has(members: &Array, name: &str) -> bool {
     members.iter().any(|member| member.as_str() == Some(name))
 }
 
-/// One member a line, so that a difference shows members that came and went.
+/// Appends a member on a line of its own, so that a difference of files shows members that came and went.
 fn push(members: &mut Array, member: &str) {
     members.push(member);
     tidy(members);
 }
 
-/// Every member on a line of its own, comments beside it kept.
+/// Puts every member on a line of its own, with the comments beside it.
 fn tidy(members: &mut Array) {
     for member in members.iter_mut() {
         let prefix =

@@ -1,4 +1,5 @@
-//! The accounts file as text: TOML, version 1. What is not known is refused with its line.
+//! Format of the accounts file: TOML, version 1. Unknown keys are refused with their line. What is not known
+//! is refused with its line.
 
 use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr;
@@ -70,7 +71,7 @@ pub(super) fn parse(text: &str) -> Result<AccountsFile, AccountsError> {
 }
 
 impl AccountsFile {
-    /// Returns the table of names and numbers; refuses names and numbers that two have.
+    /// Returns the table of names and numbers; fails on a name or number that is used twice.
     pub(super) fn names(&self) -> Result<Names, AccountsError> {
         let users = self.user.iter().map(|(name, user)| ("user", name, Id(user.id)));
         let groups = self.group.iter().map(|(name, group)| ("group", name, group.id(name)));
@@ -108,7 +109,8 @@ impl AccountsFile {
         Ok(foreign)
     }
 
-    /// The numbers after the last that were given, to users and to groups; `None` where that was the last that there is.
+    /// Returns the next numbers of a user and of a group; `None` where the last possible number has been
+    /// given.
     pub(super) fn next_ids(&self) -> [Option<Id>; 2] {
         let users = self.user.values().map(|user| user.id).filter(|id| *id != Id::ANONYMOUS.0);
         let last_user = users.chain([self.last_user, FIRST - 1]).max().unwrap_or_default();
@@ -195,7 +197,8 @@ struct Version {
     version: Option<i64>,
 }
 
-/// The line and what is wrong there, on one line and without its text, which may be a verifier.
+/// Formats the line and the reason of a syntax error on one line, without the text itself, which may be a
+/// verifier.
 fn tell(text: &str, error: &toml::de::Error) -> String {
     let message = error.message().lines().collect::<Vec<_>>().join(", ");
     match error.span() {
@@ -224,5 +227,5 @@ where
 }
 
 pub(super) const VERSION: i64 = 1;
-/// The first number of a user, and that of a group but for its sign.
+/// First number of a user, and negated that of a group.
 const FIRST: i32 = 1000;

@@ -1,4 +1,4 @@
-//! Members of groups, through groups too.
+//! Members of groups, also through other groups.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
@@ -7,7 +7,7 @@ use super::{Accounts, AccountsError};
 use crate::name::{Id, SYSTEM_GROUPS};
 use crate::principal::Names;
 
-/// Groups over users and groups, without circles.
+/// Groups of users and of groups, without circles.
 #[derive(Debug, Default)]
 pub(super) struct Memberships {
     /// The groups that name a user or group as a member.
@@ -37,7 +37,7 @@ impl Memberships {
         Ok(all)
     }
 
-    /// Returns all groups that `id` is in, but for those that every user is in; in no order, none twice.
+    /// Returns all groups that `id` is in, in no order, without those that every user is in.
     pub(super) fn of(&self, id: Id) -> Vec<Id> {
         let mut seen = HashSet::new();
         let mut found: Vec<Id> = Vec::new();
@@ -73,7 +73,7 @@ impl Memberships {
         }))
     }
 
-    /// Returns how many groups lie in each other from `group` down, itself included; users are none.
+    /// Returns the depth of nesting from `group` down, the group included; fails on a circle.
     fn height(
         &self,
         group: Id,

@@ -36,14 +36,14 @@ pub struct Accounts {
     next_ids: [Option<Id>; 2],
     anonymous: Principal,
     administrator: Principal,
-    /// Verified when there is nothing to verify, so that the answer takes as long.
+    /// Hash that is verified for a user without one, so that the answer takes as long.
     decoy: PasswordHash,
     nt_decoy: NtHash,
 }
 
 struct User {
     table: UserTable,
-    /// Made at first use, then shared.
+    /// Principal of the user, made at first use, then shared.
     principal: OnceLock<Principal>,
 }
 
@@ -56,13 +56,13 @@ impl Accounts {
     //@ counter: server_reloads{outcome="refused"}
     //@ attack: none, an administrator writes it
     //@ reach: server
-    /// Bytes of the longest file that is read.
+    /// Largest accounts file that is read, in bytes.
     pub const FILE_MAX: usize = 16 << 20;
-    /// Users of one file.
+    /// Most users of an accounts file.
     pub const USERS_MAX: usize = 100_000;
-    /// Groups of one file.
+    /// Most groups of an accounts file.
     pub const GROUPS_MAX: usize = 10_000;
-    /// Depth to which groups may lie in groups.
+    /// Depth to which groups may nest.
     pub const NESTING_MAX: usize = 16;
 
     /// Returns accounts without users: every client is anonymous. The same snapshot each time.
@@ -110,12 +110,12 @@ impl Accounts {
         }))
     }
 
-    /// Greater than that of every snapshot made before in this process.
+    /// Returns the generation of the snapshot, greater than that of every one made before in this process.
     pub fn generation(&self) -> u64 {
         self.generation
     }
 
-    /// The realm in which users of this file are known by their names alone; empty: none.
+    /// Returns the realm in which users of this file are known by their names alone; empty for none.
     pub fn realm(&self) -> &str {
         &self.names.realm
     }
@@ -125,12 +125,12 @@ impl Accounts {
         self.anonymous.clone()
     }
 
-    /// The operator of this machine, with the right to read and change all files anyway.
+    /// Returns the principal of this machine's operator, who may read and change all files anyway.
     pub fn local_administrator(&self) -> Principal {
         self.administrator.clone()
     }
 
-    /// Returns a user that was authenticated by other means than a password here.
+    /// Returns the principal of a user that was authenticated by other means than a password here.
     ///
     /// # Errors
     /// [`Refused::Unknown`] and [`Refused::Disabled`].
@@ -139,7 +139,8 @@ impl Accounts {
         if user.table.disabled { Err(Refused::Disabled) } else { Ok(self.principal(name, user)) }
     }
 
-    /// Returns a user by its name in a realm, such as a Kerberos ticket's `alice@EXAMPLE.COM`.
+    /// Returns the principal of a user by its name in a realm, such as a Kerberos ticket's
+    /// `alice@EXAMPLE.COM`.
     ///
     /// # Errors
     /// As [`user`](Self::user).
@@ -148,7 +149,7 @@ impl Accounts {
         self.user_by_id(id)
     }
 
-    /// A user by number.
+    /// Returns the principal of a user by number.
     ///
     /// # Errors
     /// As [`user`](Self::user).
@@ -156,25 +157,25 @@ impl Accounts {
         self.memberships.name(id).map_or(Err(Refused::Unknown), |name| self.user(name))
     }
 
-    /// The name of a user or group, for people.
+    /// Returns the name of a user or group, for display.
     pub fn name_of(&self, id: Id) -> Option<&str> {
         let system = crate::name::SYSTEM_GROUPS.iter().find(|(_, known)| *known == id).map(|(name, _)| *name);
         let anonymous = (id == Id::ANONYMOUS).then_some("anonymous");
         system.or(anonymous).or_else(|| self.memberships.name(id))
     }
 
-    /// Returns the number of a user or group `None`: there is none of that name.
+    /// Returns the number of a user or group, or `None` for an unknown name.
     pub fn id_of(&self, who: &Who) -> Option<Id> {
         self.names.id(who)
     }
 
-    /// Returns the number of the user of this name here, disabled or not.
+    /// Returns the number of a user of these accounts, disabled or not.
     pub fn id_of_user(&self, name: &str) -> Option<Id> {
         self.users.get(name).map(|user| Id(user.table.id))
     }
 
-    /// Returns the same user in these accounts; `None` if it is gone, disabled or another user by now.
-    /// Sessions that live on after a reload ask this before they go on.
+    /// Returns the principal of the same user in these accounts; `None` for a user that is gone, disabled or
+    /// another by now. Sessions that outlive a reload ask this before they go on.
     pub fn renewed(&self, principal: &Principal) -> Option<Principal> {
         if principal.generation() == self.generation {
             return Some(principal.clone());
@@ -185,20 +186,19 @@ impl Accounts {
         Some(if principal.is_anonymous() { self.anonymous() } else { self.local_administrator() })
     }
 
-    /// The user that a POSIX user is mapped from; of several the one with the lowest number.
+    /// Returns the user that a POSIX user is mapped from; of several the one with the lowest number.
     pub fn user_of_uid(&self, uid: u32) -> Option<Id> {
         self.posix.user(uid)
     }
 
-    /// The group that a POSIX group is mapped from; of several the one with the number nearest to 0.
+    /// Returns the group that a POSIX group is mapped from; of several the one with the number nearest to 0.
     pub fn group_of_gid(&self, gid: u32) -> Option<Id> {
         self.posix.group(gid)
     }
 
-    /// Verifies that `password` is that of the user `name`, and returns the user's principal. Takes tens of
-    /// milliseconds and 19 MiB, as long for an unknown user, for a disabled account and for one without a
-    /// password as for a wrong password: a lane has it done by a helper, and bounds how many it has done at
-    /// once.
+    /// Verifies the password of the user `name`, and returns the user's principal. Takes tens of milliseconds
+    /// and 19 MiB, as long for an unknown user, for a disabled account and for one without a password as for
+    /// a wrong password: a lane has it done by a helper, and bounds how many it has done at once.
     ///
     /// # Errors
     /// Why not: for the log. The client is told no more than that it was refused.
@@ -215,9 +215,9 @@ impl Accounts {
         }
     }
 
-    /// Returns the hash that NTLMv2's proof of `name` is made with. For an unknown user, a disabled account
-    /// and one without an NT hash it is one that no proof fits. After the proof, [`user`](Self::user) gives
-    /// the principal.
+    /// Returns the NT hash that NTLMv2's proof of `name` is checked with. For an unknown user, a disabled
+    /// account and one without an NT hash it is one that no proof fits. After the proof, [`user`](Self::user)
+    /// gives the principal.
     pub fn nt_hash(&self, name: &str) -> &NtHash {
         let user = self.users.get(name).filter(|user| !user.table.disabled);
         user.and_then(|user| user.table.nt.as_ref()).unwrap_or(&self.nt_decoy)
@@ -228,7 +228,7 @@ impl Accounts {
         self.users.values().any(|user| user.table.password.is_some() && !user.table.disabled)
     }
 
-    /// All users, by name.
+    /// Returns all users, ordered by name.
     pub fn users(&self) -> Vec<Account> {
         let of = |(name, user): (&String, &User)| {
             let UserTable { id, password, nt, uid, gid, principals, disabled } = &user.table;
@@ -249,7 +249,7 @@ impl Accounts {
         users
     }
 
-    /// All groups, by name.
+    /// Returns all groups, ordered by name.
     pub fn groups(&self) -> Vec<Group> {
         let of = |(name, table): (&String, &GroupTable)| Group {
             name: name.clone(),
@@ -262,8 +262,8 @@ impl Accounts {
         groups
     }
 
-    /// The numbers that the next user and the next group get: none that was ever given. `None`: there is none
-    /// any more.
+    /// Returns the numbers that the next user and the next group get, never given before; `None` when all
+    /// have been given.
     pub fn next_ids(&self) -> [Option<Id>; 2] {
         self.next_ids
     }
@@ -295,7 +295,7 @@ impl Accounts {
     }
 }
 
-/// Numbers alone: nothing of a user is worth a log line that may hold a verifier.
+/// Writes counts alone, as a user's data may hold a verifier.
 impl fmt::Debug for Accounts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut out = f.debug_struct("Accounts");
@@ -310,10 +310,10 @@ impl User {
     }
 }
 
-/// Facts of a user that can be shown.
+/// Data of a user that may be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Account {
-    /// The user's name.
+    /// Name of the user.
     pub name: String,
     /// The user's AFS number.
     pub id: Id,
@@ -323,26 +323,26 @@ pub struct Account {
     pub gid: Option<u32>,
     /// The user's names in other realms.
     pub principals: Vec<Who>,
-    /// Whether the user may not sign in.
+    /// True when the user may not sign in.
     pub disabled: bool,
-    /// Cost of the password's verifier `None`: there is none.
+    /// Cost of the password's verifier; `None` for a user without one.
     pub strength: Option<Strength>,
-    /// Whether there is an NT hash, which SMB needs.
+    /// True when the user has an NT hash, which SMB needs.
     pub has_nt: bool,
     /// All groups of the user, through others too, by name.
     pub groups: Vec<String>,
 }
 
-/// Facts of a group that can be shown.
+/// Data of a group that may be shown.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// The group's name.
+    /// Name of the group.
     pub name: String,
     /// The group's AFS number.
     pub id: Id,
-    /// The POSIX group it is mapped to.
+    /// POSIX group that the group is mapped to.
     pub gid: Option<u32>,
-    /// Users and groups in it, as the file has them.
+    /// Users and groups that are members, as written in the file.
     pub members: Vec<String>,
 }
 
@@ -358,7 +358,7 @@ pub enum Refused {
     /// The user has no verifier.
     #[error("the user has no password")]
     NoVerifier,
-    /// The user may not sign in.
+    /// The user is disabled.
     #[error("the user is disabled")]
     Disabled,
 }
@@ -366,48 +366,48 @@ pub enum Refused {
 /// Reason why accounts could not be read or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum AccountsError {
-    /// A line is not what the format allows: its number, and its text.
+    /// The text breaks the format: the line's number and text.
     #[error("{0}")]
     Syntax(String),
-    /// Allowed by the format, but it cannot be: where, and why.
+    /// A value has the right form, but is not allowed.
     #[error("{key}: {problem}")]
     Invalid {
-        /// The key, such as `group.staff.members`.
+        /// Key of the value, such as `group.staff.members`.
         key: String,
         /// Description of the problem.
         problem: String,
     },
-    /// A later version of this program wrote it.
+    /// The file has a version that only a later program can read.
     #[error("it is of version {0}, this program knows version 1")]
     Version(i64),
-    /// Other users than the server's could read or change the file.
+    /// Other users than the server's can read or change the file.
     #[error("{path}: {problem}")]
     Exposed {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// Users that could, and what to do.
+        /// Users that can, and the remedy.
         problem: String,
     },
-    /// A file that is one of the above.
+    /// A file has one of the errors above.
     #[error("{}: {problem}", path.display())]
     File {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Error in the file.
         problem: Box<AccountsError>,
     },
-    /// Nothing here is called so.
+    /// No user or group has this name.
     #[error("{0}")]
     NotFound(String),
-    /// Something here is called so already.
+    /// A user or group has this name already.
     #[error("{0}")]
     Exists(String),
-    /// The machine would not.
+    /// A system call failed.
     #[error("{what}: {cause}")]
     Io {
-        /// Operation that was tried, with the file.
+        /// Operation that failed, with the file.
         what: String,
-        /// The kernel's error.
+        /// Error of the kernel.
         #[source]
         cause: std::io::Error,
     },
@@ -418,7 +418,7 @@ impl AccountsError {
         Self::Invalid { key: key.into(), problem: problem.to_string() }
     }
 
-    /// The last number was given, to a user or to a group.
+    /// Makes the error for a user or group where the last number has been given.
     pub(crate) fn no_number(key: &str, kind: &str, id: Id) -> Self {
         let remedy = if kind == "user" { "; give one that is free by `--id`" } else { "" };
         Self::invalid(
@@ -434,7 +434,7 @@ impl AccountsError {
     }
 }
 
-/// Returns the cost of most users' verifiers, so that an unknown user cannot be told from a known one.
+/// Returns the cost of most users' verifiers, which an unknown user's check takes as well.
 fn usual_strength<'a>(users: impl Iterator<Item = &'a UserTable>) -> Strength {
     let mut counts = HashMap::new();
     for user in users {

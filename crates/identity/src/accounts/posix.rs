@@ -1,4 +1,4 @@
-//! Mapping of POSIX's users and groups to accounts: the other way round than the accounts file says it.
+//! Mapping of POSIX users and groups to accounts, the inverse of the accounts file's.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -32,7 +32,7 @@ impl Posix {
     }
 }
 
-/// Of several with one number the first that was given out counts.
+/// Maps a POSIX number to an account; of several accounts the one with the number nearest to 0 wins.
 fn note(all: &mut HashMap<u32, Id>, posix: Option<u32>, id: Id) {
     let Some(posix) = posix else { return };
     let known = all.entry(posix).or_insert(id);

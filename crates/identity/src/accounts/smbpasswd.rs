@@ -1,4 +1,5 @@
-//! Samba's accounts as text, smbpasswd(5): `name:uid:LM:NT:[flags]:LCT-time:`, as `pdbedit -Lw` prints them.
+//! Parser of smbpasswd(5), Samba's accounts as text: `name:uid:LM:NT:[flags]:LCT-time:`, as `pdbedit -Lw`
+//! prints them.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -6,23 +7,22 @@ use std::collections::hash_map::Entry;
 use crate::name::{BadName, check_user_name};
 use crate::verifier::NtHash;
 
-/// A user of Samba's password file.
+/// User of a smbpasswd file.
 #[derive(Clone, Debug)]
 pub struct SambaUser {
-    /// Number of the user's line, from 1 on.
+    /// Number of the user's line, from 1.
     pub line: usize,
-    /// The user's name in that file.
+    /// Name of the user in that file.
     pub name: String,
-    /// The POSIX user that owns the user's files; `None` where the line names none, or root, as which no
-    /// client acts here.
+    /// POSIX user that owns the user's files; `None` where the line names no user or root, as which no client
+    /// acts here.
     pub uid: Option<u32>,
-    /// The user's NT hash, or why it is not imported.
+    /// NT hash of the user, or the reason why the user is not imported.
     pub taken: Result<NtHash, LeftOut>,
 }
 
 impl SambaUser {
-    /// Returns the user's name in the accounts file: it has small letters, and a sign-in with any case finds
-    /// it.
+    /// Returns the name for the accounts file, in lower case: a sign-in with any case finds it.
     pub fn name_here(&self) -> String {
         self.name.to_lowercase()
     }
@@ -31,25 +31,25 @@ impl SambaUser {
 /// Reason why a user is not imported.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LeftOut {
-    /// Of a workstation, a server or a domain.
+    /// The account is that of a workstation, a server or a domain.
     #[error("the account of a machine or a domain")]
     Machine,
-    /// The user may not sign in there.
+    /// The user is disabled in the file.
     #[error("disabled")]
     Disabled,
-    /// The user has no password, or none that was exported.
+    /// The user has no password, or its hash was not exported.
     #[error("no NT hash")]
     NoHash,
-    /// The name is one that no user can have here.
+    /// The name is not allowed in the accounts.
     #[error("{0}")]
     Name(BadName),
 }
 
-/// A line that is none of smbpasswd's. It does not repeat the line, which may hold a hash.
+/// Line that is not in the format of smbpasswd. The line is not repeated, as it may hold a hash.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub struct BadLine {
-    /// Number of the line, from 1 on.
+    /// Number of the line, from 1.
     pub line: usize,
     /// Description of the problem.
     pub problem: String,
@@ -127,7 +127,7 @@ mod tests {
     const HASH: &str = "A4F49C406510BDCAB6824EE7C30FD852";
     const NONE: &str = "XXXXXXXXXXXXXXXXXXXXXXXXXXXXXXXX";
 
-    /// A line as Samba writes it.
+    /// Formats a line as Samba writes it.
     fn line(name: &str, uid: &str, nt: &str, flags: &str) -> String {
         format!("{name}:{uid}:{NONE}:{nt}:[{flags:<11}]:LCT-65A1B2C3:")
     }

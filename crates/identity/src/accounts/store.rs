@@ -1,5 +1,5 @@
-//! The accounts file on disk: read only if no other user can read it, changed by one process at a time,
-//! replaced whole.
+//! Accounts file on disk: read only if no other user can read it, changed by one process at a time, replaced
+//! whole.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -13,29 +13,29 @@ use zeroize::Zeroizing;
 use super::edit::Edit;
 use super::{Accounts, AccountsError};
 
-/// Store of the accounts. It holds no file open.
+/// Path of an accounts file, which is opened for each operation. It holds no file open.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountsStore {
     path: PathBuf,
 }
 
 impl AccountsStore {
-    /// The file at `path`, which need not exist yet.
+    /// Makes the store of the file at `path`, which need not exist yet.
     pub fn new(path: impl Into<PathBuf>) -> Self {
         Self { path: path.into() }
     }
 
-    /// The file.
+    /// Returns the path of the accounts file.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Returns whether there is a file, readable or not.
+    /// Returns whether the file exists, readable or not.
     pub fn exists(&self) -> bool {
         self.path.symlink_metadata().is_ok()
     }
 
-    /// Reads the accounts file. A reload keeps the snapshot before when this fails.
+    /// Reads and parses the accounts file. A reload keeps the snapshot before when this fails.
     ///
     /// # Errors
     /// What is wrong with its text, or [`AccountsError::Exposed`]: it must be a file of this process's user (or root),
@@ -44,9 +44,8 @@ impl AccountsStore {
         Accounts::parse(&self.text()?).map_err(|error| error.in_file(&self.path))
     }
 
-    /// Changes the accounts file by `edit`: all that it does, or nothing. A process that changes it at the
-    /// same time waits. A file that is not there yet is made, as is its directory; `edit` may be called twice
-    /// then.
+    /// Changes the accounts file by `edit`, whole or not at all. A process that changes it at the same time
+    /// waits. A file that is not there yet is made, as is its directory; `edit` may be called twice then.
     ///
     /// # Errors
     /// What `edit` says, what its outcome would be refused for, and what the file system says. The file is as it was.
@@ -76,7 +75,7 @@ impl AccountsStore {
         Ok(done)
     }
 
-    /// Does as [`change`](Self::change) would, and says what came of it; the file, or that there is none, stays.
+    /// Returns what [`change`](Self::change) would return, without a change of the file.
     ///
     /// # Errors
     /// As there.
@@ -95,7 +94,7 @@ impl AccountsStore {
         read(&self.open()?, &self.path)
     }
 
-    /// Opens the accounts file, if no other user can read or change it.
+    /// Opens the accounts file; fails if other users can read or change it.
     fn open(&self) -> Result<File, AccountsError> {
         let tell = |cause| io_error("cannot open the accounts", &self.path, cause);
         // A FIFO in its place must not make a reload wait.
@@ -121,7 +120,7 @@ impl AccountsStore {
         Ok(file)
     }
 
-    /// The file itself, where `path` is a link to it, so that the link stays.
+    /// Returns the path of the file itself where `path` is a symbolic link, so that the link stays.
     fn target(&self) -> Result<PathBuf, AccountsError> {
         match fs::canonicalize(&self.path) {
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
@@ -134,13 +133,13 @@ impl AccountsStore {
         }
     }
 
-    /// Returns where the file lies that is locked while the accounts are changed. Nothing is made.
+    /// Returns the path of the file that is locked while the accounts are changed, without creating it.
     pub fn lock_file(&self) -> PathBuf {
         let path = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path.clone());
         beside(&path, LOCK_ENDING)
     }
 
-    /// Held while the file is changed; it stays beside it, because the file itself is replaced.
+    /// Locks the accounts for a change, by a file beside them, as the accounts file itself is replaced.
     fn lock(&self, path: &Path) -> Result<File, AccountsError> {
         let path = beside(path, LOCK_ENDING);
         let tell = |cause| io_error("cannot lock", &path, cause);
@@ -164,8 +163,8 @@ impl AccountsStore {
     }
 }
 
-/// Replaces a file by one with these bytes, with the old one's owner. Whatever stops it, there is the old one
-/// or the new.
+/// Replaces a file with one of these bytes and the old one's owner. After any failure the file is either the
+/// old or the new one.
 fn replace(path: &Path, bytes: &[u8], old: Option<&File>) -> Result<(), AccountsError> {
     // One name, under the lock: what a crash leaves is overwritten next time.
     let new = beside(path, ".new");
@@ -217,7 +216,7 @@ fn directory(path: &Path) -> &Path {
     path.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."))
 }
 
-/// Returns the user that this process acts as.
+/// Returns the effective user of this process.
 fn own_uid() -> io::Result<u32> {
     Ok(rustix::process::geteuid().as_raw())
 }
@@ -231,7 +230,7 @@ fn own_uid() -> io::Result<u32> {
 //@ attack: none, an administrator makes them
 //@ reach: server
 const LOCK_PATIENCE: Duration = Duration::from_secs(10);
-/// Of the name of the lock beside the file.
+/// Ending of the lock file's name.
 const LOCK_ENDING: &str = ".lock";
 const NONBLOCK: i32 = rustix::fs::OFlags::NONBLOCK.bits() as i32;
 

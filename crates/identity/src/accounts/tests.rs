@@ -153,7 +153,7 @@ fn mistakes_are_refused_with_their_place() {
     }
 }
 
-/// Groups `g0` in `g1` in … in the last.
+/// Returns accounts with groups nested `count` deep: `g0` in `g1` and so on.
 fn nested(count: usize) -> String {
     let mut text = "version = 1\n[user.alice]\nid = 1000\n".to_owned();
     for n in 0..count {

@@ -1,5 +1,5 @@
-//! The bytes of an access list in its extended attribute (docs/design/access.md). One list has one encoding, so equal bytes are
-//! equal lists, and the other way round.
+//! Encoding of an access list in its extended attribute (docs/design/access.md). Each list has exactly one
+//! encoding, so equal bytes are equal lists.
 
 use super::{Acl, Entry};
 use crate::name::Who;
@@ -8,19 +8,19 @@ use crate::rights::Rights;
 /// Reason why bytes are no access list.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAcl {
-    /// The bytes are no list of the server's, or cut off.
+    /// The bytes are truncated, or were not written by the server.
     #[error("it is no access list of Linerate, or damaged")]
     Damaged,
-    /// A later version of this program wrote it.
+    /// The list has a version that only a later program can read.
     #[error("it is of version {0}, this program knows version 1")]
     Version(u8),
-    /// More entries or bytes than a list may have.
+    /// The list has more entries or bytes than allowed.
     #[error("it is longer than an access list may be")]
     TooLong,
-    /// A right that has no letter.
+    /// An entry has a right without a letter.
     #[error("it has rights without a name: {0:#x}")]
     UnknownRight(u32),
-    /// Entries are not in order, twice, or without rights: nothing that [`Acl::encode`] writes.
+    /// The entries are out of order, repeated or without rights, as [`Acl::encode`] writes none.
     #[error("its entries are not in order")]
     Order,
 }
@@ -31,7 +31,7 @@ const MAGIC: u8 = b'L';
 const VERSION: u8 = 1;
 
 impl Acl {
-    /// The attribute's value: at most [`Acl::BYTES_MAX`] bytes.
+    /// Encodes the list as the attribute's value: at most [`Acl::BYTES_MAX`] bytes.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![MAGIC, VERSION, self.given.len() as u8, self.denied.len() as u8];
         for Entry { who, rights } in self.given.iter().chain(&self.denied) {
@@ -42,7 +42,7 @@ impl Acl {
         out
     }
 
-    /// Returns what [`encode`](Self::encode) made these bytes of.
+    /// Decodes the attribute's value.
     ///
     /// # Errors
     /// [`BadAcl`]: then the list must count as one that gives nothing, never as none ([`Nearest`](super::Nearest)).

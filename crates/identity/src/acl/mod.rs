@@ -10,18 +10,18 @@ pub use self::bytes::BadAcl;
 use crate::name::Who;
 use crate::rights::Rights;
 
-/// The extended attribute that holds a directory's list, where the server may write `trusted.*` (CAP_SYS_ADMIN).
+/// Extended attribute of a directory's list where the server may write `trusted.*` (CAP_SYS_ADMIN).
 pub const ATTRIBUTE_PRIVILEGED: &CStr = c"trusted.linerate.acl";
-/// Attribute of access lists where the server may not use `trusted.` ones. The directory's owner can write it
-/// on the server's machine, as it can change mode bits.
+/// Extended attribute of a directory's list where the server may not use `trusted.*`. The directory's owner
+/// can write it on the server's machine, as it can change mode bits.
 pub const ATTRIBUTE_UNPRIVILEGED: &CStr = c"user.linerate.acl";
-/// Stands beside a list in [`ATTRIBUTE_PRIVILEGED`], which many programs do not see and many copies leave
-/// out: a server that finds it without the list knows that there is one.
+/// Extended attribute that marks a directory with a list in [`ATTRIBUTE_PRIVILEGED`], which many programs and
+/// copies leave out: a lost list is noticed.
 pub const ATTRIBUTE_WITNESS: &CStr = c"user.linerate.acl-is-trusted";
-/// Attributes whose names begin so are the server's own: no protocol shows them, or lets a client write them.
+/// Prefixes of the server's own extended attributes: no protocol shows them, or lets a client write them.
 pub const ATTRIBUTE_PREFIXES: [&str; 2] = ["trusted.linerate.", "user.linerate."];
 
-/// Access list of a directory: the rights that each user or group is given, and those that it is denied
+/// Access list of a directory: the rights that users and groups are given, and those that they are denied
 /// whatever else gives them.
 ///
 /// Users, groups and realms are kept as text, so that a list travels with the tree and means no other user
@@ -38,21 +38,21 @@ pub struct Acl {
     denied: Vec<Entry>,
 }
 
-/// One line of a list.
+/// Entry of an access list.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// The user or group that the entry concerns.
+    /// User or group that the entry is for.
     pub who: Who,
-    /// The rights that are given or denied; never empty in a list.
+    /// Rights that are given or denied; never empty in a list.
     pub rights: Rights,
 }
 
-/// Half of a list.
+/// Side of an access list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Side {
-    /// Positive entries.
+    /// Positive entries, which give rights.
     Given,
-    /// Negative entries.
+    /// Negative entries, which deny rights.
     Denied,
 }
 
@@ -65,20 +65,20 @@ impl Acl {
     //@ counter: none
     //@ attack: none, those who may administer a directory write it, and it is one attribute
     //@ reach: server
-    /// Entries of both sides together.
+    /// Most entries of both sides together.
     pub const ENTRIES_MAX: usize = 20;
-    /// Bytes of AFS's text form.
+    /// Most bytes of AFS's text form.
     pub const TEXT_MAX: usize = 1023;
-    /// Bytes of the encoded form.
+    /// Most bytes of the encoded form.
     pub const BYTES_MAX: usize = bytes::HEADER + Self::ENTRIES_MAX * bytes::ENTRY_FIXED + Self::TEXT_MAX;
 
-    /// Makes a list without entries: it gives no user any right, but for what is implied
+    /// Makes a list without entries, which gives no rights but the implied ones
     /// ([`decide`](crate::decide())).
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The entries of one side, ordered by name.
+    /// Returns the entries of one side, ordered by name.
     pub fn entries(&self, side: Side) -> &[Entry] {
         match side {
             Side::Given => &self.given,
@@ -86,7 +86,7 @@ impl Acl {
         }
     }
 
-    /// Replaces what `who` is given or denied; with no rights, the entry goes.
+    /// Replaces the rights that `who` is given or denied; empty rights remove the entry.
     ///
     /// # Errors
     /// [`AclFull`]; the list is as it was.
@@ -111,7 +111,7 @@ impl Acl {
         Ok(())
     }
 
-    /// Returns whether there is no entry.
+    /// Returns whether the list has no entry.
     pub fn is_empty(&self) -> bool {
         self.given.is_empty() && self.denied.is_empty()
     }
@@ -121,8 +121,8 @@ impl Acl {
         if entries > Self::ENTRIES_MAX || self.text_length() > Self::TEXT_MAX { Err(AclFull) } else { Ok(()) }
     }
 
-    /// Bytes of AFS's form: the two numbers of entries, a line each; then for each entry a line of name, tab, rights in
-    /// decimal.
+    /// Returns the length of AFS's text form: the counts of both sides, a line each, then for each entry a
+    /// line of name, tab and decimal rights.
     fn text_length(&self) -> usize {
         let line = |entry: &Entry| {
             let at = usize::from(!entry.who.realm().is_empty());
@@ -146,7 +146,7 @@ impl fmt::Display for Acl {
     }
 }
 
-/// Beyond what AFS can show.
+/// Error of a list that exceeds what AFS can show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "an access list has at most {} entries, and {} bytes of text: put users into a group",
@@ -155,22 +155,23 @@ impl fmt::Display for Acl {
 )]
 pub struct AclFull;
 
-/// The list that counts for a directory and for what is in it: its own, or that of the nearest directory above that
-/// has one, up to the volume's root.
+/// List that counts for a directory and its content: its own, or the nearest one above, up to the volume's
+/// root.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Nearest {
-    /// No list exists.
+    /// No list exists on the path.
     #[default]
     None,
     /// The nearest list is this one.
     List(Arc<Acl>),
-    /// The nearest list cannot be read: damaged, or of a later version. Only administrators get anything, to
-    /// mend it.
+    /// The nearest list cannot be read: damaged, or of a later version. Only administrators get rights, to
+    /// repair it. Only administrators get anything, to mend it.
     Unreadable,
 }
 
 impl Nearest {
-    /// Returns the nearest list of a directory whose attribute is `own` below one for which `above` counts.
+    /// Returns the nearest list of a directory with the attribute `own`, below a directory with the nearest
+    /// list `above`.
     pub fn of(own: Option<&[u8]>, above: &Self) -> Self {
         match own.map(Acl::decode) {
             None => above.clone(),
@@ -179,8 +180,8 @@ impl Nearest {
         }
     }
 
-    /// The attribute that a new directory in this one begins with: a copy, as in AFS, so that later changes above do
-    /// not reach it. `None`: it gets none, and goes on inheriting.
+    /// Returns the attribute that a new directory in this one begins with: a copy, as in AFS, so that later
+    /// changes above do not reach it. `None` for one that goes on inheriting.
     pub fn for_new_directory(&self) -> Option<Vec<u8>> {
         match self {
             Self::List(acl) => Some(acl.encode()),

@@ -1,7 +1,8 @@
 use super::*;
 use crate::accounts::Accounts;
 
-/// alice owns things (uid 501); bob is in staff (gid 50); carol is in staff through friends; root administrates.
+/// Accounts of the tests: alice owns things (uid 501); bob is in staff (gid 50); carol is in staff through
+/// friends; root administrates.
 const ACCOUNTS: &str = "
 version = 1
 realm = 'HERE'
@@ -56,8 +57,7 @@ fn policy(privileged: bool, writable: &str) -> VolumePolicy {
     VolumePolicy { privileged, writable: writable.parse().unwrap(), owner: NOBODYS }
 }
 
-/// Returns what each of anonymous, alice, bob, carol and dave gets; `+` stands for passing through without
-/// `l`.
+/// Formats the rights of anonymous, alice, bob, carol and dave; `+` stands for traversal without `l`.
 fn given(object: &Object, nearest: &Nearest, volume: &VolumePolicy) -> String {
     let shown = |who: &Principal| {
         let rights = decide(who, object, nearest, volume);
@@ -235,7 +235,7 @@ fn the_volumes_owner_can_mend_lists_and_administrators_can_everywhere() {
     assert_eq!((read_only & Rights::ALL).to_string(), "rl");
 }
 
-/// Every principal, kind, mode, owner, list and policy: what holds of each answer.
+/// Checks properties of each answer, over every principal, kind, mode, owner, list and policy.
 #[test]
 fn what_holds_whatever_the_case() {
     let principals = principals();

@@ -10,13 +10,13 @@ use super::BadVerifier;
 use super::password::fill_random;
 use crate::secret::Secret;
 
-/// An NT hash. It is as good as the password to its holder (SMB asks for no more), has no salt and costs
-/// nothing to try: an account has one only when it was asked for.
+/// NT hash of a password. Its holder needs no password (SMB asks for no more), it has no salt and costs
+/// nothing to try: an account has one only on request.
 #[derive(Clone)]
 pub struct NtHash(Zeroizing<[u8; 16]>);
 
 impl NtHash {
-    /// Of a password; `None` if it is not UTF-8.
+    /// Hashes a password; `None` if it is not UTF-8.
     pub fn new(password: &Secret) -> Option<Self> {
         let text = std::str::from_utf8(password.expose()).ok()?;
         let wide: Zeroizing<Vec<u8>> =
@@ -24,19 +24,19 @@ impl NtHash {
         Some(Self(Zeroizing::new(Md4::digest(&*wide).into())))
     }
 
-    /// Returns a hash that no proof fits.
+    /// Returns a hash that no proof matches.
     pub(crate) fn decoy() -> Self {
         let mut bytes = Zeroizing::new([0; 16]);
         fill_random(&mut *bytes);
         Self(bytes)
     }
 
-    /// The key that NTLMv2's proof is made with.
+    /// Returns the bytes of the hash, the key of NTLMv2's proof.
     pub fn expose(&self) -> &[u8; 16] {
         &self.0
     }
 
-    /// 32 hexadecimal digits, for the accounts file.
+    /// Formats the hash as 32 hexadecimal digits, for the accounts file.
     pub fn to_text(&self) -> Zeroizing<String> {
         let mut text = Zeroizing::new(String::with_capacity(32));
         for byte in *self.0 {
@@ -71,7 +71,7 @@ impl fmt::Debug for NtHash {
 mod tests {
     use super::*;
 
-    /// MS-NLMP 4.2.2.1.1.
+    /// Checks the hash of MS-NLMP 4.2.2.1.1.
     #[test]
     fn the_published_hash_comes_out() {
         let hash = NtHash::new(&"Password".into()).unwrap();

@@ -1,4 +1,4 @@
-//! Hashes of passwords: argon2id (RFC 9106), in the text form of the Password Hashing Competition.
+//! Password hashes: argon2id (RFC 9106), in the text form of the Password Hashing Competition.
 
 use std::fmt;
 use std::str::FromStr;
@@ -11,18 +11,18 @@ use zeroize::Zeroizing;
 use super::BadVerifier;
 use crate::secret::Secret;
 
-/// Cost of a guess: memory, and how often it is gone over.
+/// Cost of a guess: memory, and the passes over it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Strength {
-    /// Memory of one verification.
+    /// Memory of one verification, in KiB.
     pub memory_kib: u32,
-    /// Passes over it.
+    /// Number of passes over the memory.
     pub passes: u32,
-    /// Independent lanes; they are computed one after the other.
+    /// Number of independent lanes, computed one after the other.
     pub lanes: u32,
 }
 
-/// argon2id of a password, with its salt and what it cost.
+/// Hash of a password by argon2id, with salt and cost.
 #[derive(Clone)]
 pub struct PasswordHash {
     strength: Strength,
@@ -31,8 +31,8 @@ pub struct PasswordHash {
 }
 
 impl PasswordHash {
-    /// Hashes a new password with a fresh salt. Takes as long as a verification: tens of milliseconds and 19 MiB at
-    /// [`Strength::default`].
+    /// Hashes a new password with a fresh salt. Takes as long as a verification: tens of milliseconds and 19
+    /// MiB at [`Strength::default`].
     ///
     /// # Panics
     /// If the machine has no randomness, or `strength` is out of its bounds.
@@ -44,7 +44,7 @@ impl PasswordHash {
         Self { strength, salt, hash }
     }
 
-    /// Returns a verifier that no password fits, and that takes as long to find out.
+    /// Returns a verifier that no password fits, and that takes as long to check.
     pub(crate) fn decoy(strength: Strength) -> Self {
         let mut random = Zeroizing::new(vec![0; SALT + HASH]);
         fill_random(&mut random);
@@ -52,20 +52,20 @@ impl PasswordHash {
         Self { strength, salt: random[..SALT].to_vec(), hash }
     }
 
-    /// Returns whether this is the password. Takes tens of milliseconds and [`Strength::memory_kib`] of
-    /// memory: a lane has it done by a helper, and the caller bounds how many are done at once.
+    /// Returns whether `password` is the hashed one. Takes tens of milliseconds and [`Strength::memory_kib`]
+    /// of memory: a lane runs it on a helper, and the caller bounds how many run at once.
     pub fn verify(&self, password: &Secret) -> bool {
         let mut hash = Zeroizing::new(vec![0; self.hash.len()]);
         let done = self.strength.hash(password.expose(), &self.salt, &mut hash);
         done.is_ok() && bool::from(hash.ct_eq(&self.hash))
     }
 
-    /// Returns what it costs.
+    /// Returns the cost of a verification.
     pub fn strength(&self) -> Strength {
         self.strength
     }
 
-    /// The text form, for the accounts file.
+    /// Returns the text form, for the accounts file.
     pub fn to_text(&self) -> Zeroizing<String> {
         let Strength { memory_kib, passes, lanes } = self.strength;
         let [salt, hash] = [&self.salt, &*self.hash].map(|bytes| Base64Unpadded::encode_string(bytes));
@@ -144,7 +144,7 @@ pub(crate) fn fill_random(bytes: &mut [u8]) {
 //@ empty: as the helpers' queue; no lane verifies itself
 //@ counter: lane_helper_jobs, lane_helper_refused
 //@ attack: http-passwords
-/// Beyond these, a file's verifier is an attack on its server.
+/// Largest memory of a verifier in KiB, above which a verifier would be an attack on the server.
 pub(super) const MEMORY_KIB_MAX: u32 = 256 * 1024;
 pub(super) const PASSES_MAX: u32 = 16;
 pub(super) const LANES_MAX: u32 = 4;
@@ -171,7 +171,8 @@ mod tests {
         assert!(!PasswordHash::decoy(CHEAP).verify(&"".into()));
     }
 
-    /// Made by the reference implementation (`argon2 somesalt -id -t 2 -m 16 -p 1 -l 24 -e`, its test.c).
+    /// Checks a hash of the reference implementation (`argon2 somesalt -id -t 2 -m 16 -p 1 -l 24 -e`, its
+    /// test.c).
     #[test]
     fn hashes_of_the_reference_implementation_are_understood() {
         let text = "$argon2id$v=19$m=65536,t=2,p=1$c29tZXNhbHQ$CTFhFdXPJO1aFaMaO6Mm5c8y7cJHAph8ArZWb2GRPPc";

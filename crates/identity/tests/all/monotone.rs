@@ -1,4 +1,5 @@
-//! More given never takes, more denied never gives: whatever the list, the accounts and the object.
+//! Checks that more given rights never take any, and more denied ones never give any, over lists, accounts
+//! and objects.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use proptest::prelude::*;
 const NAMES: [&str; 9] =
     ["u0", "u1", "g0", "g1", "g2", "system:anyuser", "system:authuser", "system:administrators", "unknown"];
 
-/// Memberships of u0, u1, g0 in g0, g1, g2: a group holds those before it alone, so there is no circle.
+/// Memberships of u0, u1, g0 in g0, g1, g2: a group holds only those before it, so there is no circle.
 type Edges = BTreeSet<(usize, usize)>;
 
 fn accounts(edges: &Edges) -> Arc<Accounts> {
@@ -55,8 +56,7 @@ fn everybody(accounts: &Accounts) -> [Principal; 4] {
     [accounts.anonymous(), first, second, accounts.local_administrator()]
 }
 
-/// Returns whether a holder of the first may do all that the second gave: one that may take away all may take
-/// away its own.
+/// Returns whether `rights` allow all that `before` gave: deletion covers deletion of own files.
 fn covers(rights: Rights, before: Rights) -> bool {
     let own = if rights.contains(Rights::DELETE) { Rights::DELETE_OWN } else { Rights::NONE };
     (rights | own).contains(before)
