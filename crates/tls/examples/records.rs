@@ -66,7 +66,7 @@ fn report(suite: CipherSuite, operation: &str, len: usize, ours_ns: f64, rustls_
     );
 }
 
-/// The median of single rounds, in nanoseconds.
+/// Returns the median time of single rounds, in nanoseconds.
 fn median_ns(mut round: impl FnMut()) -> f64 {
     let mut times: Vec<u128> = (0..ROUNDS)
         .map(|_| {
@@ -79,7 +79,8 @@ fn median_ns(mut round: impl FnMut()) -> f64 {
     times[ROUNDS / 2] as f64
 }
 
-/// The body is read into the slots (one copy, as pread makes), sealed there, and would be sent from there.
+/// Measures our record layer: the body is read into the slots (one copy, as pread makes) and sealed there,
+/// ready to be sent.
 fn seal_ours(client: &Arc<ClientConfig>, server: &Arc<ServerConfig>) -> f64 {
     let mut session = established(client, server).1;
     let layout = session.layout().expect("established");
@@ -97,7 +98,7 @@ fn seal_ours(client: &Arc<ClientConfig>, server: &Arc<ServerConfig>) -> f64 {
     })
 }
 
-/// Without the copy: what sealing alone costs.
+/// Measures sealing alone, without the copy.
 fn seal_in_place(client: &Arc<ClientConfig>, server: &Arc<ServerConfig>) -> f64 {
     let mut session = established(client, server).1;
     let layout = session.layout().expect("established");
@@ -132,7 +133,8 @@ fn seal_small_ours(client: &Arc<ClientConfig>, server: &Arc<ServerConfig>) -> f6
     })
 }
 
-/// The body is read into a buffer (one copy), written, and taken out into the buffer that is sent.
+/// Measures rustls: the body is read into a buffer (one copy), written, and taken out into the buffer that is
+/// sent.
 fn seal_rustls(client: &Arc<ClientConfig>, server: &Arc<ServerConfig>, len: usize) -> f64 {
     let mut server = established_rustls(client, server).1;
     server.set_buffer_limit(None);
@@ -216,7 +218,7 @@ fn handshake(server: &Arc<ServerConfig>) {
     }
 }
 
-/// Resident memory of established server sessions that wait for the next request.
+/// Prints the resident memory of established server sessions that wait for the next request.
 fn idle_memory(server: &Arc<ServerConfig>) {
     // Kept until the end: freed memory would serve the next sessions and hide what they take.
     let mut kept = Vec::new();

@@ -14,16 +14,17 @@ use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, Signatur
 use crate::config::{ConfigError, Versions};
 use crate::handshake::Alpn;
 
-/// Servers that a client trusts.
+/// Server certificates that a client trusts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ClientTrust {
-    /// Servers whose certificate is in this PEM file or issued by one in it.
+    /// Certificates in this PEM file, or issued by one of them.
     Roots(PathBuf),
-    /// Any server at all. For benchmarks and tests only: nothing proves which server the client talks to.
+    /// Every certificate, for benchmarks and tests only: nothing proves which server answers. For benchmarks
+    /// and tests only: nothing proves which server the client talks to.
     AnyCertificate,
 }
 
-/// A client configuration whose sessions can be taken over by our record layer.
+/// Makes a client configuration whose sessions can be taken over by our record layer.
 ///
 /// # Errors
 /// [`ConfigError`] naming the file with the roots when it is not usable.
@@ -71,7 +72,7 @@ fn read_roots(path: &PathBuf) -> Result<RootCertStore, ConfigError> {
     Ok(roots)
 }
 
-/// Accepts every certificate, but still checks that the server holds its key.
+/// Verifier that accepts every certificate, but checks that the server holds its key.
 #[derive(Debug)]
 struct AnyCertificate(Arc<CryptoProvider>);
 

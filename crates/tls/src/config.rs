@@ -1,4 +1,4 @@
-//! The server's TLS configuration: certificates from files, which one for which name, versions and ciphers.
+//! TLS configuration of the server: certificates from files, their names, versions and ciphers.
 
 use std::io;
 use std::os::unix::fs::PermissionsExt;
@@ -19,10 +19,10 @@ use crate::sni::SniResolver;
 use crate::tickets::TicketKeys;
 use crate::validity::{self, Standing, Validity};
 
-/// A certificate that ends sooner than this brings a warning.
+/// Time before a certificate's end from which a warning is given.
 const WARN_BEFORE: Duration = Duration::from_secs(14 * 86_400);
 
-/// Configuration of TLS.
+/// Settings of a server's TLS.
 #[derive(Clone, Debug)]
 pub struct TlsConfig {
     /// Certificates; the first serves clients that name no known server. Several of one name are for clients that
@@ -30,16 +30,17 @@ pub struct TlsConfig {
     pub certificates: Vec<CertificateFiles>,
     /// Directory of the self-signed certificate.
     pub state_dir: PathBuf,
-    /// Protocol versions to offer.
+    /// Protocol versions that the server offers.
     pub versions: Versions,
-    /// The side that chooses the cipher.
+    /// Side that chooses the cipher.
     pub cipher_order: CipherOrder,
-    /// Application protocols to offer, best first.
+    /// Application protocols that the server offers, best first.
     pub alpn: Vec<Alpn>,
 }
 
 impl TlsConfig {
-    /// TLS 1.2 and 1.3 with a self-signed certificate kept in `state_dir`; HTTP/2 before HTTP/1.1.
+    /// Makes settings of TLS 1.2 and 1.3, HTTP/2 before HTTP/1.1, and a self-signed certificate kept in
+    /// `state_dir`.
     pub fn new(state_dir: impl Into<PathBuf>) -> Self {
         Self {
             certificates: Vec::new(),
@@ -51,53 +52,53 @@ impl TlsConfig {
     }
 }
 
-/// A certificate chain and its key, both in PEM files.
+/// Files of a certificate chain and its key, both PEM.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertificateFiles {
-    /// The chain, the server's own certificate first.
+    /// Path of the chain, with the server's own certificate first.
     pub certificate: PathBuf,
-    /// The private key: PKCS #8, SEC1 or PKCS #1.
+    /// Path of the private key: PKCS #8, SEC1 or PKCS #1.
     pub key: PathBuf,
-    /// Server names to use it for; empty means the names in the certificate.
+    /// Server names that the certificate serves; empty for the names in the certificate.
     pub names: Vec<String>,
 }
 
-/// Protocol versions to offer.
+/// Protocol versions that are offered.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Versions {
-    /// TLS 1.2 and 1.3.
+    /// Versions TLS 1.2 and 1.3.
     #[default]
     Tls12And13,
-    /// TLS 1.3 only.
+    /// Version TLS 1.3 alone.
     Tls13Only,
-    /// TLS 1.2 only: network cards offload that version alone (Linux' tls-offload).
+    /// Version TLS 1.2 alone, the only one that network cards offload (Linux' tls-offload).
     Tls12Only,
 }
 
-/// The side that chooses the cipher.
+/// Side that chooses the cipher.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum CipherOrder {
-    /// The server: AES-128-GCM, the fastest, then AES-256-GCM, then ChaCha20-Poly1305.
+    /// The server chooses: AES-128-GCM, the fastest, then AES-256-GCM, then ChaCha20-Poly1305.
     #[default]
     Fastest,
-    /// The client, by its own order.
+    /// The client chooses, by its own order.
     Client,
 }
 
-/// A configuration ready to serve with; the old one goes on for connections that began under it.
+/// Configuration ready to serve with; connections that began under an old one keep that.
 pub struct ServerTls {
-    /// For [`TlsSession::server`](crate::TlsSession::server).
+    /// Configuration for [`TlsSession::server`](crate::TlsSession::server).
     pub config: Arc<ServerConfig>,
     /// Warnings for the administrator.
     pub warnings: Vec<Warning>,
-    /// The self-signed certificate, when one is used.
+    /// Path of the self-signed certificate, when one is used.
     pub self_signed: Option<PathBuf>,
-    /// Of the certificates whose validity can be read.
+    /// Validity of each certificate where it can be read.
     validities: Vec<(PathBuf, Validity)>,
 }
 
 impl ServerTls {
-    /// The certificates that clients refuse at this time, by their files: those that are not valid yet or have expired.
+    /// Returns the certificates that clients refuse at this time, not valid yet or expired, with their files.
     pub fn out_of_time(&self, now: SystemTime) -> Vec<(PathBuf, Warning)> {
         let told = |(path, validity): &(PathBuf, Validity)| {
             let from = validity::day(validity.not_before);
@@ -112,7 +113,7 @@ impl ServerTls {
         self.validities.iter().filter_map(told).collect()
     }
 
-    /// The certificates that clients do not get by a name, or refuse for the name that they asked for, by their files.
+    /// Returns the certificates that no name leads to, or that lack a configured name, with their files.
     pub fn misnamed(&self) -> impl Iterator<Item = (&Path, &Warning)> {
         self.warnings.iter().filter_map(|warning| match warning {
             Warning::OtherName { path, .. } | Warning::NoNames { path } => Some((&**path, warning)),
@@ -120,8 +121,8 @@ impl ServerTls {
         })
     }
 
-    /// Returns whether the self-signed certificate is to be replaced at this time: [`TlsConfig::load`] makes
-    /// another.
+    /// Returns whether the self-signed certificate is to be replaced at this time, which [`TlsConfig::load`]
+    /// does.
     pub fn is_outdated(&self, now: SystemTime) -> bool {
         self.self_signed.is_some()
             && self.validities.iter().any(|(_, validity)| !self_signed::is_kept(*validity, now))
@@ -136,25 +137,25 @@ impl ServerTls {
         })
     }
 
-    /// A copy for one lane, so that lanes do not share the counter that each connection touches.
+    /// Returns a copy for one lane, so that lanes do not share the counter that each connection touches.
     pub fn lane_config(&self) -> Arc<ServerConfig> {
         Arc::new(ServerConfig::clone(&self.config))
     }
 }
 
-/// Something that works but should be looked at.
+/// Warning about a configuration that works.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum Warning {
-    /// Others can read a private key.
+    /// Other users can read a private key.
     //@ level: WARN
     //@ cause: The private key of a certificate has a mode by which other users of the machine can read it.
     //@ remedy: Run `chmod 600` on the file. If others may have read it, renew the certificate with a new key.
     #[error("certificate key {}: other users can read it (mode {mode:04o}): chmod 600 it [key-readable]", path.display())]
     KeyMode {
-        /// The key file.
+        /// Path of the key file.
         path: PathBuf,
-        /// Permission bits of the file.
+        /// Permission bits of the key file.
         mode: u32,
     },
     /// A certificate is no longer valid.
@@ -167,11 +168,11 @@ pub enum Warning {
         path.display()
     )]
     Expired {
-        /// The certificate file.
+        /// Path of the certificate file.
         path: PathBuf,
-        /// The first day on which it was valid, as `2026-11-21`.
+        /// First day of the validity, as `2026-11-21`.
         from: String,
-        /// The last such day, likewise.
+        /// Last day of the validity, as `2026-11-21`.
         until: String,
     },
     /// A certificate is used for a name that it does not have.
@@ -184,12 +185,12 @@ pub enum Warning {
         path.display()
     )]
     OtherName {
-        /// The certificate file.
+        /// Path of the certificate file.
         path: PathBuf,
-        /// The configured name.
+        /// Name that the configuration gives the certificate.
         name: String,
     },
-    /// A certificate begins later.
+    /// A certificate is not valid yet.
     //@ level: WARN
     //@ cause: The certificate's first day is to come, or this machine's clock is behind.
     //@ remedy: Look at the clock (`date`). If it is right, put a certificate that is valid now at the same path and reload the server
@@ -200,14 +201,14 @@ pub enum Warning {
         path.display()
     )]
     NotYetValid {
-        /// The certificate file.
+        /// Path of the certificate file.
         path: PathBuf,
-        /// The first day on which it is valid, as `2026-11-21`.
+        /// First day of the validity, as `2026-11-21`.
         from: String,
-        /// The last such day, likewise.
+        /// Last day of the validity, as `2026-11-21`.
         until: String,
     },
-    /// A certificate ends soon.
+    /// A certificate expires soon.
     //@ level: WARN
     //@ cause: The certificate's last day is near.
     //@ remedy: Renew it, put it at the same path and reload the server (SIGHUP). Connections are not dropped.
@@ -217,12 +218,12 @@ pub enum Warning {
         if *days == 1 { "" } else { "s" }
     )]
     ExpiresSoon {
-        /// The certificate file.
+        /// Path of the certificate file.
         path: PathBuf,
-        /// Whole days left.
+        /// Whole days until the certificate expires.
         days: u64,
     },
-    /// No name leads to a certificate.
+    /// A certificate has no name by which clients could ask for it.
     //@ level: WARN
     //@ cause: The certificate has no DNS names of its own, and its table in the configuration has no `names`.
     //@ remedy: Configure `names` for it, or use a certificate with DNS names.
@@ -232,7 +233,7 @@ pub enum Warning {
         path.display()
     )]
     NoNames {
-        /// The certificate file.
+        /// Path of the certificate file.
         path: PathBuf,
     },
     /// A self-signed certificate was made.
@@ -244,21 +245,21 @@ pub enum Warning {
         path.display()
     )]
     SelfSigned {
-        /// The certificate file.
+        /// Path of the certificate file.
         path: PathBuf,
     },
 }
 
-/// Reason why a configuration cannot be used; each names the file and what to do.
+/// Reason why a configuration cannot be used, with the file and a remedy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ConfigError {
     /// A file cannot be read.
     #[error("cannot read {}: {source}", path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
     /// The state directory cannot be used.
@@ -268,9 +269,9 @@ pub enum ConfigError {
         path.display()
     )]
     StateDir {
-        /// The file or directory.
+        /// Path of the file or directory.
         path: PathBuf,
-        /// The system's answer.
+        /// Error of the system.
         source: io::Error,
     },
     /// A certificate file is not usable.
@@ -279,7 +280,7 @@ pub enum ConfigError {
         path.display()
     )]
     Certificate {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Description of the problem.
         reason: String,
@@ -291,12 +292,12 @@ pub enum ConfigError {
         path.display()
     )]
     Key {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Description of the problem.
         reason: String,
     },
-    /// Key and certificate do not belong together.
+    /// A key does not belong to its certificate.
     #[error(
         "the key {} does not belong to the certificate {}; \
          check which key the certificate was issued for",
@@ -304,31 +305,31 @@ pub enum ConfigError {
         certificate.display()
     )]
     Mismatch {
-        /// The certificate file.
+        /// Path of the certificate file.
         certificate: PathBuf,
-        /// The key file.
+        /// Path of the key file.
         key: PathBuf,
     },
-    /// No client gets a certificate.
+    /// A certificate is shadowed by others, so that no client gets it.
     #[error(
         "the certificate {} would be used for nobody: certificates before it have all its names and keys of its kind; \
          take it out, or configure other names for it",
         certificate.display()
     )]
     Unused {
-        /// The certificate file.
+        /// Path of the certificate file.
         certificate: PathBuf,
     },
-    /// No client asks for a server of this name.
+    /// A configured name is one that no client can ask for.
     #[error(
         "the certificate {} is to be used for {name:?}, which is no server name: a name is a DNS name such as files.example.org, or all \
          names of a domain, *.example.org; without `names` those of the certificate count",
         certificate.display()
     )]
     Name {
-        /// The certificate file.
+        /// Path of the certificate file.
         certificate: PathBuf,
-        /// Name of the file as it is configured.
+        /// Name as configured.
         name: String,
     },
     /// The self-signed certificate cannot be made.
@@ -421,7 +422,7 @@ impl Versions {
     }
 }
 
-/// Lower is faster; newer protocol versions stay in front.
+/// Returns the rank of a cipher suite: lower is faster, newer protocol versions stay in front.
 fn speed_rank(suite: &SupportedCipherSuite) -> (bool, u8) {
     let rank = match suite.suite() {
         CipherSuite::TLS13_AES_128_GCM_SHA256
@@ -526,12 +527,12 @@ impl CertificateFiles {
     }
 }
 
-/// Returns whether a client may ask for a server of this name, or `*.` in front for one of a domain.
+/// Returns whether a client may ask for a server of this name, or of the domain behind `*.`.
 pub fn is_server_name(name: &str) -> bool {
     subject_of(name).is_some()
 }
 
-/// A server name that a client may send for a configured one; `None` where there is none.
+/// Converts a configured name to a server name that a client may send; `None` where no client can.
 fn subject_of(name: &str) -> Option<ServerName<'static>> {
     let of_domain = name.strip_prefix("*.").map(|domain| format!("any.{domain}"));
     match ServerName::try_from(of_domain.unwrap_or_else(|| name.to_owned())) {

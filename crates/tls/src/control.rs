@@ -1,15 +1,15 @@
-//! Alerts and handshake messages that come after the handshake: key updates, session tickets,
-//! renegotiation that is refused, and the limits on all of them.
+//! Alerts and handshake messages after the handshake: key updates, session tickets, refused renegotiation,
+//! and the limits on all of these.
 
 use rustls::{AlertDescription, ContentType};
 
 use crate::error::TlsError;
 use crate::keys::TlsVersion;
 
-/// Warning alerts that a connection may receive (BoringSSL's figure).
+/// Most warning alerts that a connection may receive (BoringSSL's figure).
 const WARNINGS_MAX: u8 = 4;
 
-/// Key updates that may come without application data between them (BoringSSL's figure).
+/// Most key updates without application data between them (BoringSSL's figure).
 const KEY_UPDATES_MAX: u8 = 32;
 
 /// Longest NewSessionTicket that a client takes, in bytes.
@@ -22,7 +22,7 @@ const CLIENT_HELLO: u8 = 1;
 const NEW_SESSION_TICKET: u8 = 4;
 const KEY_UPDATE: u8 = 24;
 
-/// End of the connection that this is.
+/// Role of this end of the connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Role {
     Server,
@@ -36,20 +36,20 @@ pub(crate) enum Control {
     CloseNotify,
     /// The peer's next record has a new key; `answer` asks us for a new one too.
     KeyUpdate { answer: bool },
-    /// A session ticket, without its message header. Clients only.
+    /// Session ticket, without its message header. Clients only. Clients only.
     Ticket(Vec<u8>),
     /// Answer with the warning no_renegotiation (RFC 5746 section 4.5).
     RefuseRenegotiation,
 }
 
-/// Reads control messages and counts them.
+/// Reader of control messages, which also counts them against limits.
 pub(crate) struct ControlReader {
     role: Role,
     version: TlsVersion,
     warnings: u8,
     key_updates: u8,
     renegotiations: u8,
-    /// A handshake message that is cut by a record's end; empty otherwise.
+    /// Beginning of a handshake message that a record's end has cut; empty otherwise.
     partial: Vec<u8>,
 }
 
@@ -92,7 +92,8 @@ impl ControlReader {
         }
     }
 
-    /// RFC 8446 section 6: in TLS 1.3 the level means nothing; all but two alerts are fatal.
+    /// Reads an alert (RFC 8446 section 6): in TLS 1.3 the level means nothing, and all but two alerts are
+    /// fatal.
     fn read_alert(&mut self, payload: &[u8]) -> Result<Option<Control>, TlsError> {
         let &[level, description] = payload else {
             return Err(TlsError::Decode("alert of the wrong length"));
@@ -112,7 +113,8 @@ impl ControlReader {
         if self.warnings > WARNINGS_MAX { Err(TlsError::Flood("warning alerts")) } else { Ok(None) }
     }
 
-    /// TLS 1.2: the first attempt to renegotiate is refused by a warning, the second ends the connection.
+    /// Answers a TLS 1.2 renegotiation: the first attempt with a warning, the second with an error that ends
+    /// the connection.
     fn read_renegotiation(&mut self, payload: &[u8]) -> Result<Vec<Control>, TlsError> {
         let expected = match self.role {
             Role::Server => CLIENT_HELLO,
@@ -153,7 +155,7 @@ impl ControlReader {
         Ok(controls)
     }
 
-    /// Refuses by type and length before a message's body is gathered.
+    /// Checks a message's type and length before its body is gathered.
     fn check_message(&self, message_type: u8, len: usize) -> Result<(), TlsError> {
         match (message_type, self.role) {
             (KEY_UPDATE, _) if len != 1 => Err(TlsError::Decode("key_update of the wrong length")),
@@ -186,12 +188,12 @@ impl ControlReader {
     }
 }
 
-/// A KeyUpdate message; `answer` asks the peer for a new key too (RFC 8446 section 4.6.3).
+/// Builds a KeyUpdate message; `answer` asks the peer for a new key too (RFC 8446 section 4.6.3).
 pub(crate) fn key_update_message(answer: bool) -> [u8; 5] {
     [KEY_UPDATE, 0, 0, 1, u8::from(answer)]
 }
 
-/// An alert message; all but the two warnings that we send are fatal.
+/// Builds an alert message; all but the two warnings that we send are fatal.
 pub(crate) fn alert_message(description: AlertDescription) -> [u8; 2] {
     let is_warning = matches!(description, AlertDescription::CloseNotify | AlertDescription::NoRenegotiation);
     [if is_warning { 1 } else { 2 }, u8::from(description)]

@@ -27,16 +27,16 @@ pub enum TlsError {
     /// A record is longer than the protocol allows, in bytes.
     #[error("record of {0} bytes is over the protocol's limit")]
     RecordOverflow(usize),
-    /// A message that has no place at this point of the protocol.
+    /// A message has no place at this point of the protocol.
     #[error("unexpected message: {0}")]
     Unexpected(&'static str),
-    /// A message with the wrong shape.
+    /// A message has the wrong shape.
     #[error("malformed message: {0}")]
     Decode(&'static str),
-    /// A TLS 1.2 record that carries another version.
+    /// A TLS 1.2 record carries another version.
     #[error("record version {0:#06x} where 0x0303 belongs")]
     RecordVersion(u16),
-    /// Well-formed messages that do no work, in numbers that only an attacker sends.
+    /// The peer sends well-formed messages that do no work, in numbers that only an attacker sends.
     #[error("too many {0}")]
     Flood(&'static str),
     /// The peer ended the connection with this fatal alert.
@@ -57,7 +57,7 @@ pub enum TlsError {
 }
 
 impl TlsError {
-    /// The alert that RFC 8446 section 6.2 wants sent for this error, if any.
+    /// Returns the alert that RFC 8446 section 6.2 wants sent for this error, if any.
     ///
     /// Handshake errors have none here: rustls has queued its own alert already.
     pub fn alert(&self) -> Option<AlertDescription> {
@@ -73,7 +73,7 @@ impl TlsError {
         })
     }
 
-    /// A short fixed name, for the label of a counter.
+    /// Returns a short fixed name, for the label of a counter.
     pub fn reason(&self) -> &'static str {
         match self {
             Self::PlainHttp => "plain_http",

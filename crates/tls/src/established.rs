@@ -1,4 +1,4 @@
-//! A session once its handshake is done: what each record means, and which side seals what is sent.
+//! Session after its handshake: dispatch of received records, and sealing in user space or by the kernel.
 
 use rustls::{AlertDescription, ContentType};
 
@@ -11,11 +11,11 @@ use crate::layout::PLAINTEXT_MAX;
 use crate::open::{Opened, Place, RecordOpener};
 use crate::seal::RecordSealer;
 
-/// An established session.
+/// Session after its handshake.
 pub(crate) struct Open {
     pub(crate) opener: RecordOpener,
     pub(crate) tx: Tx,
-    /// Absent in TLS 1.2; apart because it is the largest part.
+    /// Key schedule, absent in TLS 1.2; boxed because it is the largest part.
     pub(crate) schedule: Option<Box<KeySchedule>>,
     control: ControlReader,
     pub(crate) info: SessionInfo,
@@ -23,44 +23,45 @@ pub(crate) struct Open {
     pub(crate) kernel_queue: Vec<KernelControl>,
     pub(crate) peer_closed: bool,
     pub(crate) close_sent: bool,
-    /// A KeyUpdate waits unsent: one answer is enough for all requests until it leaves.
+    /// True while a KeyUpdate waits unsent: one answer is enough for all requests until then.
     pub(crate) key_update_waits: bool,
-    /// The peer has asked for a new key, and may do so again.
+    /// True when the peer has asked for a new key, and may do so again.
     peer_asks_for_keys: bool,
 }
 
-/// State that seals the records that are sent.
+/// State of the sending side.
 pub(crate) enum Tx {
     /// No record was sealed yet.
     Undecided(TrafficKeys),
-    /// The keys are there while they may still go to the kernel; their sequence number is that of their first use.
+    /// User space seals. The keys stay while they may still go to the kernel; their sequence number is that
+    /// of their first use.
     User { sealer: RecordSealer, keys: Option<Box<TrafficKeys>> },
     Kernel {
         records_left: u64,
-        /// Below this a key that cannot be changed takes no new response.
+        /// Number of records left below which a key that cannot be changed takes no new response.
         reserve: u64,
         can_rekey: bool,
     },
 }
 
-/// A record of control data that must be sent by sendmsg with a TLS_SET_RECORD_TYPE control message.
+/// Control record that is sent by sendmsg with a TLS_SET_RECORD_TYPE control message.
 pub struct KernelControl {
-    /// The record's content type.
+    /// Content type of the record.
     pub record_type: u8,
-    /// The record's plaintext.
+    /// Plaintext of the record.
     pub payload: Vec<u8>,
-    /// The key to set with TLS_TX once the record is sent, before anything else is.
+    /// Key to set with TLS_TX once the record is sent, before anything else is.
     pub then_rekey: Option<CryptoInfo>,
 }
 
-/// Result of one record.
+/// Result of one received record.
 pub(crate) struct Step {
     pub(crate) consumed: usize,
     pub(crate) found: Found,
 }
 
 pub(crate) enum Found {
-    /// A record without an event; there may be more.
+    /// The record brought no event; there may be more.
     Nothing,
     NeedMore,
     Established,
@@ -147,7 +148,8 @@ impl Open {
         }
     }
 
-    /// The sending keys at their next record, if the kernel may have them and they last for `plain_len` bytes there.
+    /// Returns the sending keys at their next record, if the kernel may have them and they last for
+    /// `plain_len` bytes there.
     pub(crate) fn kernel_keys(&mut self, plain_len: u64, can_rekey: bool) -> Option<&TrafficKeys> {
         let keys = match &mut self.tx {
             Tx::Undecided(keys) => keys,
@@ -164,7 +166,7 @@ impl Open {
         wanted.then_some(keys)
     }
 
-    /// Returns whether the sending key, or one after it, is good for another response.
+    /// Returns whether the sending key, or its successor, is good for another response.
     pub(crate) fn key_lasts(&self) -> bool {
         match &self.tx {
             Tx::Undecided(_) => true,
@@ -175,7 +177,7 @@ impl Open {
         }
     }
 
-    /// Makes sure that the key may protect `plain_len` more bytes and one control record after them.
+    /// Ensures that the key may protect `plain_len` more bytes and one control record after them.
     pub(crate) fn make_room(&mut self, plain_len: usize, output: &mut Vec<u8>) -> Result<(), TlsError> {
         let sealer = self.user_sealer()?;
         let needed = sealer.layout().records(plain_len) as u64;
@@ -229,7 +231,7 @@ impl Open {
         Ok(())
     }
 
-    /// Queues an alert. One that cannot be sealed is left out: the connection ends all the same.
+    /// Queues an alert, unless it cannot be sealed: the connection ends all the same.
     pub(crate) fn send_alert(&mut self, description: AlertDescription, output: &mut Vec<u8>) {
         if self.close_sent {
             return;
@@ -250,8 +252,8 @@ impl Open {
     }
 }
 
-/// Records that the kernel may make of `plain_len` bytes. It ends one wherever the socket is full, and the socket takes
-/// about a record at least, so a long run of them is counted twice.
+/// Returns the most records that the kernel may make of `plain_len` bytes. It ends one wherever the socket is
+/// full, and the socket takes about a record at least, so a long run of them is counted twice.
 fn kernel_records(plain_len: u64) -> u64 {
     match plain_len.div_ceil(PLAINTEXT_MAX as u64) {
         one @ ..=1 => one,

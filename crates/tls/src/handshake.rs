@@ -1,4 +1,4 @@
-//! The handshake, bytes in and bytes out, up to the moment at which the keys are ours.
+//! Handshake, bytes in and bytes out, up to the moment at which the keys are ours.
 //!
 //! rustls gets one record at a time, so that application data which follows the peer's Finished in the
 //! same buffer is left for our own record layer.
@@ -21,41 +21,42 @@ use crate::sni;
 /// Longest record that a handshake may bring, in bytes (RFC 8446 section 5.2; AEADs of TLS 1.2 add less).
 const RECORD_LEN_MAX: usize = PLAINTEXT_MAX + 256;
 
-/// A record header whose body never comes: longer than [`RECORD_LEN_MAX`], not too long for rustls.
+/// Header of a record whose body never comes: longer than [`RECORD_LEN_MAX`], not too long for rustls.
 const UNFINISHED_HEADER: [u8; HEADER_LEN] = [22, 3, 3, 0x47, 0xff];
 
-/// Steps after an error: more messages than any handshake flight has.
+/// Most steps after an error: more messages than any handshake flight has.
 const LAST_STEPS_MAX: usize = 32;
 
-/// The content types that a TLS record may begin with.
+/// Content types that a TLS record may begin with.
 const RECORD_TYPES: std::ops::RangeInclusive<u8> = 20..=23;
 
 /// Parameters that the handshake settled.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionInfo {
-    /// Protocol version.
+    /// Protocol version of the session.
     pub version: TlsVersion,
-    /// Cipher suite.
+    /// Cipher suite of the session.
     pub suite: rustls::CipherSuite,
-    /// The application protocol, when both sides named one (RFC 7301).
+    /// Application protocol, when both sides named one (RFC 7301).
     pub alpn: Option<Alpn>,
-    /// The server name that the client asked for, in lower case (RFC 6066 section 3). Server side only.
+    /// Server name that the client asked for, in lower case (RFC 6066 section 3). Server side only. Server
+    /// side only.
     pub server_name: Option<Box<str>>,
-    /// An earlier session was resumed.
+    /// True when an earlier session was resumed.
     pub resumed: bool,
 }
 
-/// Application protocols that Linerate serves.
+/// Application protocol that Linerate serves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Alpn {
-    /// HTTP/2, `h2`.
+    /// Protocol HTTP/2, `h2`.
     H2,
-    /// HTTP/1.1, `http/1.1`.
+    /// Protocol HTTP/1.1, `http/1.1`.
     Http11,
 }
 
 impl Alpn {
-    /// The protocol's registered name.
+    /// Returns the protocol's registered name.
     pub const fn wire_name(self) -> &'static [u8] {
         match self {
             Self::H2 => b"h2",
@@ -68,7 +69,7 @@ impl Alpn {
     }
 }
 
-/// rustls' part of an established session: it derives the keys that follow a key update.
+/// Key schedule of an established session in rustls, which derives the keys that follow a key update.
 pub(crate) enum KeySchedule {
     Server(KernelConnection<ServerConnectionData>),
     Client(KernelConnection<ClientConnectionData>),
@@ -100,16 +101,16 @@ impl KeySchedule {
     }
 }
 
-/// A finished handshake.
+/// Handshake that is done: the session's data, keys and key schedule.
 pub(crate) struct Finished {
     pub(crate) rx: TrafficKeys,
     pub(crate) tx: TrafficKeys,
-    /// Absent in TLS 1.2, where keys never change.
+    /// Key schedule, absent in TLS 1.2, where keys never change.
     pub(crate) schedule: Option<KeySchedule>,
     pub(crate) info: SessionInfo,
 }
 
-/// A handshake under way.
+/// Handshake that is under way.
 pub(crate) struct Handshake {
     conn: Conn,
     /// Bytes that rustls still refers to, then the part of the next record that has come.
@@ -118,7 +119,7 @@ pub(crate) struct Handshake {
     retained: usize,
     received: usize,
     received_max: usize,
-    /// Something was sent, so a client may expect protected records from now on.
+    /// True once anything was sent, as a client may expect protected records from then on.
     answered: bool,
     server_name: Option<Box<str>>,
 }
@@ -136,12 +137,12 @@ enum Next {
 }
 
 impl Handshake {
-    /// A server's handshake that takes at most `received_max` bytes from the client.
+    /// Makes a server's handshake that takes at most `received_max` bytes from the client.
     pub(crate) fn server(config: Arc<ServerConfig>, received_max: usize) -> Result<Self, TlsError> {
         Ok(Self::new(Conn::Server(UnbufferedServerConnection::new(config)?), received_max))
     }
 
-    /// A client's handshake; its first message is written to `out`.
+    /// Makes a client's handshake, and writes its first message to `out`.
     pub(crate) fn client(
         config: Arc<ClientConfig>,
         server_name: ServerName<'static>,
@@ -166,7 +167,7 @@ impl Handshake {
         }
     }
 
-    /// Takes input and writes what must be sent to `out`, also when it fails: then an alert.
+    /// Takes input, and writes to `out` what must be sent, which is an alert after a failure.
     ///
     /// Returns how many bytes were taken and whether the handshake is done. What follows the last
     /// handshake record is not taken.
@@ -230,7 +231,7 @@ impl Handshake {
         Ok(take)
     }
 
-    /// Tells other protocols apart while nothing has been answered yet.
+    /// Detects other protocols by the first byte while nothing has been answered.
     fn check_first_byte(&self, input: &[u8]) -> Result<(), TlsError> {
         match input.first() {
             Some(first) if self.received == 0 && !RECORD_TYPES.contains(first) => {
@@ -255,7 +256,7 @@ impl Handshake {
         Ok(Some(HEADER_LEN + len))
     }
 
-    /// Lets rustls work on `buf` until it wants input or is done.
+    /// Lets rustls work on `buf` until more input is wanted or the handshake is done.
     fn process(&mut self, out: &mut Vec<u8>) -> Result<bool, TlsError> {
         loop {
             match self.step(out) {
@@ -270,7 +271,7 @@ impl Handshake {
         }
     }
 
-    /// Takes what rustls has queued before and by an error: perhaps a ServerHello, then the alert.
+    /// Takes the output that rustls has queued before and by an error: perhaps a ServerHello, then the alert.
     ///
     /// rustls would also look at the bad record again, and raise a second alert; so the record is made to
     /// look unfinished. If it was accepted and its content is what was bad, its header is not read again.
@@ -331,7 +332,7 @@ fn take_status<Data>(
     (discard, next)
 }
 
-/// Appends what `encode` writes to `out`, after asking it how much that is.
+/// Appends the output of `encode` to `out`, after asking for its length.
 fn encode_into(
     out: &mut Vec<u8>,
     mut encode: impl FnMut(&mut [u8]) -> Result<usize, EncodeError>,

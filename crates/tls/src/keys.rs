@@ -1,4 +1,4 @@
-//! The keys of one direction, and the AEAD that uses them: nonce, additional data and sequence number.
+//! Keys of one direction, and the AEAD with them: nonce, additional data and sequence number.
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, Algorithm, CHACHA20_POLY1305, NONCE_LEN};
 use aws_lc_rs::aead::{LessSafeKey, Nonce, UnboundKey};
@@ -7,23 +7,23 @@ use rustls::{ConnectionTrafficSecrets, ProtocolVersion, SupportedCipherSuite};
 use crate::error::TlsError;
 use crate::layout::{HEADER_LEN, RecordLayout};
 
-/// Bytes of the tag of every AEAD that TLS 1.2 and 1.3 use here.
+/// Bytes of an AEAD's tag in TLS 1.2 and 1.3.
 pub(crate) const TAG_LEN: usize = 16;
 
 /// Bytes of the nonce that a TLS 1.2 AES-GCM record carries (RFC 5288 section 3).
 pub(crate) const EXPLICIT_NONCE_LEN: usize = 8;
 
-/// The protocol versions that Linerate speaks.
+/// Protocol version that Linerate speaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TlsVersion {
-    /// TLS 1.2, RFC 5246.
+    /// Version TLS 1.2, RFC 5246.
     Tls12,
-    /// TLS 1.3, RFC 8446.
+    /// Version TLS 1.3, RFC 8446.
     Tls13,
 }
 
 impl TlsVersion {
-    /// The name that logs and access records use.
+    /// Returns the name for logs and access records.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tls12 => "TLSv1.2",
@@ -40,14 +40,14 @@ impl TlsVersion {
     }
 }
 
-/// Secrets of one direction as they come out of a handshake or a key update.
+/// Secrets of one direction from a handshake or a key update.
 ///
 /// They feed either a user-space sealer or opener, or kernel TLS. Key bytes are wiped on drop.
 pub struct TrafficKeys {
     pub(crate) version: TlsVersion,
     /// Sequence number of the next record.
     pub(crate) seq: u64,
-    /// Number of records that this key may protect (RFC 8446 section 5.5).
+    /// Number of records that the key may protect (RFC 8446 section 5.5).
     pub(crate) record_limit: u64,
     pub(crate) secrets: ConnectionTrafficSecrets,
 }
@@ -64,7 +64,7 @@ impl TrafficKeys {
         Ok(Self { version, seq, record_limit, secrets })
     }
 
-    /// The protocol version these keys belong to.
+    /// Returns the protocol version that the keys belong to.
     pub fn version(&self) -> TlsVersion {
         self.version
     }
@@ -92,11 +92,11 @@ impl TrafficKeys {
 /// Form of nonces and records, by version and cipher.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RecordForm {
-    /// TLS 1.3: nonce is IV xor sequence number; the content type is encrypted behind the plaintext.
+    /// TLS 1.3: the nonce is IV xor sequence number; the content type is encrypted behind the plaintext.
     Tls13,
-    /// TLS 1.2 AES-GCM: four bytes of IV, eight carried by the record (RFC 5288).
+    /// TLS 1.2 AES-GCM: the nonce is four bytes of IV and eight carried by the record (RFC 5288).
     Tls12Gcm,
-    /// TLS 1.2 ChaCha20-Poly1305: nonce is IV xor sequence number (RFC 7905).
+    /// TLS 1.2 ChaCha20-Poly1305: the nonce is IV xor sequence number (RFC 7905).
     Tls12Chacha,
 }
 
@@ -117,12 +117,12 @@ impl RecordForm {
     }
 }
 
-/// One direction's AEAD with its running sequence number.
+/// AEAD of one direction with its running sequence number.
 pub(crate) struct RecordCipher {
     key: LessSafeKey,
     iv: [u8; NONCE_LEN],
     seq: u64,
-    /// The sequence number at which the key is used up.
+    /// Sequence number at which the key is used up.
     seq_end: u64,
     form: RecordForm,
 }
@@ -135,7 +135,7 @@ impl RecordCipher {
         Ok(Self { key: LessSafeKey::new(key), iv, seq: keys.seq, seq_end: keys.record_limit, form })
     }
 
-    /// Lifts the limit to the sequence number's end, for records that the peer has counted.
+    /// Lifts the limit to the sequence number's end, for received records, which the peer has counted.
     pub(crate) fn without_record_limit(self) -> Self {
         Self { seq_end: u64::MAX, ..self }
     }
@@ -164,7 +164,7 @@ impl RecordCipher {
         Ok(seq)
     }
 
-    /// IV xor sequence number (RFC 8446 section 5.3, RFC 7905 section 2).
+    /// Computes IV xor sequence number (RFC 8446 section 5.3, RFC 7905 section 2).
     pub(crate) fn nonce_from_seq(&self, seq: u64) -> [u8; NONCE_LEN] {
         let mut nonce = self.iv;
         for (byte, seq_byte) in nonce[NONCE_LEN - 8..].iter_mut().zip(seq.to_be_bytes()) {
@@ -173,7 +173,7 @@ impl RecordCipher {
         nonce
     }
 
-    /// The IV's fixed part with the eight bytes that the record carries (RFC 5288 section 3).
+    /// Joins the IV's fixed part and the eight bytes that the record carries (RFC 5288 section 3).
     pub(crate) fn nonce_from_record(&self, explicit: [u8; EXPLICIT_NONCE_LEN]) -> [u8; NONCE_LEN] {
         let mut nonce = self.iv;
         nonce[NONCE_LEN - EXPLICIT_NONCE_LEN..].copy_from_slice(&explicit);
@@ -211,7 +211,8 @@ impl RecordCipher {
     }
 }
 
-/// TLS 1.2's additional data: sequence number, type, version, plaintext length (RFC 5246 section 6.2.3.3).
+/// Builds TLS 1.2's additional data: sequence number, type, version, plaintext length (RFC 5246 section
+/// 6.2.3.3).
 pub(crate) fn tls12_aad(seq: u64, content_type: u8, plain_len: usize) -> [u8; 13] {
     let mut aad = [0; 13];
     aad[..8].copy_from_slice(&seq.to_be_bytes());

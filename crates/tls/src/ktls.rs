@@ -1,4 +1,4 @@
-//! Kernel TLS: the bytes that setsockopt(SOL_TLS, TLS_TX) takes, and whether to ask for it at all.
+//! Kernel TLS: the bytes that setsockopt(SOL_TLS, TLS_TX) takes, and the decision to ask for it.
 //!
 //! Nothing here makes a system call; layouts and numbers are those of Linux' `uapi/linux/tls.h`.
 
@@ -15,10 +15,10 @@ const CIPHER_AES_GCM_128: u16 = 51;
 const CIPHER_AES_GCM_256: u16 = 52;
 const CIPHER_CHACHA20_POLY1305: u16 = 54;
 
-/// The longest of the kernel's crypto_info structs that are used here.
+/// Longest of the kernel's crypto_info structs that are used here, in bytes.
 const INFO_LEN_MAX: usize = 56;
 
-/// A `struct tls12_crypto_info_*` with the keys of one direction; wiped on drop.
+/// Bytes of a `struct tls12_crypto_info_*` with the keys of one direction; wiped on drop.
 ///
 /// Everything that was sealed in user space must have been accepted by the socket before these
 /// bytes are given to it: from then on the kernel makes a record of whatever is written.
@@ -28,7 +28,7 @@ pub struct CryptoInfo {
 }
 
 impl CryptoInfo {
-    /// Lays out `keys` for the kernel, which goes on at their sequence number.
+    /// Lays out `keys` for the kernel, which continues at their sequence number.
     ///
     /// ```text
     /// AES-GCM:            version u16 | cipher u16 | iv 8  | key 16 or 32 | salt 4 | sequence 8
@@ -62,7 +62,7 @@ impl CryptoInfo {
         Ok(info)
     }
 
-    /// The struct's bytes: 40 for AES-128-GCM, 56 for the others.
+    /// Returns the struct's bytes: 40 for AES-128-GCM, 56 otherwise.
     pub fn as_bytes(&self) -> &[u8] {
         &self.bytes[..self.len]
     }
@@ -73,7 +73,7 @@ impl CryptoInfo {
     }
 }
 
-/// Returns where the kernel may start counting TLS 1.2 AES-GCM's explicit nonces.
+/// Returns the first explicit nonce of TLS 1.2 AES-GCM that the kernel may use.
 ///
 /// The `seq` records so far have used `base xor 0..seq`; the kernel adds one for each record. Plain
 /// `base` would repeat the nonce of the Finished message. The first number behind the aligned block
@@ -86,64 +86,65 @@ fn unused_explicit_nonce(base: &[u8], seq: u64) -> [u8; EXPLICIT_NONCE_LEN] {
     (base | (block - 1)).wrapping_add(1).to_be_bytes()
 }
 
-/// Policy of the configuration for kernel TLS.
+/// Policy for kernel TLS.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum KtlsPolicy {
-    /// Use it where the kernel has it.
+    /// Kernel TLS is used where the kernel has it.
     #[default]
     Auto,
-    /// Never use it.
+    /// Kernel TLS is never used.
     Off,
 }
 
 /// Reason why a connection's records are sealed in user space, for logs and `doctor`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UserSpaceReason {
-    /// The configuration says so.
+    /// The configuration disables kernel TLS.
     #[error("kernel TLS is off in the configuration")]
     Configured,
-    /// TCP_ULP "tls" answered ENOENT.
+    /// The kernel has no TLS module: TCP_ULP "tls" answered ENOENT.
     #[error("the kernel has no TLS module (CONFIG_TLS); load it with `modprobe tls`")]
     NoModule,
-    /// The kernel has TLS, but not this version and cipher.
+    /// The kernel has TLS, but not with this version and cipher.
     #[error("the kernel does not offer this TLS version and cipher")]
     NoCipher,
     /// The client had ended its half of the connection by then.
     #[error("the client has ended its half of the connection")]
     NotConnected,
-    /// The client asked for new keys at once, and this kernel cannot change them.
+    /// The client asked for new keys at once, and this kernel cannot change keys.
     #[error("the client changes keys, which this kernel cannot; Linux 6.14 can")]
     KeyUpdate,
-    /// HTTP/2 reads files between the heads of its frames: there is nothing for the kernel to spare.
+    /// The connection speaks HTTP/2, whose files are read between frame heads, so that the kernel would spare
+    /// nothing.
     #[error("HTTP/2 is sealed in user space")]
     Http2,
-    /// A sandbox or another upper-layer protocol forbids it.
+    /// The system refuses, such as a sandbox or another upper-layer protocol.
     #[error("the system call is refused")]
     Refused,
 }
 
-/// One lane's memory of what its kernel can do, so that a missing module is asked for once only.
+/// Results of one lane's attempts at kernel TLS, so that a missing module is asked for only once.
 #[derive(Clone, Debug, Default)]
 pub struct KtlsSupport {
     policy: KtlsPolicy,
-    /// Set for good once the kernel has said no to the module or the system call itself.
+    /// Reason that holds for good, once the kernel refused the module or the system call itself.
     missing: Option<UserSpaceReason>,
-    /// Ciphers that were refused, a bit for each [`CipherSlot`].
+    /// Ciphers that were refused, a bit for each pair of version and cipher.
     refused_ciphers: u8,
 }
 
 impl KtlsSupport {
-    /// Nothing is known yet, but for what the configuration says.
+    /// Makes the state before any attempt.
     pub fn new(policy: KtlsPolicy) -> Self {
         Self { policy, missing: None, refused_ciphers: 0 }
     }
 
-    /// Changes what the configuration says, for connections to come.
+    /// Sets the policy for connections to come.
     pub fn set_policy(&mut self, policy: KtlsPolicy) {
         self.policy = policy;
     }
 
-    /// Checks whether to try kernel TLS for a connection with these keys; the error says why not.
+    /// Checks whether to try kernel TLS for a connection with these keys; the error is the reason against it.
     pub fn should_try(&self, keys: &TrafficKeys) -> Result<(), UserSpaceReason> {
         if self.policy == KtlsPolicy::Off {
             return Err(UserSpaceReason::Configured);
@@ -177,7 +178,7 @@ impl KtlsSupport {
     }
 }
 
-/// A bit for each pair of version and cipher.
+/// Returns a bit of its own for each pair of version and cipher.
 fn cipher_bit(keys: &TrafficKeys) -> u8 {
     let cipher = match keys.parts() {
         Ok((algorithm, _, _)) if *algorithm == AES_128_GCM => 0,

@@ -1,5 +1,5 @@
-//! Layout of plaintext in a buffer of TLS records: the arithmetic that lets a file be read straight into the
-//! slots in which it will be encrypted.
+//! Layout of plaintext in a buffer of TLS records, so that a file is read straight into the slots in which it
+//! is encrypted.
 //!
 //! ```text
 //! |prefix|   plaintext 16384   |suffix|prefix|   plaintext 16384   |suffix|prefix| rest |suffix|
@@ -8,13 +8,13 @@
 
 use std::ops::Range;
 
-/// The most plaintext that one record carries, in bytes (RFC 8446 section 5.1).
+/// Most plaintext bytes of a record (RFC 8446 section 5.1).
 pub const PLAINTEXT_MAX: usize = 1 << 14;
 
 /// Bytes of a record's header (RFC 8446 section 5.1).
 pub const HEADER_LEN: usize = 5;
 
-/// The shape of one direction's records: what stands before and after each record's plaintext.
+/// Shape of one direction's records: the bytes before and after each record's plaintext.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RecordLayout {
     prefix: u8,
@@ -27,17 +27,17 @@ impl RecordLayout {
         Self { prefix: prefix as u8, suffix: suffix as u8 }
     }
 
-    /// Bytes before each record's plaintext: the header, and TLS 1.2 AES-GCM's explicit nonce.
+    /// Returns the bytes before each record's plaintext: the header, and TLS 1.2 AES-GCM's explicit nonce.
     pub const fn prefix(self) -> usize {
         self.prefix as usize
     }
 
-    /// Bytes after each record's plaintext: TLS 1.3's content type, and the tag.
+    /// Returns the bytes after each record's plaintext: TLS 1.3's content type, and the tag.
     pub const fn suffix(self) -> usize {
         self.suffix as usize
     }
 
-    /// Bytes of a full record; record `i` of a buffer starts at `i * stride()`.
+    /// Returns the bytes of a full record; record `i` of a buffer starts at `i * stride()`.
     pub const fn stride(self) -> usize {
         self.prefix() + PLAINTEXT_MAX + self.suffix()
     }
@@ -52,14 +52,14 @@ impl RecordLayout {
         plain_len + self.records(plain_len) * (self.prefix() + self.suffix())
     }
 
-    /// The most plaintext whose records fit in a buffer of `buf_len` bytes.
+    /// Returns the most plaintext bytes whose records fit in a buffer of `buf_len` bytes.
     pub const fn plain_capacity(self, buf_len: usize) -> usize {
         let full = buf_len / self.stride();
         let rest = (buf_len % self.stride()).saturating_sub(self.prefix() + self.suffix());
         full * PLAINTEXT_MAX + rest
     }
 
-    /// The ranges of the buffer in which the plaintext bytes `plain` lie, in order.
+    /// Returns the ranges of the buffer in which the plaintext bytes `plain` lie, in order.
     ///
     /// A response head of 300 bytes and a body of 1 MiB take `slots(0..300)` and
     /// `slots(300..300 + (1 << 20))` of the same buffer.
@@ -80,7 +80,7 @@ impl RecordLayout {
     }
 }
 
-/// Ranges of a buffer, one per record touched; see [`RecordLayout::slots`].
+/// Iterator over ranges of a buffer, one per record touched; see [`RecordLayout::slots`].
 #[derive(Clone, Debug)]
 pub struct Slots {
     layout: RecordLayout,

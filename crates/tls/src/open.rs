@@ -1,4 +1,4 @@
-//! Opens records in place from input that arrives in any cut, and refuses shapes that only an attacker sends.
+//! Opener of records in place, from input in any cut; refuses shapes that only an attacker sends.
 
 use std::ops::Range;
 
@@ -10,35 +10,36 @@ use crate::keys::{
 };
 use crate::layout::{HEADER_LEN, PLAINTEXT_MAX};
 
-/// Consecutive records without content that are still no flood (BoringSSL draws the line there too).
+/// Most consecutive records without content before they count as a flood (BoringSSL draws the line there
+/// too).
 const EMPTY_RUN_MAX: u8 = 32;
 
-/// Application records shorter than this cost budget; longer ones earn it back. An HTTP/2 frame has
-/// nine bytes at least, so only byte-by-byte senders ever pay.
+/// Length in bytes below which an application record costs budget; longer ones earn some back. An HTTP/2
+/// frame has nine bytes at least, so only byte-by-byte senders ever pay.
 const TINY_LEN: usize = 8;
 
-/// Number of tiny records that a peer may send before it has to send a useful one.
+/// Number of tiny records that a peer may send before a useful one has to come.
 const TINY_BUDGET: u16 = 1024;
 
 /// Place of an opened record's plaintext.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Place {
-    /// A range of the input that was passed in.
+    /// Range of the input that was passed in.
     Input(Range<usize>),
-    /// A range of [`RecordOpener::carried`]: the record had arrived in pieces.
+    /// Range of [`RecordOpener::carried`], as the record had arrived in pieces.
     Carry(Range<usize>),
 }
 
-/// Result of [`RecordOpener::open`].
+/// Result of opening a record.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Opened {
     /// All input is taken; the next record is not complete yet.
     NeedMore,
-    /// One record, which took `consumed` bytes of the input.
+    /// One record was opened, which took `consumed` bytes of the input.
     Record { consumed: usize, content_type: ContentType, plain: Place },
 }
 
-/// Opens one direction's records (RFC 8446 section 5.2, RFC 5246 section 6.2.3.3).
+/// Opener of one direction's records (RFC 8446 section 5.2, RFC 5246 section 6.2.3.3).
 ///
 /// Whole records are decrypted where they lie. Only a record that is cut by the end of the input is
 /// gathered in a buffer of its own, which grows with the bytes that really came, never beyond one
@@ -46,14 +47,14 @@ pub(crate) enum Opened {
 pub struct RecordOpener {
     cipher: RecordCipher,
     carry: Vec<u8>,
-    /// The carried record was handed out, so its bytes may go.
+    /// True when the carried record was handed out, so its bytes may go.
     carry_delivered: bool,
     empty_run: u8,
     tiny_budget: u16,
 }
 
 impl RecordOpener {
-    /// An opener that goes on with `keys` at their sequence number.
+    /// Makes an opener that starts with `keys` at their sequence number.
     pub fn new(keys: &TrafficKeys) -> Result<Self, TlsError> {
         Ok(Self {
             cipher: Self::cipher(keys)?,
@@ -64,13 +65,13 @@ impl RecordOpener {
         })
     }
 
-    /// Goes on with the peer's new key; the next byte of input begins its first record.
+    /// Switches to the peer's new key, whose first record begins with the next byte of input.
     pub(crate) fn rekey(&mut self, keys: &TrafficKeys) -> Result<(), TlsError> {
         self.cipher = Self::cipher(keys)?;
         Ok(())
     }
 
-    /// Bytes held back for a record that is not complete; zero when the peer is idle between records.
+    /// Returns the bytes held back for an incomplete record; zero when the peer is idle between records.
     pub fn carried_len(&self) -> usize {
         if self.carry_delivered { 0 } else { self.carry.len() }
     }
@@ -80,7 +81,7 @@ impl RecordOpener {
         self.carry.capacity()
     }
 
-    /// The plaintext behind a [`Place::Carry`], valid until the next call of [`Self::open`].
+    /// Returns the plaintext behind a [`Place::Carry`], valid until the next call of [`Self::open`].
     pub(crate) fn carried(&mut self, range: Range<usize>) -> &mut [u8] {
         &mut self.carry[range]
     }
@@ -147,7 +148,7 @@ impl RecordOpener {
         self.carry.extend_from_slice(bytes);
     }
 
-    /// Length on the wire of the record that starts `bytes`, once its header is there.
+    /// Returns the length on the wire of the record that starts `bytes`, once its header is there.
     fn record_len(&self, bytes: &[u8]) -> Result<Option<usize>, TlsError> {
         let Some(&[content_type, major, minor, len_hi, len_lo]) = bytes.first_chunk::<HEADER_LEN>() else {
             return Ok(None);
@@ -220,7 +221,7 @@ impl RecordOpener {
         Ok((ContentType::from(content_type), prefix..prefix + plain_len))
     }
 
-    /// Bounds what records that carry nothing, or next to nothing, can cost.
+    /// Bounds the cost of records with little or no content.
     fn police(&mut self, content_type: ContentType, plain_len: usize) -> Result<(), TlsError> {
         if content_type != ContentType::ApplicationData {
             // RFC 8446 section 5.1: only application data may be empty.
@@ -247,7 +248,7 @@ impl RecordOpener {
         Ok(())
     }
 
-    /// The peer counts its own key's limit; ours is the sequence number's end.
+    /// Makes a cipher with the sequence number's end as limit, as the peer counts its own key's records.
     fn cipher(keys: &TrafficKeys) -> Result<RecordCipher, TlsError> {
         RecordCipher::new(keys).map(|cipher| cipher.without_record_limit())
     }

@@ -1,9 +1,9 @@
-//! Errors of PEM files, in words.
+//! Wording of errors in PEM files.
 
 use rustls::CertificateError;
 use rustls::pki_types::pem::Error;
 
-/// Says it to the administrator; the library shows lines as numbers of bytes.
+/// Words an error for the administrator; the library shows lines as numbers of bytes.
 pub(crate) fn told(error: Error) -> String {
     match error {
         Error::MissingSectionEnd { end_marker } => {
@@ -20,7 +20,7 @@ pub(crate) fn told(error: Error) -> String {
     }
 }
 
-/// Words the error ([`told`]) of a file that should have a private key in it.
+/// Words the error ([`told`]) of a file that should hold a private key.
 pub(crate) fn told_of_key(error: Error, file: &[u8]) -> String {
     let is_encrypted = |line: &[u8]| line.starts_with(b"-----BEGIN ENCRYPTED");
     match error {
@@ -33,7 +33,7 @@ pub(crate) fn told_of_key(error: Error, file: &[u8]) -> String {
     }
 }
 
-/// Returns why the library takes a key that PEM has whole for none of the kinds that it knows.
+/// Words the error of a key that is whole PEM, but of no kind that the library knows.
 pub(crate) fn told_of_unusable_key(error: &rustls::Error) -> String {
     match error {
         rustls::Error::General(_) => "it is no whole RSA, ECDSA (P-256, P-384, P-521) or Ed25519 key: make one of them, as by `openssl \
@@ -43,7 +43,7 @@ pub(crate) fn told_of_unusable_key(error: &rustls::Error) -> String {
     }
 }
 
-/// Returns what is wrong with a certificate that PEM has whole.
+/// Words the error of a certificate that is whole PEM, but unusable.
 pub(crate) fn told_of_content(error: &rustls::Error) -> String {
     match error {
         rustls::Error::InvalidCertificate(CertificateError::BadEncoding) => NO_CERTIFICATE.to_owned(),
@@ -51,10 +51,10 @@ pub(crate) fn told_of_content(error: &rustls::Error) -> String {
     }
 }
 
-/// Of what is no certificate though it stands where one does.
+/// Message for content that is no certificate between a certificate's marks.
 pub(crate) const NO_CERTIFICATE: &str = "what stands between its BEGIN and END lines is no X.509 certificate, or a part of one: copy the file anew";
 
-/// `CERTIFICATE` of `-----END CERTIFICATE-----`, or of that word alone.
+/// Returns `CERTIFICATE` of `-----END CERTIFICATE-----` or of the bare word.
 fn label_of(marker: &str) -> &str {
     marker.trim_start_matches("-----END ").trim_end_matches('-').trim()
 }

@@ -1,4 +1,4 @@
-//! Seals records in place, many at a time, in the buffer from which they are sent.
+//! Sealing of records in place, many at a time, in the buffer from which they are sent.
 
 use rustls::ContentType;
 
@@ -6,28 +6,28 @@ use crate::error::TlsError;
 use crate::keys::{RecordCipher, RecordForm, TrafficKeys, tls12_aad};
 use crate::layout::{HEADER_LEN, PLAINTEXT_MAX, RecordLayout};
 
-/// Protects one direction's records (RFC 8446 section 5.2, RFC 5246 section 6.2.3.3).
+/// Sealer of one direction's records (RFC 8446 section 5.2, RFC 5246 section 6.2.3.3).
 pub struct RecordSealer {
     cipher: RecordCipher,
 }
 
 impl RecordSealer {
-    /// A sealer that goes on with `keys` at their sequence number.
+    /// Makes a sealer that starts with `keys` at their sequence number.
     pub fn new(keys: &TrafficKeys) -> Result<Self, TlsError> {
         Ok(Self { cipher: RecordCipher::new(keys)? })
     }
 
-    /// Returns where plaintext must lie for [`Self::seal`].
+    /// Returns the layout of plaintext for [`Self::seal`].
     pub fn layout(&self) -> RecordLayout {
         self.cipher.form().layout()
     }
 
-    /// The sequence number of the next record.
+    /// Returns the sequence number of the next record.
     pub(crate) fn next_seq(&self) -> u64 {
         self.cipher.seq()
     }
 
-    /// Returns whether less than half of what the key may protect is used.
+    /// Returns whether the key has protected less than half of what it may.
     pub(crate) fn is_fresh(&self) -> bool {
         self.cipher.records_left() > self.cipher.seq()
     }
@@ -78,7 +78,7 @@ impl RecordSealer {
         sealed.map(|_| ())
     }
 
-    /// Seals the one record that fills `record` from its first byte to its last.
+    /// Seals the single record that fills `record`.
     fn seal_record(&mut self, content_type: u8, record: &mut [u8]) -> Result<(), TlsError> {
         let form = self.cipher.form();
         let layout = form.layout();

@@ -1,5 +1,5 @@
-//! The certificate of a server that has none: made on the first run, kept, and made anew before it ends, or where it begins later, as
-//! one that was made while the clock was ahead.
+//! Self-signed certificate of a server without one: made on the first run, kept, and replaced before it
+//! expires or when not valid yet.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Write};
@@ -15,16 +15,17 @@ use crate::config::{CertificateFiles, ConfigError};
 use crate::pem;
 use crate::validity::{self, Standing, Validity};
 
-/// Longer than this, Apple's clients refuse a certificate even when the user trusts it.
+/// Validity of a new certificate, the longest that Apple's clients accept even from a user who trusts it.
 const VALIDITY: Duration = Duration::from_secs(825 * 86_400);
 
-/// A kept certificate that ends sooner than this is replaced at start.
+/// Time before a kept certificate's end from which a start replaces it.
 const RENEW_BEFORE: Duration = Duration::from_secs(30 * 86_400);
 
-/// Clients whose clock runs behind should accept a fresh certificate too.
+/// Time by which a new certificate's validity begins earlier, for clients whose clock runs behind.
 const CLOCK_SLACK: Duration = Duration::from_secs(86_400);
 
-/// The self-signed certificate and key in `state_dir`, made there when they are missing, about to end or not valid yet.
+/// Returns the self-signed certificate and key in `state_dir`, made there when missing, about to end or not
+/// valid yet.
 ///
 /// The key file has mode 0600 and never exists with another.
 ///
@@ -49,7 +50,7 @@ pub(crate) fn load_or_create(
     Ok((files, true))
 }
 
-/// The names that a self-signed certificate stands for: this machine, as its users may call it.
+/// Returns the names of a self-signed certificate: this machine, as its users may call it.
 pub(crate) fn names() -> Vec<String> {
     let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
     let uname = rustix::system::uname();
@@ -74,7 +75,7 @@ fn is_good(certificate: &Path, now: SystemTime) -> Result<bool, ConfigError> {
     Ok(is_kept(validity, now))
 }
 
-/// Returns whether a certificate with this validity is not replaced at this time.
+/// Returns whether a certificate with this validity is kept at this time.
 pub(crate) fn is_kept(validity: Validity, now: SystemTime) -> bool {
     matches!(validity.at(now), Standing::Valid(left) if left >= RENEW_BEFORE)
 }

@@ -1,4 +1,4 @@
-//! One TLS connection without sockets: bytes from the peer go in, plaintext and bytes to send come out.
+//! TLS connection without sockets: bytes from the peer go in, plaintext and bytes to send come out.
 //!
 //! Call order: [`TlsSession::receive`] with whatever came, its [`Receive::next`] until `None`, then send
 //! [`TlsSession::take_output`]. Plaintext to send is laid out by [`TlsSession::layout`] and sealed in place
@@ -17,22 +17,21 @@ use crate::keys::TrafficKeys;
 use crate::layout::RecordLayout;
 use crate::open::Place;
 
-/// The most bytes that a peer's part of the handshake may take: a ClientHello with post-quantum key
-/// shares is under 4 KiB.
+/// Most bytes of a peer's part of the handshake: a ClientHello with post-quantum key shares is under 4 KiB.
 pub const HANDSHAKE_LEN_MAX: usize = 64 << 10;
 
-/// Result of [`Receive::next`].
+/// Event that received bytes caused.
 #[derive(Debug)]
 pub enum TlsEvent<'a> {
     /// The handshake is done: [`TlsSession::info`] is there and plaintext may be sealed.
     Established,
     /// Plaintext from the peer, decrypted in place.
     Data(&'a mut [u8]),
-    /// The peer has said that it sends no more; what comes after is ignored.
+    /// The peer has sent close_notify; later input is ignored.
     PeerClosed,
 }
 
-/// A TLS connection, server or client side.
+/// TLS connection, server or client side.
 ///
 /// Small while idle: two AEAD contexts, the key schedule and the counters; no record buffer.
 pub struct TlsSession {
@@ -43,40 +42,41 @@ pub struct TlsSession {
 enum State {
     Handshaking(Box<Handshake>),
     Open(Box<Open>),
-    /// Failed: nothing more comes in or goes out, but for an alert in `output`.
+    /// The session failed: only an alert in `output` may still leave.
     Ended,
 }
 
 impl TlsSession {
-    /// The server side of a new connection.
+    /// Makes the server side of a new connection.
     pub fn server(config: Arc<ServerConfig>) -> Result<Self, TlsError> {
         let handshake = Handshake::server(config, HANDSHAKE_LEN_MAX)?;
         Ok(Self { state: State::Handshaking(Box::new(handshake)), output: Vec::new() })
     }
 
-    /// The client side of a new connection; its first message waits in [`Self::take_output`].
+    /// Makes the client side of a new connection; its first message waits in [`Self::take_output`].
     pub fn client(config: Arc<ClientConfig>, server_name: ServerName<'static>) -> Result<Self, TlsError> {
         let mut output = Vec::new();
         let handshake = Handshake::client(config, server_name, HANDSHAKE_LEN_MAX, &mut output)?;
         Ok(Self { state: State::Handshaking(Box::new(handshake)), output })
     }
 
-    /// Returns what the handshake settled, once it is done.
+    /// Returns the parameters that the handshake settled; `None` before it is done.
     pub fn info(&self) -> Option<&SessionInfo> {
         self.open().map(|open| &open.info)
     }
 
-    /// The handshake is still under way: the caller's handshake deadline applies.
+    /// Returns whether the handshake is under way: the caller's handshake deadline applies.
     pub fn is_handshaking(&self) -> bool {
         matches!(self.state, State::Handshaking(_))
     }
 
-    /// Bytes of an incomplete record that are held back; zero when the peer is idle between records.
+    /// Returns the bytes of an incomplete record that are held back; zero when the peer is idle between
+    /// records.
     pub fn carried_len(&self) -> usize {
         self.open().map_or(0, |open| open.opener.carried_len())
     }
 
-    /// Takes bytes from the peer; events come from the returned cursor.
+    /// Takes bytes from the peer; the returned cursor yields their events.
     ///
     /// Bytes that the cursor has not [`consumed`](Receive::consumed) when it is dropped must be passed
     /// again: a caller that has no room for more plaintext simply stops asking.
@@ -84,7 +84,7 @@ impl TlsSession {
         Receive { session: self, input, consumed: 0 }
     }
 
-    /// Bytes wait to be sent.
+    /// Returns whether bytes wait to be sent.
     pub fn has_output(&self) -> bool {
         !self.output.is_empty()
     }
@@ -97,8 +97,7 @@ impl TlsSession {
         std::mem::take(&mut self.output)
     }
 
-    /// Returns where plaintext must lie to be sealed; absent before the handshake is done and with kernel
-    /// TLS.
+    /// Returns the layout of plaintext to be sealed; `None` before the handshake is done and with kernel TLS.
     pub fn layout(&self) -> Option<RecordLayout> {
         match &self.open()?.tx {
             Tx::Undecided(keys) => Some(keys.form().layout()),
@@ -153,7 +152,8 @@ impl TlsSession {
         }
     }
 
-    /// Says that we send no more: close_notify, once. Data may still be received.
+    /// Queues close_notify, once, after which we send no more. Data may still be received. Data may still be
+    /// received.
     pub fn close(&mut self) {
         if let State::Open(open) = &mut self.state
             && !open.close_sent
@@ -162,7 +162,7 @@ impl TlsSession {
         }
     }
 
-    /// The sending keys at their next record, for the kernel: it goes on where user space stopped.
+    /// Returns the sending keys at their next record, for the kernel to continue with.
     ///
     /// Absent before the handshake is done, while output waits (it must be in the socket before the kernel gets the
     /// key), after [`Self::keep_user_tx`], and where this key had better stay: `plain_len` bytes, about to be sent,
@@ -175,8 +175,8 @@ impl TlsSession {
         }
     }
 
-    /// Notes that the kernel has taken [`Self::kernel_tx_keys`]: from now on plaintext is written to the
-    /// socket, and control messages come from [`Self::take_kernel_control`].
+    /// Notes that the kernel has taken [`Self::kernel_tx_keys`]: plaintext now goes to the socket, control
+    /// messages come from [`Self::take_kernel_control`].
     pub fn use_kernel_tx(&mut self, can_rekey: bool) {
         let State::Open(open) = &mut self.state else { return };
         let Some(keys) = open.kernel_keys(0, true) else { return };
@@ -184,7 +184,7 @@ impl TlsSession {
         open.tx = Tx::Kernel { records_left, reserve, can_rekey };
     }
 
-    /// Records stay in user space for good: wipes the copy of the keys that is kept for the kernel.
+    /// Keeps records in user space for good: wipes the copy of the keys that is kept for the kernel.
     pub fn keep_user_tx(&mut self) {
         if let State::Open(open) = &mut self.state
             && open.user_sealer().is_ok()
@@ -194,14 +194,14 @@ impl TlsSession {
         }
     }
 
-    /// Returns whether another response may be begun: false once a key that cannot be changed has done half
-    /// of what it may, so that any response of less than the other half gets through. Close after the
-    /// response under way then.
+    /// Returns whether another response may be begun: false once a key that cannot be changed has protected
+    /// half of its limit. Close after the response under way then: any response of less than the other half
+    /// gets through.
     pub fn key_lasts(&self) -> bool {
         self.open().is_none_or(Open::key_lasts)
     }
 
-    /// The kernel makes the records.
+    /// Returns whether the kernel makes the records.
     pub fn is_sealed_by_kernel(&self) -> bool {
         self.open().is_some_and(|open| matches!(open.tx, Tx::Kernel { .. }))
     }
@@ -226,7 +226,7 @@ impl TlsSession {
         std::mem::take(&mut open.kernel_queue)
     }
 
-    /// Lets a test reach the key's limit without 2^24 records.
+    /// Sets the key's limit, which tests reach without 2^24 records.
     #[cfg(test)]
     pub(crate) fn set_record_limit(&mut self, limit: u64) {
         if let State::Open(open) = &mut self.state
@@ -236,7 +236,7 @@ impl TlsSession {
         }
     }
 
-    /// Lets a test send what no honest peer would.
+    /// Seals a record that no honest peer would send, for tests.
     #[cfg(test)]
     pub(crate) fn write_record(&mut self, content_type: ContentType, payload: &[u8]) {
         let State::Open(open) = &mut self.state else { panic!("not established") };
@@ -292,7 +292,7 @@ impl TlsSession {
     }
 }
 
-/// A cursor over received bytes; see [`TlsSession::receive`].
+/// Cursor over received bytes; see [`TlsSession::receive`].
 pub struct Receive<'a> {
     session: &'a mut TlsSession,
     input: &'a mut [u8],
@@ -300,7 +300,7 @@ pub struct Receive<'a> {
 }
 
 impl Receive<'_> {
-    /// The next event; `None` when all input is consumed.
+    /// Returns the next event; `None` when all input is consumed.
     ///
     /// # Errors
     /// The connection is over; an alert may wait in [`TlsSession::take_output`].
@@ -336,7 +336,7 @@ impl Receive<'_> {
         }
     }
 
-    /// Bytes of the input that are done with.
+    /// Returns the number of input bytes that are consumed.
     pub fn consumed(&self) -> usize {
         self.consumed
     }

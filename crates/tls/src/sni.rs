@@ -1,5 +1,5 @@
-//! Choice of a client's certificate: by server name, with wildcards, and by the signatures that it can
-//! verify.
+//! Choice of a client's certificate: by server name, with wildcards, and by the signatures that the client
+//! can verify.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -10,7 +10,7 @@ use rustls::server::{ClientHello, ResolvesServerCert};
 use rustls::sign::CertifiedKey;
 
 thread_local! {
-    /// The name in the ClientHello that the resolver looked at last on this thread.
+    /// Server name in the ClientHello that the resolver handled last on this thread.
     static SEEN_NAME: RefCell<Option<Box<str>>> = const { RefCell::new(None) };
 }
 
@@ -22,22 +22,23 @@ pub(crate) fn take_seen_name() -> Option<Box<str>> {
     SEEN_NAME.take()
 }
 
-/// Certificates by server name (RFC 6066 section 3). Those of one name differ in kind, as an ECDSA and an RSA one do.
+/// Certificates by server name (RFC 6066 section 3). Those of one name differ in kind, as an ECDSA and an RSA
+/// one do.
 #[derive(Debug, Default)]
 pub struct SniResolver {
     by_name: HashMap<Box<str>, Vec<Arc<CertifiedKey>>>,
-    /// For clients that send no name, or one that no certificate has.
+    /// Certificates for clients that send no name, or one without a certificate.
     default: Vec<Arc<CertifiedKey>>,
 }
 
 impl SniResolver {
-    /// A resolver without certificates.
+    /// Makes a resolver without certificates.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Serves `key` for `name`, which may begin with `*.`, to clients that can use none of those added before. False: there is
-    /// no such client.
+    /// Serves `key` for `name`, which may begin with `*.`, to clients that can use no key added before.
+    /// Returns false when there is no such client.
     pub fn add(&mut self, name: &str, key: &Arc<CertifiedKey>) -> bool {
         add(self.by_name.entry(name.to_ascii_lowercase().into_boxed_str()).or_default(), key)
     }
@@ -47,9 +48,10 @@ impl SniResolver {
         add(&mut self.default, key)
     }
 
-    /// The certificate for `name` and a client that verifies these signatures: exact, then the wildcard one label up, then the
-    /// default. Of one name's certificates it is the first that the client can use; a client that can use none gets the first, and
-    /// ends the handshake itself. `None`: there is no certificate.
+    /// Returns the certificate for `name` and a client that verifies these signatures: exact, then the
+    /// wildcard one label up, then the default. Of one name's certificates the first that the client can use
+    /// is taken; a client that can use none gets the first, and ends the handshake itself. `None`: there is
+    /// no certificate.
     pub fn find(&self, name: Option<&str>, schemes: &[SignatureScheme]) -> Option<&Arc<CertifiedKey>> {
         let named = name.and_then(|name| {
             self.by_name.get(name).or_else(|| {
@@ -62,7 +64,7 @@ impl SniResolver {
     }
 }
 
-/// Appends a key if it makes a signature that none before it does.
+/// Appends a key if it makes a signature that no earlier one does, and returns whether it did.
 fn add(keys: &mut Vec<Arc<CertifiedKey>>, key: &Arc<CertifiedKey>) -> bool {
     let makes = |key: &CertifiedKey, scheme| key.key.choose_scheme(&[scheme]).is_some();
     let is_new = SCHEMES
@@ -84,7 +86,7 @@ impl ResolvesServerCert for SniResolver {
     }
 }
 
-/// Every signature that a server's key makes.
+/// Signature schemes that a server's key may use.
 const SCHEMES: [SignatureScheme; 10] = [
     SignatureScheme::RSA_PKCS1_SHA256,
     SignatureScheme::RSA_PKCS1_SHA384,

@@ -1,4 +1,4 @@
-//! Session tickets that every lane can make and read without a lock, under keys that are replaced in time.
+//! Session tickets that every lane can make and read without a lock, under keys that are rotated.
 //!
 //! ```text
 //! ticket = key name (16) | nonce (12) | AES-256-GCM-SIV(state) | tag (16)
@@ -23,12 +23,12 @@ const NAME_LEN: usize = 16;
 /// periods of TLS 1.2 sessions (RFC 5077 section 5.5).
 pub const ROTATION_PERIOD: Duration = Duration::from_secs(6 * 3600);
 
-/// The ticket keys of one server, shared by all its lanes and kept over configuration reloads.
+/// Ticket keys of one server, shared by all its lanes and kept over configuration reloads.
 pub struct TicketKeys {
     ring: ArcSwap<KeyRing>,
     started: Instant,
     period: Duration,
-    /// Time when the current key gives way, in milliseconds after `started`.
+    /// Time when the current key is replaced, in milliseconds after `started`.
     rotate_at_ms: AtomicU64,
 }
 
@@ -43,7 +43,7 @@ struct TicketKey {
 }
 
 impl TicketKeys {
-    /// Fresh random keys that are replaced every [`ROTATION_PERIOD`].
+    /// Makes random keys that are replaced every [`ROTATION_PERIOD`].
     ///
     /// # Errors
     /// [`ConfigError::Random`] when the system's random source fails.
@@ -51,7 +51,7 @@ impl TicketKeys {
         Self::with_period(ROTATION_PERIOD)
     }
 
-    /// Fresh random keys that are replaced every `period`.
+    /// Makes random keys that are replaced every `period`.
     pub fn with_period(period: Duration) -> Result<Self, ConfigError> {
         let current = Arc::new(TicketKey::generate()?);
         Ok(Self {
@@ -62,7 +62,8 @@ impl TicketKeys {
         })
     }
 
-    /// Replaces the current key; tickets of the one before it can no longer be read.
+    /// Replaces the current key, which goes on reading its tickets; those of the key before can no longer be
+    /// read.
     pub fn rotate(&self) -> Result<(), ConfigError> {
         let current = Arc::new(TicketKey::generate()?);
         let previous = Some(Arc::clone(&self.ring.load().current));
@@ -70,8 +71,8 @@ impl TicketKeys {
         Ok(())
     }
 
-    /// One thread, the one that moves the deadline, replaces the key when its time has come. After a
-    /// pause of two periods nothing older than the new key may stay, so it is replaced twice.
+    /// Replaces the key when its time has come, on the one thread that moves the deadline. After a pause of
+    /// two periods nothing older than the new key may stay, so it is replaced twice.
     fn rotate_if_due(&self) {
         let now_ms = self.started.elapsed().as_millis() as u64;
         let due_ms = self.rotate_at_ms.load(Ordering::Relaxed);

@@ -1,4 +1,4 @@
-//! From when until when a certificate is valid: the one field that neither rustls nor webpki tells.
+//! Validity of a certificate, the one field that neither rustls nor webpki gives.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -10,7 +10,7 @@ const UTC_TIME: u8 = 0x17;
 const GENERALIZED_TIME: u8 = 0x18;
 const VERSION_TAG: u8 = 0xa0;
 
-/// Time in which a certificate is valid, in seconds since 1970, both ends included.
+/// Period in which a certificate is valid, in seconds since 1970, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Validity {
     pub(crate) not_before: u64,
@@ -22,7 +22,7 @@ pub(crate) struct Validity {
 pub(crate) enum Standing {
     /// The validity begins later.
     NotYet,
-    /// The validity goes on for so long.
+    /// The certificate is valid for this time yet.
     Valid(Duration),
     /// The validity has ended.
     Over,
@@ -39,7 +39,7 @@ impl Validity {
     }
 }
 
-/// The validity of a certificate (RFC 5280 section 4.1.2.5).
+/// Reads the validity of a certificate (RFC 5280 section 4.1.2.5).
 ///
 /// `None` when the certificate does not have the shape that RFC 5280 gives it.
 pub(crate) fn of(certificate: &CertificateDer<'_>) -> Option<Validity> {
@@ -57,18 +57,18 @@ pub(crate) fn of(certificate: &CertificateDer<'_>) -> Option<Validity> {
     Some(Validity { not_before: bound()?, not_after: bound()? })
 }
 
-/// The day of a time, as `2026-11-21`; the seconds since 1970 of one that no certificate can name.
+/// Formats the day of a time, as `2026-11-21`, or the seconds since 1970 where no date can be named.
 pub(crate) fn day(seconds: u64) -> String {
     let time =
         i64::try_from(seconds).ok().and_then(|seconds| OffsetDateTime::from_unix_timestamp(seconds).ok());
     time.map_or_else(|| seconds.to_string(), |time| time.date().to_string())
 }
 
-/// A reader of DER elements (X.690 section 8.1).
+/// Reader of DER elements (X.690 section 8.1).
 struct Der<'a>(&'a [u8]);
 
 impl<'a> Der<'a> {
-    /// The next element's tag and content.
+    /// Reads the next element's tag and content.
     fn next(&mut self) -> Option<(u8, &'a [u8])> {
         let (&[tag, first_len], rest) = self.0.split_first_chunk()?;
         let (len, rest) = match first_len {
@@ -91,7 +91,7 @@ impl<'a> Der<'a> {
     }
 }
 
-/// `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ`.
+/// Parses a time of `YYMMDDHHMMSSZ` or `YYYYMMDDHHMMSSZ` to seconds since 1970.
 fn parse_time(tag: u8, time: &[u8]) -> Option<u64> {
     let digits = time.strip_suffix(b"Z")?;
     let (year, rest) = match tag {
@@ -123,7 +123,7 @@ fn number(digits: &[u8]) -> Option<u64> {
         .try_fold(0, |number, digit| digit.is_ascii_digit().then(|| number * 10 + u64::from(digit - b'0')))
 }
 
-/// Days of the proleptic Gregorian calendar, with years counted from March so that the leap day is last.
+/// Returns the days since 1970 in the proleptic Gregorian calendar.
 fn days_since_1970(year: u64, month: u64, day: u64) -> Option<u64> {
     let (year, month_from_march) =
         if month > 2 { (year, month - 3) } else { (year.checked_sub(1)?, month + 9) };

@@ -1,4 +1,4 @@
-//! TLS against OpenSSL's s_client and s_server and against curl, over loopback.
+//! Tests against OpenSSL's s_client and s_server and against curl, over loopback.
 //!
 //! Needs the Debian packages openssl and curl.
 
@@ -147,7 +147,7 @@ fn own_client_reads_from_s_server() {
     }
 }
 
-/// A server that answers `GET /N` with N bytes, a thread for each connection.
+/// Server that answers `GET /N` with N bytes, on a thread for each connection.
 struct Server {
     address: SocketAddr,
     certificate: PathBuf,
@@ -213,7 +213,7 @@ fn receive(session: &mut TlsSession, input: &mut [u8], plain: &mut Vec<u8>) -> R
     Ok(is_closed)
 }
 
-/// Head and body as the real server sends them: laid out in the slots of a 256 KiB buffer.
+/// Sends head and body as the real server does: laid out in the slots of a 256 KiB buffer.
 fn answer(stream: &mut TcpStream, session: &mut TlsSession, len: usize) -> std::io::Result<()> {
     let mut rest = format!("HTTP/1.1 200 OK\r\nContent-Length: {len}\r\n\r\n").into_bytes();
     rest.extend(body(len));
@@ -257,7 +257,7 @@ fn get_with_own_client(port: u16, roots: &Path, path: &str) -> Vec<u8> {
     }
 }
 
-/// Waits for a server that was just started.
+/// Connects to a server that was just started, waiting until it listens.
 fn connect(port: u16) -> TcpStream {
     for _ in 0..100 {
         if let Ok(stream) = TcpStream::connect(("127.0.0.1", port)) {
@@ -286,8 +286,8 @@ impl SClient {
         Self(child)
     }
 
-    /// Types each line after a pause, for s_client takes commands only at the start of what it reads,
-    /// then waits for the server to close, which all but a refused renegotiation end with.
+    /// Types each line after a pause, as s_client takes commands only at the start of a read, then waits for
+    /// the server to close.
     fn talk(mut self, lines: &[&str]) -> Output {
         let mut stdin = self.0.stdin.take().unwrap();
         for line in lines {

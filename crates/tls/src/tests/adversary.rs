@@ -1,4 +1,4 @@
-//! Peers that break the protocol: what they are told, and that nothing else happens.
+//! Tests of peers that break the protocol: the alerts that they get, and no other effect.
 
 use rustls::{AlertDescription, ContentType};
 

@@ -1,4 +1,4 @@
-//! Certificates from files: which client gets which, and what a wrong file is told.
+//! Tests of certificates from files: their choice by client, and the errors of wrong files.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -73,7 +73,7 @@ fn clients_get_the_certificate_of_the_name_they_ask_for() {
     }
 }
 
-/// A client that verifies the signatures of these alone.
+/// Makes a client that verifies only these signatures.
 fn client_that_verifies(schemes: &[SignatureScheme], versions: Versions) -> ClientConfig {
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
     let all = provider.signature_verification_algorithms;
@@ -296,7 +296,7 @@ fn forced_version_refuses_the_other_one() {
     }
 }
 
-/// PEM of this, as a section of this name.
+/// Encodes `der` as a PEM section with this label.
 fn pem_of(label: &str, der: &[u8]) -> String {
     let base64 = base64(der);
     let lines: Vec<_> = base64.as_bytes().chunks(64).map(|line| std::str::from_utf8(line).unwrap()).collect();

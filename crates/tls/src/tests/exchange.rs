@@ -1,4 +1,4 @@
-//! Data both ways: every suite, every cut, long transfers, resumption, names.
+//! Tests of data both ways: every suite, every cut, long transfers, resumption, names.
 
 use super::*;
 

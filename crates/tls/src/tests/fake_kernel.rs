@@ -1,14 +1,14 @@
-//! A stand-in for the kernel's TLS: it reads the same bytes that setsockopt gets and seals as Linux' software TLS does.
-//! HTTP's simulation includes this file too.
+//! Stand-in for the kernel's TLS, which reads the bytes that setsockopt gets and seals as Linux' software TLS
+//! does. HTTP's simulation includes this file too.
 
 use aws_lc_rs::aead::{AES_128_GCM, AES_256_GCM, Aad, CHACHA20_POLY1305, LessSafeKey, Nonce, UnboundKey};
 
-/// The sending half of a TLS_TX socket (Linux, tls_sw): one record per call of at most 16 KiB.
+/// Sending half of a TLS_TX socket (Linux, tls_sw): one record per call of at most 16 KiB.
 pub(crate) struct FakeKernel {
     key: LessSafeKey,
     /// Salt and IV, the nonce's starting point.
     iv: [u8; 12],
-    /// The next record's number.
+    /// Sequence number of the next record.
     pub(crate) seq: u64,
     tls12_gcm: bool,
     tls13: bool,
@@ -37,7 +37,7 @@ impl FakeKernel {
         }
     }
 
-    /// Records of this type.
+    /// Seals `plain` as records of this type.
     pub(crate) fn send(&mut self, content_type: u8, plain: &[u8]) -> Vec<u8> {
         plain.chunks(16 << 10).flat_map(|plain| self.record(content_type, plain)).collect()
     }

@@ -7,7 +7,7 @@ use crate::open::{Opened, Place};
 use super::opener::{fixed_keys, tls13_record};
 use super::*;
 
-/// Any bytes, in any cuts: an error or no record, never a panic, never more held than one record.
+/// Opens any bytes, in any cuts: an error or no record, never a panic, never more held than one record.
 ///
 /// The first byte chooses the version and how long the pieces are.
 #[test]
@@ -28,8 +28,8 @@ fn opener_survives_any_input() {
     });
 }
 
-/// Authentic records with any inner bytes, cut anywhere: the opener gives back what was sealed, and the
-/// control reader never panics on it.
+/// Opens authentic records with any inner bytes, cut anywhere: the content comes back, and the control reader
+/// never panics on it.
 #[test]
 fn sealed_records_with_any_content_are_opened_or_refused() {
     bolero::check!().with_type::<(Vec<Vec<u8>>, Vec<u16>)>().for_each(|(inners, cuts)| {
@@ -75,7 +75,7 @@ fn cut(stream: &[u8], cuts: &[u16]) -> Vec<Vec<u8>> {
     chunks
 }
 
-/// Any bytes at a server that waits for a ClientHello, cut into pieces of the first byte's length.
+/// Sends any bytes to a server that waits for a ClientHello, cut into pieces of the first byte's length.
 #[test]
 fn server_survives_any_first_bytes() {
     bolero::check!().with_iterations(500).for_each(|input: &[u8]| {
@@ -93,7 +93,7 @@ fn server_survives_any_first_bytes() {
     });
 }
 
-/// Any bytes at a server that waits for the client's Finished message.
+/// Sends any bytes to a server that waits for the client's Finished message.
 #[test]
 fn server_survives_any_bytes_after_the_client_hello() {
     bolero::check!().with_iterations(300).for_each(|input: &[u8]| {

@@ -1,4 +1,4 @@
-//! Kernel TLS with a stand-in for the kernel.
+//! Tests of kernel TLS with a stand-in for the kernel.
 
 use super::fake_kernel::FakeKernel;
 use super::*;

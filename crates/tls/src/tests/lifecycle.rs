@@ -1,4 +1,4 @@
-//! Key updates, key limits, closing and ends that come too soon.
+//! Tests of key updates, key limits, closing and ends that come too soon.
 
 use rustls::AlertDescription;
 

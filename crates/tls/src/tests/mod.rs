@@ -1,4 +1,4 @@
-//! Whole sessions, driven in memory against rustls' own connections and against each other.
+//! Tests of whole sessions, driven in memory against rustls' own connections and against each other.
 
 mod adversary;
 mod certificates;
@@ -18,7 +18,7 @@ use rustls::{CipherSuite, ClientConfig, ClientConnection, ServerConfig};
 
 use super::*;
 
-/// A certificate that all tests share; its directory lives as long as the process.
+/// Directory of a certificate that all tests share, kept as long as the process.
 static STATE_DIR: LazyLock<PathBuf> = LazyLock::new(|| {
     let dir = tempfile::tempdir().unwrap().keep();
     TlsConfig::new(&dir).load(Arc::new(TicketKeys::new().unwrap())).unwrap();
@@ -45,7 +45,7 @@ fn any_client(versions: Versions) -> ClientConfig {
     client_config(&ClientTrust::AnyCertificate, versions, &[Alpn::Http11]).unwrap()
 }
 
-/// A rustls client configuration that offers one suite alone.
+/// Makes a rustls client configuration that offers only one suite.
 fn client_with_suite(versions: Versions, suite: CipherSuite) -> ClientConfig {
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
     provider.cipher_suites.retain(|offered| offered.suite() == suite);
@@ -56,7 +56,7 @@ fn localhost() -> ServerName<'static> {
     ServerName::try_from("localhost").unwrap()
 }
 
-/// Our server against rustls' client.
+/// Our server connected to rustls' client.
 struct Pair {
     client: ClientConnection,
     server: TlsSession,
@@ -143,7 +143,7 @@ impl Pair {
         self.pump();
     }
 
-    /// Data still flows both ways.
+    /// Checks that data still flows both ways.
     fn assert_alive(&mut self) {
         self.at_server.clear();
         self.at_client.clear();
@@ -154,7 +154,7 @@ impl Pair {
     }
 }
 
-/// Our client against our server, for what rustls' client would not send.
+/// Our client connected to our server, for what rustls' client would not send.
 struct OwnPair {
     client: TlsSession,
     server: TlsSession,
@@ -202,7 +202,7 @@ fn received(session: &mut TlsSession, mut bytes: Vec<u8>) -> Result<Vec<u8>, Tls
     Ok(plaintext)
 }
 
-/// Bytes that differ from their neighbours at every distance that matters here.
+/// Returns bytes that differ from their neighbours at every distance that matters here.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|i| (i * 31 + i / 251) as u8).collect()
 }

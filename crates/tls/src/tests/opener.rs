@@ -1,4 +1,4 @@
-//! The record opener alone, with records that no sealer makes.
+//! Tests of the record opener alone, with records that no sealer makes.
 
 use rustls::ConnectionTrafficSecrets as Secrets;
 use rustls::ContentType;
@@ -14,7 +14,7 @@ pub(super) fn fixed_keys(version: TlsVersion) -> TrafficKeys {
     TrafficKeys { version, seq: 0, record_limit: 1 << 24, secrets }
 }
 
-/// A TLS 1.3 record around any inner bytes: content, type and padding are the caller's.
+/// Seals a TLS 1.3 record around any inner bytes: content, type and padding are the caller's.
 pub(super) fn tls13_record(cipher: &mut RecordCipher, inner: &[u8]) -> Vec<u8> {
     let len = (inner.len() + 16) as u16;
     let header = [&[23, 3, 3][..], &len.to_be_bytes()].concat();
