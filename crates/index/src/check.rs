@@ -1,4 +1,4 @@
-//! Whether the index agrees with itself, and its repair.
+//! Check of the index's records against each other, and their repair.
 
 use redb::{ReadTransaction, ReadableDatabase};
 
@@ -7,54 +7,59 @@ use crate::object::{ObjectEntry, check_lengths};
 use crate::tables::{IDENTITIES, OBJECTS};
 use crate::{Error, Known, Number, Place, VolumeId};
 
-/// Finding about a record.
+/// Defect of the index that a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// A record that nothing leads to, or that can't be read. Repaired by removing it.
+    /// No identity leads to the record, or the record cannot be read. Repaired by removing it. Repaired by
+    /// removing it.
     Stray {
-        /// The record's vnode.
+        /// Vnode of the record.
         vnode: u32,
     },
-    /// An identity that leads to no record, or to another's. Repaired by removing it.
+    /// An identity leads to no record, or to another file's. Repaired by removing it. Repaired by removing
+    /// it.
     Dangling {
         /// Vnode that the identity leads to.
         vnode: u32,
     },
-    /// A number that was never reserved. Repaired by removing the record: the file gets another.
+    /// A record has a number that was never reserved. Repaired by removing the record: the file gets another.
+    /// Repaired by removing the record: the file gets another.
     Unreserved {
-        /// The number.
+        /// Number of the record.
         number: Number,
     },
-    /// The file's version, or the record, is of a generation that the volume has not come to. Repaired by
-    /// removing the record: under its number the version may be given again.
+    /// The version or the record is of a generation that the volume has not reached. Repaired by removing the
+    /// record: under its number the version Repaired by removing the record: under its number the version may
+    /// be given again.
     Ahead {
-        /// The record's number.
+        /// Number of the record.
         number: Number,
-        /// The later of both generations.
+        /// Later generation of the two.
         generation: u32,
     },
-    /// The file's place is a name in a directory that is not there. Repaired by forgetting the place.
+    /// The place of a file is a name in an unknown directory. Repaired by forgetting the place. Repaired by
+    /// forgetting the place.
     NoParent {
-        /// Number of the file with the place.
+        /// Number of the file.
         number: Number,
-        /// The directory's vnode.
+        /// Vnode of the directory.
         parent: u32,
     },
 }
 
-/// The result of [`Index::check`].
+/// Result of [`Index::check`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Findings {
-    /// Records looked at.
+    /// Number of records checked.
     pub objects: u64,
-    /// Findings, at most [`Findings::MAX`] of them.
+    /// List of the defects, at most [`Findings::MAX`].
     pub findings: Vec<Finding>,
-    /// All that is wrong.
+    /// Number of all defects.
     pub count: u64,
 }
 
 impl Findings {
-    /// Findings that are listed.
+    /// Most defects that are listed.
     pub const MAX: usize = 1_000;
 
     fn add(&mut self, finding: Finding) {
@@ -66,8 +71,9 @@ impl Findings {
 }
 
 impl Index {
-    /// Compares the volume's records with each other; `repair` mends what is wrong. What the tree says is its caller's
-    /// to compare ([`Index::objects`]). Nothing else may use the volume meanwhile. Waits for the disk.
+    /// Compares the volume's records with each other; `repair` corrects them. What the tree says is its
+    /// caller's to compare ([`Index::objects`]). Nothing else may use the volume meanwhile. Waits for the
+    /// disk.
     ///
     /// # Errors
     /// [`Error::NoVolume`], and what the storage says.
@@ -109,7 +115,8 @@ impl Index {
         Ok(findings)
     }
 
-    /// The file of this identity was seen there; all else that is kept of it stays. May wait for the disk.
+    /// Sets the place of the file with this identity, if it has a record; all else in the record stays. May
+    /// wait for the disk. May wait for the disk.
     ///
     /// # Errors
     /// [`Error::NoVolume`], [`Error::TooLong`]; what the storage says.
@@ -122,8 +129,8 @@ impl Index {
         Ok(())
     }
 
-    /// Up to `max` records with vnodes above `after`, in their order, for comparison with the tree. What is
-    /// not committed is not among them, nor what cannot be read ([`Finding::Stray`]). Waits for the disk.
+    /// Returns up to `max` records with vnodes above `after`, in order, for comparison with the tree.
+    /// Uncommitted records are left out, and unreadable ones ([`Finding::Stray`]). Waits for the disk.
     ///
     /// # Errors
     /// What the storage says.
@@ -145,10 +152,10 @@ impl Index {
     }
 }
 
-/// A walk through a volume's records.
+/// Walk through a volume's records.
 struct VolumeWalk {
     volume: u32,
-    /// Counters of directories and of files below these may have been given out.
+    /// Counters of directories and of files below which numbers may have been given out.
     reserved: (u64, u64),
     /// Generation that the volume was last opened with.
     generation: u32,

@@ -1,6 +1,6 @@
-//! State that a server leaves in the machine's memory: a note as it stops in order, a journal while it runs.
-//! By them the next opening knows that nothing was set back in between. An image of a disk has no part of
-//! them, so an index that was put back with its tree, however it was done, finds another, or none.
+//! State that a server leaves in the machine's memory: a marker at a clean stop, a journal while it runs. By
+//! them the next opening knows that nothing was set back in between. An image of a disk has no part of them,
+//! so an index that was restored with its tree finds another, or none.
 
 use std::ffi::OsStr;
 use std::fs::{File, OpenOptions};
@@ -16,7 +16,8 @@ use rustix::fs::{FlockOperation, OFlags, flock, fstatfs};
 use crate::journal::{BOOTED_AT, HEADER_LEN, PATH_AT, RecoveredJournal, Words};
 use crate::mark::checksum;
 
-/// The marker of a clean shutdown: 16 random bytes, in memory and in the index, which differ if either was set back.
+/// Marker of a clean shutdown: 16 random bytes, in memory and in the index, which differ if either was set
+/// back.
 pub type CleanShutdownMarker = [u8; 16];
 
 /// Draws a marker at random.
@@ -28,7 +29,7 @@ pub(crate) fn draw() -> CleanShutdownMarker {
     marker
 }
 
-/// Files of memory that this process's user alone can write, for the index in one directory.
+/// Files in memory, writable by this process's user alone, for the index of one directory.
 #[derive(Debug)]
 pub(crate) struct InMemory {
     state: PathBuf,
@@ -36,7 +37,8 @@ pub(crate) struct InMemory {
     journal: PathBuf,
 }
 
-/// Maps the file's words for as long as what it gives lives: at most so many, of which there are none yet but the first so many.
+/// Function that maps a file of memory: the file, the most words, and the words that it has from the start.
+/// The map lasts as long as the result.
 pub type MapWords = fn(File, usize, usize) -> std::io::Result<Box<dyn Words>>;
 
 impl InMemory {
@@ -48,15 +50,15 @@ impl InMemory {
         Self { state, marker, journal: journal.into() }
     }
 
-    /// Removes the marker and returns it. `None` where it is not certain that the last clean stop of this boot wrote it, that it
-    /// is gone now, and that the machine's memory was not set back with the disk: the clock, which goes on, would have leapt over the
-    /// one that counts from the boot.
+    /// Removes the marker and returns it. Returns `None` unless it is certain that the last clean stop of
+    /// this boot wrote it, that it is removed, and that the machine's memory was not set back with the disk:
+    /// the wall clock would have leapt against the clock that counts from the boot.
     pub(crate) fn take_marker(&self) -> Option<CleanShutdownMarker> {
         let marker = self.read_marker();
         remove(&self.marker).then_some(marker?)
     }
 
-    /// Returns what [`take_marker`](Self::take_marker) would say, which it still does afterwards.
+    /// Returns what [`take_marker`](Self::take_marker) would return, without removing it.
     pub(crate) fn read_marker(&self) -> Option<CleanShutdownMarker> {
         let bytes = read(&self.marker, MARKER_LEN + PATH_MAX)?;
         let (marker, rest) = bytes.split_first_chunk()?;
@@ -64,7 +66,7 @@ impl InMemory {
         is_of_this_boot(i64::from_le_bytes(*booted_ms)).then_some(*marker)
     }
 
-    /// Writes this marker. Where it cannot, the next opening finds none.
+    /// Writes the marker. After a failure the next opening finds none.
     pub(crate) fn leave_marker(&self, marker: &CleanShutdownMarker) {
         let Some(booted_ms) = booted_ms_now() else { return };
         if let Some(mut file) = make(&self.marker) {
@@ -76,7 +78,7 @@ impl InMemory {
         }
     }
 
-    /// Takes the journal of a server that is gone ([`take_marker`](Self::take_marker)).
+    /// Takes the journal that a server left when it was killed ([`take_marker`](Self::take_marker)).
     pub(crate) fn take_journal(&self) -> Option<RecoveredJournal> {
         let left = self.read_journal();
         remove(&self.journal).then_some(left?)
@@ -91,7 +93,8 @@ impl InMemory {
         is_of_this_boot(booted_ms).then(|| RecoveredJournal::of(words))
     }
 
-    /// An empty journal with room for so many words; this process has it under a lock. Where it cannot, there is none.
+    /// Makes an empty journal with room for `words_max` words, locked by this process. `None` after any
+    /// failure.
     pub(crate) fn new_journal(&self, map: MapWords, words_max: usize) -> Option<Box<dyn Words>> {
         let mut file = make(&self.journal)?;
         flock(&file, FlockOperation::NonBlockingLockExclusive).ok()?;
@@ -108,7 +111,7 @@ impl InMemory {
         let _ = std::fs::remove_file(&self.journal);
     }
 
-    /// Removes what was left for indices that are no more, long ago.
+    /// Removes files that were left long ago for indices that no longer exist.
     pub(crate) fn sweep(&self) {
         let Ok(entries) = std::fs::read_dir(MEMORY) else { return };
         for entry in entries.filter_map(Result::ok) {
@@ -119,14 +122,15 @@ impl InMemory {
         }
     }
 
-    /// Returns the path, of which none is too long for a page.
+    /// Returns the path of the state directory, cut to what the header of a journal holds.
     fn path(&self) -> &[u8] {
         let path = bytes_of(&self.state);
         &path[..path.len().min(PATH_MAX)]
     }
 }
 
-/// Returns whether the file belongs to no server. Where that cannot be told, it stays.
+/// Returns whether the file belongs to no server; false where that is uncertain. Where that cannot be told,
+/// it stays.
 fn is_nobodys(path: &Path) -> bool {
     let Some(mut file) = open(path) else { return false };
     let is_old = file
@@ -155,7 +159,7 @@ fn is_nobodys(path: &Path) -> bool {
     })
 }
 
-/// Returns what lies there.
+/// Reads a file of at most `len_max` bytes.
 fn read(path: &Path, len_max: usize) -> Option<Vec<u8>> {
     let mut file = open(path)?;
     let is_free = flock(&file, FlockOperation::NonBlockingLockShared).is_ok();
@@ -164,12 +168,13 @@ fn read(path: &Path, len_max: usize) -> Option<Vec<u8>> {
     (is_free && is_short && file.read_to_end(&mut bytes).is_ok()).then_some(bytes)
 }
 
-/// Removes the file so that no later start finds it. Returns whether that is certain.
+/// Removes the file so that no later start finds it, and returns whether that is certain. Returns whether
+/// that is certain.
 fn remove(path: &Path) -> bool {
     std::fs::remove_file(path).is_ok()
 }
 
-/// Makes a new file, or none: a file that another user put there is left alone.
+/// Makes a new file; `None` if another user's file is in the way.
 fn make(path: &Path) -> Option<File> {
     let _ = std::fs::remove_file(path);
     let file = OpenOptions::new().read(true).write(true).create_new(true).mode(0o600).open(path);
@@ -205,7 +210,7 @@ fn lies_in_memory(file: &File) -> bool {
     fstatfs(file).is_ok_and(|of| of.f_type as u64 == TMPFS_MAGIC)
 }
 
-/// Returns when the machine was started, by both its clocks now: milliseconds since 1970.
+/// Returns the time of the machine's boot by its two clocks, in milliseconds since 1970.
 pub(crate) fn booted_ms_now() -> Option<i64> {
     let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
@@ -214,17 +219,18 @@ pub(crate) fn booted_ms_now() -> Option<i64> {
 
 /// Directory where every Linux has a file system of memory that any user may write to.
 const MEMORY: &str = "/dev/shm";
-/// statfs(2).
+/// Magic number of tmpfs in statfs(2).
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const MARKER_LEN: usize = 24;
-/// Longest path that the header of a journal has room for.
+/// Longest path that a journal's header has room for, in bytes.
 const PATH_MAX: usize = (HEADER_LEN - PATH_AT - 1) * 8;
-/// Ends the name of a journal; a note has the name without it.
+/// Ending of a journal's name, which is otherwise that of the marker.
 const JOURNAL: &str = ".journal";
-/// The directory of an index may be away for a while, as a disk that is mounted later.
+/// Age from which files of a missing index are removed, as its directory may be on a disk that is mounted
+/// later.
 const STALE_AGE: Duration = Duration::from_secs(86_400);
-/// As much as two clocks of one machine part between a stop and the next start, while one of them is
-/// adjusted.
+/// Most milliseconds by which two clocks of one machine diverge between a stop and the next start, while one
+/// is adjusted.
 const LEAP_MS_MAX: u64 = 500;
 
 #[cfg(test)]

@@ -1,15 +1,15 @@
-//! Reading and writing the little-endian fields of values.
+//! Reader and writer of the little-endian fields of values.
 
 use crate::Error;
 
-/// Takes fields off the front of a value.
+/// Reader that takes fields off the front of a value.
 pub(crate) struct Fields<'v> {
     rest: &'v [u8],
     what: &'static str,
 }
 
 impl<'v> Fields<'v> {
-    /// `what` names the value in errors.
+    /// Makes a reader of `value`, which errors call `what`.
     pub(crate) fn of(value: &'v [u8], what: &'static str) -> Self {
         Self { rest: value, what }
     }
@@ -46,7 +46,7 @@ impl<'v> Fields<'v> {
         self.array().map(i64::from_le_bytes)
     }
 
-    /// All that is left.
+    /// Returns the bytes that are left.
     pub(crate) fn rest(self) -> &'v [u8] {
         self.rest
     }

@@ -1,4 +1,4 @@
-//! The thread that commits what lanes have told.
+//! Thread that commits what lanes have recorded.
 
 use std::sync::Arc;
 use std::thread::JoinHandle;
@@ -7,14 +7,16 @@ use std::time::{Duration, Instant, SystemTime};
 use crate::index::{Index, IndexShared};
 use crate::journal::Journal;
 
-/// Commits every so often, and at once when half of what may wait is waiting. Ends when dropped.
+/// Thread that commits at an interval, and at once when half of `pending_max` is waiting. Ends when dropped.
+/// Ends when dropped.
 pub struct Committer {
     shared: Arc<IndexShared>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Committer {
-    /// Begins. What is told is safe after about `interval`.
+    /// Starts the thread. Changes are safe after about `interval`. What is told is safe after about
+    /// `interval`.
     ///
     /// # Errors
     /// When there can be no thread.
@@ -81,7 +83,8 @@ fn commit(shared: &IndexShared, interval: Duration) {
     }
 }
 
-/// Gives a sign of life where one is due; when the next is, or `None` where nothing has changed since the last.
+/// Notes a sign of life in the journal if one is due, and returns when the next is; `None` when nothing has
+/// changed since.
 fn beat(journal: &Journal, at: Option<Instant>, now: Instant) -> Option<Instant> {
     match at {
         // However often lanes ring meanwhile: each sign costs the one that rings a wake-up.
@@ -92,7 +95,8 @@ fn beat(journal: &Journal, at: Option<Instant>, now: Instant) -> Option<Instant>
     }
 }
 
-/// Time that records of directories with lists of their own wait for others.
+/// Time for which records of directories with lists of their own wait for others.
 const LISTS_WAIT: Duration = Duration::from_millis(100);
-/// Between two signs of life while files change: what changed longer before a kill is borne out after it.
+/// Time between two signs of life while files change: a change that is older than this at a kill is known
+/// after it.
 pub const BEAT: Duration = Duration::from_millis(25);

@@ -1,4 +1,4 @@
-//! Errors of the index, and what to do.
+//! Errors of the index, with their remedies.
 
 use std::io;
 use std::path::PathBuf;
@@ -6,10 +6,10 @@ use std::path::PathBuf;
 /// Reason why the index did not do what was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// A server has it open.
+    /// A server has the index open.
     #[error("the index is in use by another process: stop that server first")]
     InUse,
-    /// A later Linerate wrote it.
+    /// The index has the format of a later Linerate.
     #[error("the index has format {found}, this program knows {known}: use the Linerate that wrote it")]
     Format {
         /// Format of the file.
@@ -17,7 +17,7 @@ pub enum Error {
         /// Format that this program writes.
         known: u32,
     },
-    /// A later Linerate wrote it, with a later redb.
+    /// The file has the format of a later redb.
     #[error(
         "the index is a file of redb's format {found}, this program reads {known}: use the Linerate that wrote it"
     )]
@@ -30,51 +30,52 @@ pub enum Error {
     /// The file cannot be understood.
     #[error("the index is damaged: {0}")]
     Damaged(String),
-    /// The index was to be set aside and could not be.
+    /// The index could not be set aside.
     #[error("cannot put the index aside as {}: {error}", path.display())]
     Aside {
-        /// Path that it was to be set aside to.
+        /// Path that the index was to get.
         path: PathBuf,
-        /// Reason why it could not.
+        /// Error of the file system.
         error: io::Error,
     },
-    /// The index was to be replaced, and there is no need to.
+    /// The index was to be replaced, but is not damaged.
     #[error("the index can be opened: it is not replaced")]
     Sound,
-    /// Reading or writing failed. What was to be written is kept, and tried again.
+    /// Reading or writing failed. The data to write is kept, and tried again. What was to be written is kept,
+    /// and tried again.
     #[error("the index cannot be read or written: {0}")]
     Storage(String),
     /// The volume does not exist.
     #[error("the index knows no volume {0}")]
     NoVolume(String),
-    /// A name or an id that is taken.
+    /// A volume with this name or id exists.
     #[error("there is a volume {0} already")]
     VolumeExists(String),
-    /// The directory bears another volume's mark, or none though the volume has been served.
+    /// The directory has another volume's mark, or none though the volume has been served.
     #[error(
         "its directory is not the one that volume {volume} was served from before: {why}; mount the right one, or have the volume begin \
          with this one by `linerate volume remove {volume}`"
     )]
     OtherTree {
-        /// The volume's name.
+        /// Name of the volume.
         volume: String,
-        /// Difference of the file.
+        /// Difference between the directory and the volume.
         why: &'static str,
     },
-    /// The root's mark cannot be understood. It is not overwritten by guess.
+    /// The root's mark has no known form. It is not overwritten. It is not overwritten by guess.
     #[error(
         "the extended attribute on its directory, by which volume {0} is known again, is damaged or of a later format; it is left as it is"
     )]
     BadMark(String),
-    /// Too much is waiting to be committed: flush, then come again.
+    /// The index has as many uncommitted records as it may: flush, then try again.
     #[error("the index has too much to write")]
     Full,
-    /// An argument beyond its limit.
+    /// An argument exceeds its limit.
     #[error("{what} takes at most {max} bytes")]
     TooLong {
-        /// Name of the limit.
+        /// Description of the argument.
         what: &'static str,
-        /// The limit.
+        /// Limit of the argument in bytes or elements.
         max: usize,
     },
 }
@@ -135,10 +136,10 @@ impl From<redb::CommitError> for Error {
     }
 }
 
-/// The format of the file where redb says that it is a later one, which it does in words alone.
+/// Returns the format of a file that redb rejects as later, which redb tells only in its message.
 fn later_file_format(what: &str) -> Option<u8> {
     what.strip_prefix(&format!("Expected file format version <= {FILE_FORMAT}, found "))?.parse().ok()
 }
 
-/// Redb's, which it writes and reads.
+/// Format of redb's files that this program reads and writes.
 const FILE_FORMAT: u8 = 3;

@@ -1,4 +1,4 @@
-//! Hosts that hold callbacks, which are to be told after an unclean stop.
+//! Records of hosts that hold callbacks, to notify after an unclean stop.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 
@@ -8,22 +8,22 @@ use crate::codec::Fields;
 /// Record of an AFS host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HostRecord {
-    /// Rises when all its promises are void at once.
+    /// Epoch of the host, which rises when all its callbacks become void at once.
     pub epoch: u64,
-    /// State when it was last heard of.
+    /// State of the host when last contacted.
     pub state: HostState,
-    /// Time of that, in seconds since 1970.
+    /// Time of the last contact, in seconds since 1970.
     pub seen: i64,
-    /// Addresses where it may be reached, at most 32.
+    /// Addresses that may reach the host, at most 32.
     pub addresses: Vec<SocketAddr>,
 }
 
-/// Whether a host answers.
+/// Reachability of a host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostState {
-    /// The host answers.
+    /// The host answers calls.
     Up,
-    /// The host did not answer, and is told what it missed before its next call.
+    /// The host did not answer, and gets its missed breaks before its next call.
     Down,
 }
 
@@ -75,5 +75,5 @@ impl HostRecord {
     }
 }
 
-/// As many as AFS's interface lists carry (AFS_MAX_INTERFACE_ADDR).
+/// Most addresses of a host, as many as AFS's interface lists carry (AFS_MAX_INTERFACE_ADDR).
 const ADDRESSES_MAX: u8 = 32;

@@ -1,8 +1,8 @@
-//! Journal of what is not committed yet, in memory of the machine that a kill of the process leaves as it
-//! was: number, version and what bears that out, of each file that has changed since. `docs/design/index.md`
-//! has the layout ("Over a kill").
+//! Journal of uncommitted changes, in memory that outlives a killed process: number, version and change times
+//! of each changed file.
 //!
-//! No change waits for it: it costs a few stores to a part of the memory that nothing else writes meanwhile.
+//! `docs/design/index.md` has the layout ("Over a kill"). No change waits for it: it costs a few stores to
+//! memory that no other task writes meanwhile.
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::Release};
@@ -19,57 +19,58 @@ pub use self::recovered::RecoveredJournal;
 
 mod recovered;
 
-/// Memory that outlives the process, and not the boot: words that only the journal's holder writes.
+/// Words of memory that outlive the process but not the boot, written by the journal's holder alone.
 pub trait Words: Send + Sync + 'static {
     /// Returns the words that can be read and written now.
     fn words(&self) -> &[AtomicU64];
 
-    /// Makes it at least so many; whether it could.
+    /// Grows the memory to at least `len` words; returns false on failure.
     fn grow(&self, len: usize) -> bool;
 }
 
-/// A file's part of the journal, from the first change that the index is to be told of until that is committed.
+/// Slot of a file in the journal, from the first uncommitted change until its commit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot(u32);
 
-/// A file that is about to be changed for the first time since the index knows how it looks.
+/// File that is about to be changed for the first time since its stamp was recorded.
 #[derive(Clone, Copy, Debug)]
 pub struct Changing<'a> {
-    /// The words that it is found by.
+    /// Identity of the file.
     pub identity: &'a [u8],
-    /// The volume's number.
+    /// Number of the file.
     pub number: Number,
-    /// Version of its content so far.
+    /// Version of the content so far.
     pub version: Version,
     /// Place of the file, as far as that is known.
     pub place: Option<PlaceRef<'a>>,
 }
 
-/// An open journal of what is not committed yet.
+/// Open journal of uncommitted changes.
 pub(crate) struct Journal {
     words: Box<dyn Words>,
     slots_max: u32,
     free: Mutex<Free>,
-    /// Something has changed since the last beat.
+    /// True when a file has changed since the last beat.
     is_stirred: AtomicBool,
 }
 
 struct Free {
     slots: Vec<u32>,
-    /// Slots from here on were never used.
+    /// First slot that was never used.
     next: u32,
-    /// Of the slot that was taken last: of two of one file the later counts.
+    /// Serial of the slot that was taken last: of two slots of one file the later counts.
     serial: u64,
-    /// Committed since the last beat.
+    /// Slots that were committed since the last beat.
     committed: Vec<Slot>,
-    /// Committed, and kept until another change would have another time; since when at the latest.
+    /// Committed slots that are kept until a further change would have another time, each with the latest
+    /// time of its commit.
     aging: VecDeque<(i64, Slot)>,
 }
 
 impl Slot {
-    /// Of an index without journal.
+    /// Slot of an index without a journal.
     pub const NONE: Self = Self(u32::MAX);
-    /// For this file there was no room: as long as it is not committed the journal is not all.
+    /// Slot of a file that found no room: until its commit the journal is incomplete.
     const LACKING: Self = Self(u32::MAX - 1);
 
     fn at(self) -> Option<usize> {
@@ -84,7 +85,8 @@ impl Default for Slot {
 }
 
 impl Journal {
-    /// Begins an empty one, of an index that has come to `commits`, and will have this note of it. `None` where there is no memory.
+    /// Begins an empty journal of an index at commit number `commits`, with this marker. `None` without
+    /// memory. `None` where there is no memory.
     pub(crate) fn begin(
         words: Box<dyn Words>,
         marker: &CleanShutdownMarker,
@@ -112,7 +114,7 @@ impl Journal {
         Some(journal)
     }
 
-    /// A slot for a file that looks so; kept until [freed](Self::free), or [committed](Self::committed).
+    /// Takes a slot for a file; kept until [freed](Self::free), or [committed](Self::committed).
     pub(crate) fn take(&self, volume: VolumeId, of: Changing<'_>, looks: Option<Window>) -> Slot {
         let (slot, serial) = {
             let mut free = self.spare();
@@ -154,8 +156,8 @@ impl Journal {
         })
     }
 
-    /// Notes that the content is about to change, and comes to `version`, or how it looks is: until it
-    /// [has](Self::changed) nothing is sure of it.
+    /// Notes that the content is about to change to `version`, or the stamp to change: until
+    /// [`changed`](Self::changed) the state is unsure.
     pub(crate) fn changing(&self, slot: Slot, version: Version, now: SystemTime) {
         let Some(at) = slot.at() else { return };
         self.store(at + TO, UNSURE.to.cast_unsigned());
@@ -164,17 +166,18 @@ impl Journal {
         self.store(at + FROM, (nanoseconds(now) - TICK_MAX.as_nanos() as i64).cast_unsigned());
     }
 
-    /// The file is gone: whatever is known of it is to be forgotten.
+    /// Notes that the file is gone, so that its record is to be forgotten.
     pub(crate) fn gone(&self, slot: Slot) {
         slot.at().into_iter().for_each(|at| self.store(at + VERSION, GONE));
     }
 
-    /// The change under way has come to no version, but to this one.
+    /// Notes that the change under way has led to this version instead.
     pub(crate) fn fell_back(&self, slot: Slot, version: Version) {
         slot.at().into_iter().for_each(|at| self.store(at + VERSION, version.into()));
     }
 
-    /// The change is over: no later stamp is of it. Whether it is the first since the last beat.
+    /// Notes that the change is over: later stamps are not its own. Returns whether it is the first since the
+    /// last beat. Whether it is the first since the last beat.
     pub(crate) fn changed(&self, slot: Slot, now: SystemTime) -> bool {
         let Some(at) = slot.at() else { return false };
         self.store(at + TO, nanoseconds(now).cast_unsigned());
@@ -182,7 +185,7 @@ impl Journal {
         !self.is_stirred() && !self.is_stirred.swap(true, Relaxed)
     }
 
-    /// Notes the file's version with this change time; `None` where another program has changed it.
+    /// Notes the file's change time with its version; `None` where another program has changed the file.
     pub(crate) fn seen(&self, slot: Slot, changed: Option<Timestamp>) {
         let Some(at) = slot.at() else { return };
         let Window { from, to } = changed.map_or(UNSURE, Window::at);
@@ -191,7 +194,7 @@ impl Journal {
         self.store(at + TO, to.cast_unsigned());
     }
 
-    /// By which change times it is borne out, if by any.
+    /// Returns the change times that confirm the file's version, if any.
     pub(crate) fn looks(&self, slot: Slot) -> Option<Window> {
         let at = slot.at()?;
         let time = |at| self.word(at).load(Relaxed).cast_signed();
@@ -199,7 +202,7 @@ impl Journal {
         (looks.from <= looks.to).then_some(looks)
     }
 
-    /// Notes where it lies by now.
+    /// Notes the file's present place.
     pub(crate) fn placed(&self, slot: Slot, place: Option<PlaceRef<'_>>) {
         let Some(at) = slot.at() else { return };
         let identity_len = self.word(at + UNIQUIFIER).load(Relaxed) as u32 as usize;
@@ -218,14 +221,14 @@ impl Journal {
         self.store(at + PLACE, sum);
     }
 
-    /// Nothing is to be known of the file any more.
+    /// Frees the slot of a file without further use.
     pub(crate) fn free(&self, slot: Slot) {
         if let Some(free) = self.clear(slot) {
             self.spare().slots.push(free);
         }
     }
 
-    /// The slot is to be another's; `None` where there is none.
+    /// Clears a slot for another file; `None` where there is no slot.
     fn clear(&self, slot: Slot) -> Option<u32> {
         let Some(at) = slot.at() else {
             if slot == Slot::LACKING {
@@ -237,19 +240,19 @@ impl Journal {
         Some(slot.0)
     }
 
-    /// The index is about to commit for the time of this number.
+    /// Notes that the commit of this number is about to begin.
     pub(crate) fn begin_commit(&self, number: u64) {
         self.store(BEGUN_AT, number);
     }
 
-    /// Notes that the commit was made: the slots are of what is safe.
+    /// Notes that the commit was made: the slots hold committed records.
     pub(crate) fn committed(&self, number: u64, slots: impl Iterator<Item = Slot>) {
         self.store(DONE_AT, number);
         self.spare().committed.extend(slots.filter(|slot| *slot != Slot::NONE));
     }
 
-    /// Notes that the process lives at this time: what another program changes after its end has a later one.
-    /// Whether something has changed since the last beat: a tick later another is due then.
+    /// Notes that the process lives at this time: a change by another program after its end has a later one.
+    /// Returns whether a file has changed since the last beat: a tick later another is due then.
     pub(crate) fn beat(&self, now: SystemTime) -> bool {
         let was_stirred = self.is_stirred.swap(false, Relaxed);
         let alive = self.lives(now);
@@ -265,21 +268,21 @@ impl Journal {
         was_stirred
     }
 
-    /// Notes a sign of life alone ([`beat`](Self::beat)); the latest such time.
+    /// Notes a sign of life alone ([`beat`](Self::beat)), and returns the latest one.
     pub(crate) fn lives(&self, now: SystemTime) -> i64 {
         let now = nanoseconds(now);
         let before = self.word(ALIVE_AT).fetch_max(now.cast_unsigned(), Release);
         before.cast_signed().max(now)
     }
 
-    /// Slots that are taken, and files that found none.
+    /// Returns the number of taken slots, and of files that found none.
     pub(crate) fn in_use(&self) -> (usize, usize) {
         let free = self.spare();
         let taken = free.next as usize - free.slots.len();
         (taken, self.word(LACKING_AT).load(Relaxed) as usize)
     }
 
-    /// Returns whether something has changed since the last beat.
+    /// Returns whether a file has changed since the last beat.
     pub(crate) fn is_stirred(&self) -> bool {
         self.is_stirred.load(Relaxed)
     }
@@ -292,7 +295,7 @@ impl Journal {
         &self.words.words()[at]
     }
 
-    /// In the order of the program: a kill leaves what was stored before it, and nothing that comes after.
+    /// Stores a word in program order: a kill leaves all earlier stores, and no later ones.
     fn store(&self, at: usize, word: u64) {
         self.word(at).store(word, Release);
     }
@@ -304,7 +307,7 @@ impl std::fmt::Debug for Journal {
     }
 }
 
-/// Words of a journal with so many slots.
+/// Returns the words of a journal with `slots_max` slots.
 pub(crate) fn words_max(slots_max: usize) -> usize {
     HEADER_LEN + slots_max * SLOT_LEN
 }
@@ -323,7 +326,7 @@ fn halves(marker: &CleanShutdownMarker) -> (u64, u64) {
     (half(&marker[..8]), half(&marker[8..]))
 }
 
-/// Eight bytes each, the last filled with zeros.
+/// Converts bytes to words of eight, the last padded with zeros.
 fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + Clone + '_ {
     bytes.chunks(8).map(|chunk| {
         let mut word = [0; 8];
@@ -332,10 +335,10 @@ fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + Clone + '_ {
     })
 }
 
-/// No time is in it.
+/// Window that contains no time.
 const UNSURE: Window = Window { from: i64::MAX, to: i64::MIN };
 
-/// Words of the header, and the page that it has: what follows them is the storage's.
+/// Words of the header, and its page for the storage's use.
 const FORMAT_AT: usize = 0;
 const NOTE_AT: usize = 1;
 pub(crate) const BOOTED_AT: usize = 3;
@@ -346,7 +349,7 @@ const ALIVE_AT: usize = 7;
 pub(crate) const PATH_AT: usize = 8;
 pub(crate) const HEADER_LEN: usize = 512;
 
-/// Words of a slot; its first is a checksum of those that stay, 0 where it is free.
+/// Words of a slot, the first of which is a checksum of the constant ones, 0 in a free slot.
 const SLOT_LEN: usize = 32;
 const SERIAL: usize = 1;
 const VNODE: usize = 2;
@@ -354,18 +357,18 @@ const UNIQUIFIER: usize = 3;
 const VERSION: usize = 4;
 const FROM: usize = 5;
 const TO: usize = 6;
-/// A checksum of the place; 0 where that is not known.
+/// Word with the checksum of the place; 0 where the place is unknown.
 const PLACE: usize = 7;
 const PARENT: usize = 8;
-/// The identity, and from the next word on the name.
+/// First word of the identity; the name begins at the next word behind it.
 const BYTES: usize = 9;
 
-/// In place of a version: the file is gone. None comes so far.
+/// Version of a file that is gone, which no real version reaches. None comes so far.
 const GONE: u64 = u64::MAX;
 
-/// "LRJ", and the layout.
+/// Format word: "LRJ", and the layout's number.
 const FORMAT: u64 = u64::from_le_bytes(*b"LRJ\x02\0\0\0\0");
-/// Bytes by which it grows at once: a system call for 4,096 slots, 1 MiB.
+/// Words by which the journal grows at once: 4,096 slots, 1 MiB, by one system call.
 const CHUNK: usize = 4_096 * SLOT_LEN;
-/// Time after which another change has another time, of coarse file systems too.
+/// Age at which a further change has another time, on coarse file systems too.
 const AGES: Duration = Duration::from_millis(2_100);

@@ -1,5 +1,5 @@
-//! Directories that have an access list or security descriptor of their own, by their paths: so that one
-//! which lost it, as in a copy that leaves attributes out, is told from one that never had any.
+//! Directories with an access list or security descriptor of their own, by path, so that a lost list is told
+//! from one that never was.
 //!
 //! A path outlives what has it: another directory in its place is recognised, and so is each that lies beneath another.
 //!
@@ -16,40 +16,38 @@ use crate::codec::Fields;
 use crate::tables::{LISTS, LISTS_UNSYNCED};
 use crate::{Error, Number, VolumeId};
 
-/// A directory that was seen with a list or descriptor of its own.
+/// Record of a directory with a list or descriptor of its own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListRecord {
-    /// The directory's number.
+    /// Number of the directory.
     pub directory: Number,
-    /// The generation of the volume's opening in which it was seen.
+    /// Generation of the volume's opening in which the list was seen.
     pub generation: u32,
-    /// Time when it was seen, in milliseconds since 1970.
+    /// Time when the list was seen, in milliseconds since 1970.
     pub seen_ms: u64,
-    /// The file system is known to have the list on its disk, at this path.
+    /// True when the file system is known to have the list on its disk, at this path.
     pub is_synced: bool,
 }
 
-/// Record of a directory, behind its path.
+/// Path of a directory, with its record.
 pub type RecordedList = (Box<[u8]>, ListRecord);
 
 impl ListRecord {
-    /// Returns whether the other one was told of the same look at the same directory, whatever is known of
-    /// the disk.
+    /// Returns whether both records are of the same look at the same directory, synced or not.
     pub(crate) fn is_of_same(&self, other: &Self) -> bool {
         Self { is_synced: false, ..*self } == Self { is_synced: false, ..*other }
     }
 }
 
-/// Changes that were told of such directories, in two steps: paths that moved, and then what is known of
-/// single ones.
+/// Uncommitted changes of such directories in two steps: paths that moved, then records of single ones.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     moves: Vec<Move>,
-    /// `None`: there is none at this path.
+    /// Records by path; `None` for a path without one.
     known: BTreeMap<ListKey, Option<ListRecord>>,
 }
 
-/// A volume, and a path in it.
+/// Key of a record: a volume, and a path in it.
 type ListKey = (VolumeId, Box<[u8]>);
 
 #[derive(Clone, Debug)]
@@ -63,7 +61,7 @@ struct Move {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum LayerEntry {
     Record(Option<ListRecord>),
-    /// The entry that the layer beneath has for this path.
+    /// The record is that of the layer beneath, at this path.
     Beneath(Box<[u8]>),
 }
 
@@ -76,7 +74,7 @@ impl Lists {
         self.moves.is_empty() && self.known.is_empty()
     }
 
-    /// Returns what counts for a path.
+    /// Returns the entry that counts for a path.
     pub(crate) fn at(&self, volume: VolumeId, path: &[u8]) -> LayerEntry {
         if let Some(record) = self.known.get(&(volume, path.into())) {
             return LayerEntry::Record(*record);
@@ -96,14 +94,14 @@ impl Lists {
         self.known.insert((volume, path.into()), record);
     }
 
-    /// Moves what was at and beneath `from` to `to`, in place of what was there. The disk may not have the
-    /// new names yet.
+    /// Moves the records at and beneath `from` to `to`, where they replace others. The disk may not have the
+    /// new names yet. The disk may not have the new names yet.
     pub(crate) fn rename(&mut self, volume: VolumeId, from: &[u8], to: &[u8]) {
         self.carry(volume, from, to);
         self.moves.push(Move { volume, from: from.into(), to: to.into() });
     }
 
-    /// Nothing is at or beneath `top` any more.
+    /// Removes the records at and beneath `top`.
     pub(crate) fn clear(&mut self, volume: VolumeId, top: &[u8]) {
         self.rename(volume, top, NOWHERE);
         for key in self.keys_within(volume, NOWHERE) {
@@ -111,18 +109,18 @@ impl Lists {
         }
     }
 
-    /// Returns whether something may have been told of `top` or of what lies beneath.
+    /// Returns whether any change may concern `top` or a path beneath.
     pub(crate) fn concern(&self, volume: VolumeId, top: &[u8]) -> bool {
         self.moves.iter().any(|moved| moved.volume == volume) || !self.keys_within(volume, top).is_empty()
     }
 
-    /// Forgets what was told of a volume.
+    /// Removes the changes of a volume.
     pub(crate) fn drop_volume(&mut self, volume: VolumeId) {
         self.moves.retain(|moved| moved.volume != volume);
         self.known.retain(|(of, _), _| *of != volume);
     }
 
-    /// Takes back what could not be committed; this is newer.
+    /// Takes back older changes that could not be committed; those of `self` are newer.
     pub(crate) fn put_back(&mut self, mut older: Self) {
         for Move { volume, from, to } in &self.moves {
             older.carry(*volume, from, to);
@@ -153,18 +151,17 @@ impl Lists {
     }
 }
 
-/// Returns what a path has beyond `top`, if it is `top` or lies beneath: nothing, or a part that begins with
-/// a slash.
+/// Returns the rest of a path behind `top`, if it is `top` or lies beneath: empty, or beginning with a slash.
 fn beneath<'p>(path: &'p [u8], top: &[u8]) -> Option<&'p [u8]> {
     path.strip_prefix(top).filter(|rest| rest.is_empty() || rest[0] == b'/')
 }
 
-/// The paths beneath `top`: from the first of these on, before the second.
+/// Returns the bounds of paths beneath `top`: from the first on, before the second.
 fn inside(top: &[u8]) -> (Vec<u8>, Vec<u8>) {
     ([top, b"/"].concat(), [top, b"0"].concat())
 }
 
-/// Returns what is committed for a path, and counts in this boot.
+/// Returns the committed record of a path that counts in this boot.
 pub(crate) fn read(
     read: &ReadTransaction,
     VolumeId(volume): VolumeId,
@@ -183,7 +180,7 @@ pub(crate) fn read(
     (!is_past).then(|| ListRecord::decode(record.value(), told_in.is_none())).transpose()
 }
 
-/// Returns whether anything is committed for `top` or for what lies beneath.
+/// Returns whether anything is committed at `top` or beneath.
 pub(crate) fn has_any(read: &ReadTransaction, VolumeId(volume): VolumeId, top: &[u8]) -> Result<bool, Error> {
     let Some(lists) = opened(read, LISTS)? else { return Ok(false) };
     let (first, after) = inside(top);
@@ -191,7 +188,8 @@ pub(crate) fn has_any(read: &ReadTransaction, VolumeId(volume): VolumeId, top: &
     Ok(is_there || lists.range((volume, &first[..])..(volume, &after[..]))?.next().is_some())
 }
 
-/// The first of those committed of which the disk may have no list yet, in this boot, behind a path; in the order of paths.
+/// Returns the first committed records in this boot, behind a path and in order, whose lists the disk may not
+/// have yet.
 pub(crate) fn unsynced(
     read: &ReadTransaction,
     VolumeId(volume): VolumeId,
@@ -269,7 +267,7 @@ pub(crate) fn write(write: &WriteTransaction, lists: &Lists, boot: [u8; 16]) -> 
 
 type ByPath<V> = ReadOnlyTable<(u32, &'static [u8]), V>;
 
-/// A table, where there is one.
+/// Opens a table; `None` if the file has none of the name.
 fn opened<V: redb::Value + 'static>(
     read: &ReadTransaction,
     table: TableDefinition<'_, (u32, &'static [u8]), V>,
@@ -280,7 +278,7 @@ fn opened<V: redb::Value + 'static>(
     }
 }
 
-/// Takes away what is at and beneath `top`.
+/// Removes the entries at and beneath `top`.
 fn drop_within<V: redb::Value + 'static>(
     table: &mut Table<'_, (u32, &'static [u8]), V>,
     volume: u32,
@@ -291,7 +289,7 @@ fn drop_within<V: redb::Value + 'static>(
     Ok(table.retain_in((volume, &first[..])..(volume, &after[..]), |_, _| false)?)
 }
 
-/// Takes all of a volume away.
+/// Removes all entries of a volume.
 pub(crate) fn clear(write: &WriteTransaction, VolumeId(volume): VolumeId) -> Result<(), Error> {
     let after = volume.checked_add(1).expect("volumes are numbered below the last");
     let mut lists = write.open_table(LISTS)?;
@@ -300,7 +298,7 @@ pub(crate) fn clear(write: &WriteTransaction, VolumeId(volume): VolumeId) -> Res
     Ok(unsynced.retain_in((volume, &[][..])..(after, &[][..]), |_, _| false)?)
 }
 
-/// No path: a name holds no zero byte.
+/// Path that no directory has, as names hold no zero byte.
 pub(crate) const NOWHERE: &[u8] = b"\0";
 
 impl ListRecord {

@@ -1,4 +1,5 @@
-//! Looking at an index without a write: what the database changes as it opens, mends and closes its file stays in memory.
+//! Reader of an index that writes nothing: the database's changes on opening, repair and closing stay in
+//! memory.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -13,13 +14,13 @@ use redb::{BackendError, Builder, Database, StorageBackend};
 use crate::storage::refuse_empty;
 use crate::{CleanShutdownMarker, Error, FileStorage, RecoveredJournal, Storage, Words};
 
-/// The index of a directory, for a reader: its file, and what was left in the machine's memory, stay as they
-/// are. Several may look at once; a server keeps them out, and they keep a server out.
+/// Index of a directory, for a reader: its file, and what was left in the machine's memory, stay as they are.
+/// Several readers may look at once; a server keeps them out, and they keep a server out.
 #[derive(Debug)]
 pub struct Looking(FileStorage);
 
 impl Looking {
-    /// At what lies there.
+    /// Makes the reader of this storage.
     pub fn at(storage: FileStorage) -> Self {
         Self(storage)
     }
@@ -60,7 +61,7 @@ impl Storage for Looking {
     fn remove_journal(&self) {}
 }
 
-/// A file that is read, below what was written over it.
+/// File that is only read, below the blocks that were written over it.
 #[derive(Debug)]
 struct Overlay {
     file: FileBackend,
@@ -70,9 +71,9 @@ struct Overlay {
 #[derive(Debug)]
 struct Written {
     len: u64,
-    /// Rest of the file: it has nothing of its own beyond.
+    /// Bytes of the file that still count; beyond, the file has none of its own.
     file_len: u64,
-    /// By their numbers, each whole.
+    /// Written blocks by number, each whole.
     blocks: BTreeMap<u64, Box<[u8]>>,
 }
 
@@ -81,7 +82,7 @@ impl Overlay {
         self.written.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A block of the file as it lies there.
+    /// Reads a block of the underlying file.
     fn below(&self, block: u64, file_len: u64) -> io::Result<Box<[u8]>> {
         let mut bytes = vec![0; BLOCK].into_boxed_slice();
         let from = block * BLOCK as u64;
@@ -93,7 +94,7 @@ impl Overlay {
     }
 }
 
-/// The parts of blocks that a range of bytes consists of: block, first byte in it, first byte of the range, length.
+/// Splits a range of bytes at blocks: block, first byte in the block, first byte in the range, length.
 fn parts(offset: u64, len: usize) -> impl Iterator<Item = (u64, usize, usize, usize)> {
     let mut done = 0;
     std::iter::from_fn(move || {

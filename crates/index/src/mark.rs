@@ -1,4 +1,4 @@
-//! The mark on a volume's root, by which tree and index know each other.
+//! Mark on a volume's root, by which tree and index recognize each other.
 
 use crate::codec::Fields;
 use crate::volume::VolumeId;
@@ -6,34 +6,35 @@ use crate::volume::VolumeId;
 /// Bytes of a mark.
 pub const MARK_LEN: usize = 64;
 
-/// Mark of a volume's root, which lasts whatever becomes of the index.
+/// Mark of a volume's root, which is independent of the index's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Mark {
-    /// The volume's number.
+    /// Number of the volume.
     pub volume: VolumeId,
-    /// The generation it was last opened with.
+    /// Generation that the volume was last opened with.
     pub generation: u32,
-    /// Made once, with the volume.
+    /// UUID of the volume, made once.
     pub uuid: [u8; 16],
-    /// Counters below this may have been given to directories.
+    /// Counter below which numbers may have been given to directories.
     pub directories_to: u64,
-    /// Counters below this may have been given to files.
+    /// Counter below which numbers may have been given to files.
     pub files_to: u64,
-    /// Storage of the volume's access lists and descriptors; `None` in marks of before that was said.
+    /// Storage of the volume's access lists and descriptors; `None` in older marks.
     pub rights: Option<RightsIn>,
 }
 
-/// The attributes in which a volume keeps access lists and descriptors.
+/// Kind of attribute that keeps a volume's access lists and descriptors.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RightsIn {
-    /// Attributes that take CAP_SYS_ADMIN.
+    /// The attributes take CAP_SYS_ADMIN.
     Trusted,
-    /// Attributes that a file's owner may write.
+    /// The attributes may be written by a file's owner.
     User,
 }
 
 impl Mark {
-    /// Reads one. `None` for what is no mark of this format, or is torn.
+    /// Parses a mark. `None` for bytes that are no mark of this format, or torn. `None` for what is no mark
+    /// of this format, or is torn.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; MARK_LEN] = bytes.try_into().ok()?;
         let mut fields = Fields::of(bytes, "a mark");
@@ -60,8 +61,9 @@ impl Mark {
         sound.then_some(mark)
     }
 
-    /// Returns where a volume keeps its rights whose root bears these marks; `None` for a root without any.
-    /// The one in the attribute that takes a privilege counts, as the directory's owner may write the other.
+    /// Returns the attribute that keeps a volume's rights, from the marks of its root; `None` for a root
+    /// without any. The mark in the privileged attribute counts, as the directory's owner may write the
+    /// other.
     pub fn rights_of(trusted: Option<&[u8]>, user: Option<&[u8]>) -> Option<RightsIn> {
         let parsed = |mark: Option<&[u8]>| mark.and_then(Self::parse);
         let (of_trusted, of_user) = (parsed(trusted), parsed(user));
@@ -79,7 +81,7 @@ impl Mark {
         }
     }
 
-    /// The bytes that the root bears.
+    /// Encodes the mark as the root's attribute.
     pub fn encode(&self) -> [u8; MARK_LEN] {
         let mut bytes = Vec::with_capacity(MARK_LEN);
         bytes.extend(MAGIC);
@@ -100,7 +102,7 @@ impl Mark {
     }
 }
 
-/// FNV-1a, 64 bits: against torn and foreign bytes, not against forgers.
+/// Computes FNV-1a, 64 bits: against torn and foreign bytes, not against forgers.
 pub fn checksum(bytes: &[u8]) -> u64 {
     bytes
         .iter()

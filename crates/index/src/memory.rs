@@ -1,4 +1,4 @@
-//! An index that lies in memory: for tests, which have it lose power, and for servers that are to remember nothing.
+//! Index in memory: for tests, which make it lose power, and for servers that are to remember nothing.
 
 use std::collections::BTreeSet;
 use std::io;
@@ -11,7 +11,7 @@ use redb::{Builder, Database, StorageBackend};
 
 use crate::{CleanShutdownMarker, Error, RecoveredJournal, Storage, Words};
 
-/// Bytes in memory, as on a disk: what was synced outlives a loss of power. Clones share them.
+/// Bytes in memory, as on a disk: synced ones outlive a loss of power. Clones share them.
 #[derive(Clone, Debug, Default)]
 pub struct Memory(Arc<Mutex<Sectors>>);
 
@@ -19,17 +19,17 @@ pub struct Memory(Arc<Mutex<Sectors>>);
 struct Sectors {
     now: Vec<u8>,
     synced: Vec<u8>,
-    /// Sectors in which the two differ.
+    /// Sectors that differ between written and synced.
     dirty: BTreeSet<usize>,
     failing: bool,
-    /// In the machine's memory.
+    /// Marker in the machine's memory.
     marker: Option<CleanShutdownMarker>,
-    /// Journal in memory too.
+    /// Words of the journal in memory.
     journal: Option<Arc<[AtomicU64]>>,
     is_journaled: bool,
 }
 
-/// Journal of the process that has it open, as long as no other has.
+/// Journal of the process that has the index open, until another opens it.
 struct MemoryShared(Arc<[AtomicU64]>);
 
 impl Words for MemoryShared {
@@ -43,23 +43,23 @@ impl Words for MemoryShared {
 }
 
 impl Memory {
-    /// Makes storage with a journal of what is not committed, which outlives a killed process.
+    /// Makes storage with a journal of uncommitted changes, which outlives a killed process.
     pub fn journaled() -> Self {
         Self(Arc::new(Mutex::new(Sectors { is_journaled: true, ..Sectors::default() })))
     }
 
-    /// Writes and syncs fail from now on, or work again.
+    /// Makes writes and syncs fail from now on, or succeed again.
     pub fn set_failing(&self, failing: bool) {
         self.sectors().failing = failing;
     }
 
-    /// Returns whether writes fail.
+    /// Returns whether writes and syncs fail.
     pub fn is_failing(&self) -> bool {
         self.sectors().failing
     }
 
-    /// Loses power: of what was not synced there is afterwards what `keeps` says yes to, sector by sector.
-    /// The process that has it open must have ended before.
+    /// Simulates a loss of power: of each unsynced sector `keeps` says whether it stays. The process that has
+    /// the index open must have ended before.
     pub fn lose_power(&self, mut keeps: impl FnMut() -> bool) {
         let mut sectors = self.sectors();
         (sectors.marker, sectors.journal) = (None, None);
@@ -75,7 +75,7 @@ impl Memory {
         }
     }
 
-    /// Replaces the bytes by these, synced: an earlier [image](Memory::image), or what is no index.
+    /// Replaces the bytes by synced ones: an earlier [image](Memory::image), or what is no index.
     pub fn set_back(&self, image: &[u8]) {
         let mut sectors = self.sectors();
         sectors.now = image.to_vec();
@@ -88,8 +88,8 @@ impl Memory {
         self.sectors().now.clone()
     }
 
-    /// Makes a copy of the bytes, with the note or journal that is left: a process that has these open cannot
-    /// write to the copy, as if it had been killed.
+    /// Copies the bytes with marker and journal, as after a kill: a process that has the original open cannot
+    /// write to the copy.
     pub fn parted(&self) -> Self {
         let Sectors { now, marker, journal, is_journaled, .. } = &*self.sectors();
         let copy = |words: &Arc<[AtomicU64]>| {
@@ -199,7 +199,7 @@ fn bytes_of(sector: usize, len: usize) -> Option<Range<usize>> {
     (from < len).then(|| from..len.min(from + SECTOR))
 }
 
-/// Size that a disk writes whole or not at all.
+/// Bytes that a disk writes whole or not at all.
 const SECTOR: usize = 512;
-/// As much of a journal as tests need.
+/// Most words of a journal, as tests need them.
 const WORDS_MAX: usize = 1 << 15;

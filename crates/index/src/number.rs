@@ -1,30 +1,31 @@
-//! Numbers of files, as AFS knows them.
+//! Numbers of files, as AFS names them.
 
-/// Vnode and uniquifier: what AFS calls a file within its volume.
+/// Vnode and uniquifier: AFS's name of a file within its volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Number {
-    /// Odd for directories, even for all else.
+    /// Vnode number: odd for directories, even for all else.
     pub vnode: u32,
-    /// A number that differs each time the vnode is used again.
+    /// Uniquifier, which differs each time the vnode is used again.
     pub uniquifier: u32,
 }
 
-/// Directories are numbered apart, since clients tell them by their odd vnodes.
+/// Kind of a number: directories are numbered apart, as clients recognize them by odd vnodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// A volume's own directory.
+    /// Root directory of a volume.
     Root,
-    /// A directory.
+    /// Directory other than the root.
     Directory,
-    /// A file, link or anything else.
+    /// File, link or anything else.
     File,
 }
 
 impl Number {
-    /// A volume's root directory.
+    /// Number of a volume's root directory.
     pub const ROOT: Self = Self { vnode: 1, uniquifier: 1 };
 
-    /// The number that a counter makes. No two counters of a kind make the same one below 2^62.
+    /// Makes the number of a counter. No two counters of a kind make the same one below 2^62. No two counters
+    /// of a kind make the same one below 2^62.
     pub(crate) fn from_counter(kind: Kind, counter: u64) -> Self {
         let vnode = (counter % VNODES) as u32 * 2;
         let uniquifier =
@@ -36,7 +37,7 @@ impl Number {
         Self { vnode, uniquifier }
     }
 
-    /// The counter that made it; `None` for what no counter makes.
+    /// Returns the counter of the number; `None` for one that no counter makes.
     pub(crate) fn counter(self) -> Option<u64> {
         let half = match self.kind() {
             Kind::Root | Kind::Directory => self.vnode / 2,
@@ -46,7 +47,7 @@ impl Number {
         (u64::from(half) < VNODES).then(|| u64::from(turns) * VNODES + u64::from(half))
     }
 
-    /// Returns what it is the number of.
+    /// Returns the kind of file that has the number.
     pub fn kind(self) -> Kind {
         match self {
             Self::ROOT => Kind::Root,
@@ -62,7 +63,7 @@ impl std::fmt::Display for Number {
     }
 }
 
-/// Vnodes of one kind.
+/// Number of vnodes of one kind.
 const VNODES: u64 = (1 << 31) - 1;
 
 #[cfg(test)]

@@ -6,10 +6,10 @@ use crate::codec::Fields;
 use crate::journal::{Changing, Slot};
 use crate::{Error, Kind, Number, Version, VolumeRecord};
 
-/// A point in time as file systems stamp it, since 1970.
+/// Time since 1970 as file systems stamp it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Timestamp {
-    /// Whole seconds.
+    /// Whole seconds since 1970.
     pub secs: i64,
     /// Nanoseconds of the second.
     pub nanos: u32,
@@ -18,40 +18,40 @@ pub struct Timestamp {
 /// Stamp of a file as the file system shows it now; a record with another stamp is out of date.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct FileStamp {
-    /// The file's change time.
+    /// Change time of the file.
     pub changed: Timestamp,
-    /// The file's length in bytes.
+    /// Length of the file in bytes.
     pub size: u64,
 }
 
 /// Record of a file in the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ObjectRecord {
-    /// For ever its own.
+    /// Number of the file, for ever.
     pub number: Number,
-    /// Version of its content.
+    /// Version of the file's content.
     pub version: Version,
     /// Stamp that was seen with that version.
     pub seen: FileStamp,
-    /// Place where it was seen.
+    /// Place where the file was last seen.
     pub place: Place,
 }
 
-/// A place of a file: by it a file is found where handles do not lead to one. It is a hint, which the tree has to bear out.
+/// Place of a file, which finds it where handles cannot. A hint, which the tree has to confirm.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Place {
-    /// The directory's vnode; 0 where it is not known.
+    /// Vnode of the directory; 0 where it is unknown.
     pub parent: u32,
-    /// The name in it, at most 255 bytes; empty where it had one there and lost it.
+    /// Name in the directory, at most 255 bytes; empty for a file that lost its name there.
     pub name: Vec<u8>,
 }
 
-/// A [`Place`] that borrows its name.
+/// Place that borrows its name ([`Place`]).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PlaceRef<'a> {
-    /// The directory's vnode.
+    /// Vnode of the directory.
     pub parent: u32,
-    /// The name in it.
+    /// Name in the directory.
     pub name: &'a [u8],
 }
 
@@ -61,82 +61,82 @@ impl PlaceRef<'_> {
     }
 }
 
-/// A file as it is used for the first time: what it is, how it looks, and where it was found.
+/// File at its first use: identity, kind, stamp and place.
 #[derive(Clone, Copy, Debug)]
 pub struct FirstUse<'a> {
-    /// The words that it is found by.
+    /// Identity of the file.
     pub identity: &'a [u8],
-    /// A number of which kind it has, or gets.
+    /// Kind of number that the file has, or gets.
     pub kind: Kind,
     /// Stamp of the file now.
     pub seen: FileStamp,
-    /// Place where it was found: kept with what is recorded now, where nothing else is known.
+    /// Place where the file was found, recorded unless another is known.
     pub place: Option<PlaceRef<'a>>,
-    /// Clients may change its content, and must not find with a change of theirs that it begins a generation: what has a version of
-    /// an earlier one begins it now.
+    /// True when clients may change the content, whose version of an earlier generation then begins the new
+    /// one now, not with their change.
     pub is_to_change: bool,
-    /// The time of day.
+    /// Time of day.
     pub now: SystemTime,
 }
 
-/// A file as a directory lists it.
+/// File as a directory lists it.
 #[derive(Clone, Copy, Debug)]
 pub struct Listed<'a> {
-    /// The words that it is found by.
+    /// Identity of the file.
     pub identity: &'a [u8],
-    /// A number of which kind it has, or gets.
+    /// Kind of number that the file has, or gets.
     pub kind: Kind,
-    /// Place where it is listed.
+    /// Place where the file is listed.
     pub place: PlaceRef<'a>,
 }
 
-/// A file that a directory lists, as the index knows it.
+/// Listed file as the index knows it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ListedAs {
-    /// The file's number, which may be new.
+    /// Number of the file, which may be new.
     pub number: Number,
-    /// The file is recorded in another directory: it has moved unseen, or has names in several. A listing may
-    /// have been overtaken, so it stays recorded there.
+    /// True when the file is recorded in another directory: moved unseen, or with names in several. A listing
+    /// may have been overtaken, so the recorded place stays.
     pub is_elsewhere: bool,
 }
 
-/// The answer to [`crate::Index::load`].
+/// Answer of [`crate::Index::load`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loaded {
-    /// The record as it is now.
+    /// Record of the file now.
     pub object: ObjectRecord,
-    /// The file was not known before.
+    /// True when the file was unknown before.
     pub is_new: bool,
 }
 
-/// A file that was found by its number, or in passing.
+/// File that was found by its number or in a listing of records.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Known {
-    /// The words that it is found by.
+    /// Identity of the file.
     pub identity: Box<[u8]>,
-    /// The file's record.
+    /// Record of the file.
     pub object: ObjectRecord,
 }
 
-/// A record as it lies in memory and in the table, with the words that the file is found by.
+/// Record with the file's identity, as in memory and in the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ObjectEntry {
     pub(crate) object: ObjectRecord,
-    /// The generation that its volume was opened with when this was recorded.
+    /// Generation of the volume when this was recorded.
     pub(crate) recorded: u32,
-    /// The change time was old when this was recorded: a change since would have another.
+    /// True when the change time was settled at recording: a change since would have another.
     pub(crate) settled: bool,
-    /// The place was not known when this was recorded: the one that is committed stays. In memory alone.
+    /// True when the place was unknown at recording: a committed one stays. In memory alone.
     pub(crate) keeps_place: bool,
-    /// The file was changed and not looked at since, as what is taken over after a kill: it has its version
-    /// if its change time lies in here.
+    /// Change times that confirm the version of a file that was changed and not looked at since, as after a
+    /// kill.
     pub(crate) looks: Option<Window>,
-    /// The file's part of the journal until it is committed. In memory alone.
+    /// Slot in the journal until the commit. In memory alone.
     pub(crate) slot: Slot,
     pub(crate) identity: Box<[u8]>,
 }
 
-/// Change times, in nanoseconds since 1970: from this one to that.
+/// Range of change times in nanoseconds since 1970, both ends included.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     pub(crate) from: i64,
@@ -149,26 +149,27 @@ impl Window {
         Self { from: time, to: time }
     }
 
-    /// A time of whole seconds may be a coarse file system's, and proves nothing.
+    /// Returns whether a time lies in the window. One of whole seconds may be a coarse file system's, and
+    /// never does.
     fn has(&self, time: Timestamp) -> bool {
         time.nanos != 0 && (self.from..=self.to).contains(&time.nanoseconds())
     }
 }
 
 impl Timestamp {
-    /// Since 1970, as far as the years go that clocks show.
+    /// Converts to nanoseconds since 1970, saturating.
     fn nanoseconds(self) -> i64 {
         self.secs.saturating_mul(NANOS).saturating_add(self.nanos.into())
     }
 }
 
 impl FileStamp {
-    /// Seen of what is not known to be as it was left: no file looks like that, so its record is never borne out.
+    /// Stamp that no file has, for a record whose version is never confirmed.
     pub const NOTHING: Self = Self { changed: Timestamp { secs: i64::MIN, nanos: u32::MAX }, size: u64::MAX };
 
-    /// Returns whether the kernel's clock for stamps has gone on since the change: another change would have
-    /// another time. A stamp of whole seconds may come from a file system that keeps no finer ones (ext4 with
-    /// small inodes, FAT).
+    /// Returns whether the kernel's clock for stamps has advanced since the change: a further change would
+    /// have another time. A stamp of whole seconds may come from a file system that keeps no finer ones (ext4
+    /// with small inodes, FAT).
     pub fn is_settled(&self, now: SystemTime) -> bool {
         let Ok(secs) = u64::try_from(self.changed.secs) else { return true };
         let tick = if self.changed.nanos == 0 { COARSE_TICK_MAX } else { TICK_MAX };
@@ -178,7 +179,7 @@ impl FileStamp {
 }
 
 impl ObjectEntry {
-    /// With the place that `committed` has for the same file, where that stays.
+    /// Returns the entry with the committed place of the same file, where that stays.
     pub(crate) fn over(mut self, committed: Option<Self>) -> Self {
         if self.keeps_place
             && let Some(committed) = committed
@@ -189,7 +190,7 @@ impl ObjectEntry {
         self
     }
 
-    /// Returns whether the version is still that of the content, which shows as `seen` now. A stop in order
+    /// Returns whether the version is still that of the content, whose stamp is `seen` now. A stop in order
     /// gave the clock for stamps time to go on, unless they are whole seconds: a change after it has another
     /// time, whatever was settled then.
     pub(crate) fn is_sound(&self, seen: &FileStamp, volume: &VolumeRecord) -> bool {
@@ -204,7 +205,7 @@ impl ObjectEntry {
         is_as_it_was && is_believed
     }
 
-    /// Returns the entry as the journal takes it up.
+    /// Returns the entry in the form that the journal takes.
     pub(crate) fn changing(&self) -> Changing<'_> {
         let ObjectRecord { number, version, place, .. } = &self.object;
         let is_placed = place.parent != 0 && !self.keeps_place;
@@ -212,7 +213,7 @@ impl ObjectEntry {
         Changing { identity: &self.identity, number: *number, version: *version, place }
     }
 
-    /// The change times by which it is borne out.
+    /// Returns the change times that confirm the version.
     pub(crate) fn window(&self) -> Option<Window> {
         let seen = (self.object.seen != FileStamp::NOTHING).then(|| Window::at(self.object.seen.changed));
         self.looks.or(seen)
@@ -261,7 +262,7 @@ impl ObjectEntry {
     }
 }
 
-/// Identities and names that are longer are refused when they come.
+/// Checks the lengths of an identity and a name against their limits.
 pub(crate) fn check_lengths(identity: &[u8], place: &Place) -> Result<(), Error> {
     if identity.len() > IDENTITY_MAX {
         return Err(Error::TooLong { what: "an identity", max: IDENTITY_MAX });
@@ -272,13 +273,13 @@ pub(crate) fn check_lengths(identity: &[u8], place: &Place) -> Result<(), Error>
     Ok(())
 }
 
-/// Device, type and the 128 bytes that a file handle may take.
+/// Most bytes of an identity: device, type and the 128 bytes that a file handle may take.
 pub(crate) const IDENTITY_MAX: usize = 160;
 const NAME_MAX: usize = 255;
 const NANOS: i64 = 1_000_000_000;
 /// Age at which a change is [settled](FileStamp::is_settled), but for coarse file systems.
 pub const SETTLES_IN: Duration = Duration::from_millis(25);
-/// Longer than a tick of any kernel (10 ms at 100 Hz).
+/// Upper bound of a tick of any kernel (10 ms at 100 Hz).
 pub(crate) const TICK_MAX: Duration = Duration::from_millis(20);
-/// Of file systems that stamp with whole seconds, or as FAT with every other one.
+/// Upper bound of a tick on file systems that stamp with whole seconds, or as FAT with every other one.
 const COARSE_TICK_MAX: Duration = Duration::from_millis(2020);

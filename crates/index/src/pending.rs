@@ -1,4 +1,5 @@
-//! Changes that have been told and are not committed yet. It counts before what the file says.
+//! Changes that are not committed yet, which count before those in the file. It counts before what the file
+//! says.
 
 use std::collections::{HashMap, hash_map};
 
@@ -8,53 +9,54 @@ use crate::lists::Lists;
 use crate::object::ObjectEntry;
 use crate::{HostRecord, Number, VolumeId, VolumeRecord};
 
-/// Amount that waits to be committed.
+/// Amount of uncommitted changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backlog {
-    /// Records of objects.
+    /// Number of uncommitted object records.
     pub objects: usize,
-    /// Records that are promised a place ([`crate::Index::reserve`]).
+    /// Number of records with a reserved place ([`crate::Index::reserve`]).
     pub reserved: usize,
-    /// As many as may wait, both together.
+    /// Bound of both together.
     pub max: usize,
-    /// Files whose changes a kill would leave in the journal; 0 without one.
+    /// Number of files with changes in the journal, which a kill would leave; 0 without one.
     pub journaled: usize,
-    /// Files that found no room in it: while there are any a kill has every volume begin a generation.
+    /// Number of files that found no room in the journal: while not 0 a kill makes every volume begin a
+    /// generation.
     pub lacking: usize,
 }
 
-/// Changes, the latest of each thing.
+/// Uncommitted changes, the latest of each object, volume and host.
 #[derive(Debug, Default)]
 pub(crate) struct Pending {
     objects: HashMap<VolumeId, PendingObjects>,
-    /// Of all volumes.
+    /// Number of object changes, over all volumes.
     count: usize,
-    /// `None` for one that goes with all of its objects.
+    /// Records of volumes; `None` for one that is removed with all of its objects.
     pub(crate) volumes: HashMap<VolumeId, Option<VolumeRecord>>,
-    /// Volumes whose objects were told before this all go.
+    /// Volumes whose earlier objects are all removed.
     pub(crate) cleared: Vec<VolumeId>,
     pub(crate) hosts: HashMap<[u8; 16], Option<HostRecord>>,
-    /// Of directories that have lists of their own.
+    /// Changes of directories that have lists of their own.
     pub(crate) lists: Lists,
-    /// Numbers of volumes from here on are free.
+    /// Volume number from which on all are free.
     pub(crate) next_volume: Option<u32>,
-    /// State of this run.
+    /// State of this run, when it changed.
     pub(crate) run: Option<RunState>,
 }
 
-/// Of the objects of one volume.
+/// Changes of one volume's objects.
 #[derive(Debug, Default)]
 struct PendingObjects {
     objects: HashMap<Box<[u8]>, ObjectChange>,
-    /// The way from a number to its identity.
+    /// Identities by vnode.
     vnodes: HashMap<u32, Box<[u8]>>,
 }
 
-/// Of an object.
+/// Change of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectChange {
     Recorded(ObjectEntry),
-    /// The file that had this number is gone.
+    /// The file is gone, with its number.
     Forgotten {
         number: Number,
         slot: Slot,
@@ -88,7 +90,7 @@ impl Pending {
         self.objects.get(&volume)?.objects.get(identity)
     }
 
-    /// Returns what has this vnode; `Some(None)` when it is known to be gone.
+    /// Returns the pending entry of a vnode; `Some(None)` when the file is gone.
     pub(crate) fn numbered(&self, volume: VolumeId, vnode: u32) -> Option<Option<&ObjectEntry>> {
         let told = self.objects.get(&volume)?;
         match told.objects.get(told.vnodes.get(&vnode)?) {
@@ -97,7 +99,7 @@ impl Pending {
         }
     }
 
-    /// Returns whether nothing that is committed of the volume's objects counts any more.
+    /// Returns whether the committed objects of the volume are all removed.
     pub(crate) fn is_cleared(&self, volume: VolumeId) -> bool {
         self.cleared.contains(&volume)
     }
@@ -106,7 +108,7 @@ impl Pending {
         self.of(volume, identity).is_some()
     }
 
-    /// Gives the slot of what was told of it before.
+    /// Adds a change of an object, and returns the slot of an earlier one.
     pub(crate) fn put(
         &mut self,
         volume: VolumeId,
@@ -124,13 +126,13 @@ impl Pending {
         before.as_ref().and_then(ObjectChange::slot)
     }
 
-    /// Drops what was told of a volume that goes. Gives the slots of that.
+    /// Drops the changes of a volume that is removed, and returns their slots. Gives the slots of that.
     pub(crate) fn drop_volume(&mut self, volume: VolumeId) -> Vec<Slot> {
         self.lists.drop_volume(volume);
         self.drop_objects(volume)
     }
 
-    /// Drops the objects of a volume ([`Pending::drop_volume`]).
+    /// Drops the changes of a volume's objects ([`Pending::drop_volume`]).
     pub(crate) fn drop_objects(&mut self, volume: VolumeId) -> Vec<Slot> {
         let Some(told) = self.objects.remove(&volume) else { return Vec::new() };
         self.count -= told.objects.len();
@@ -147,7 +149,8 @@ impl Pending {
         })
     }
 
-    /// Takes back what could not be committed; what was told since is newer. Gives the slots of what counts no more.
+    /// Takes back older changes that could not be committed, beneath those since, and returns the slots of
+    /// the ones replaced.
     pub(crate) fn put_back(&mut self, older: Self) -> Vec<Slot> {
         let mut overtaken = Vec::new();
         let Self { objects, count: _, volumes, cleared, hosts, lists, next_volume, run } = older;

@@ -1,17 +1,17 @@
-//! Numbers that may be given out: reserved ahead, so that a crash or a lost index repeats none.
+//! Ranges of numbers that may be given out: reserved ahead, so that a crash or a lost index repeats none.
 
 use crate::{Kind, Number};
 
-/// One counter of a volume.
+/// Range of one counter of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Range {
-    /// The next that is given out.
+    /// Next counter to give out.
     next: u64,
-    /// The first that may not be: neither index nor root know that it may.
+    /// First counter that may not be given out, as index and root do not cover it.
     end: u64,
 }
 
-/// Both counters of an open volume.
+/// Ranges of both counters of an open volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Ranges {
     directories: Range,
@@ -19,14 +19,14 @@ pub(crate) struct Ranges {
 }
 
 impl Ranges {
-    /// After what was reserved before; nothing is free yet.
+    /// Makes ranges above earlier reservations, with nothing free yet.
     pub(crate) fn after(directories: u64, files: u64) -> Self {
         // The first counter of directories is the root's.
         let at = |from: u64| Range { next: from, end: from };
         Self { directories: at(directories.max(1)), files: at(files) }
     }
 
-    /// A number that nothing had before; `None` when the range is used up.
+    /// Takes a number that was never given before; `None` when the range is used up.
     pub(crate) fn take(&mut self, kind: Kind) -> Option<Number> {
         let range = match kind {
             Kind::Root => return Some(Number::ROOT),
@@ -40,25 +40,25 @@ impl Ranges {
         })
     }
 
-    /// Half of a range is used: it is time to reserve the next.
+    /// Returns whether less than half of a range is left, so that it is time to reserve the next.
     pub(crate) fn is_low(&self) -> bool {
         [self.directories, self.files].iter().any(|range| range.end - range.next < RESERVE / 2)
     }
 
-    /// Returns what should be reserved: a whole range above what is taken.
+    /// Returns the counters to reserve up to: a whole range above those given out.
     pub(crate) fn wanted(&self) -> (u64, u64) {
         let end = |range: Range| range.end.max(range.next + RESERVE);
         (end(self.directories), end(self.files))
     }
 
-    /// Index and root say so from now on.
+    /// Extends the ranges to counters that index and root cover.
     pub(crate) fn extend(&mut self, directories: u64, files: u64) {
         self.directories.end = self.directories.end.max(directories);
         self.files.end = self.files.end.max(files);
     }
 }
 
-/// Numbers that are reserved at once.
+/// Counters that are reserved at once.
 pub(crate) const RESERVE: u64 = 65_536;
 
 #[cfg(test)]

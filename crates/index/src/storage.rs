@@ -13,37 +13,38 @@ use crate::Error;
 use crate::clean_shutdown::{CleanShutdownMarker, InMemory, MapWords};
 use crate::journal::{RecoveredJournal, Words};
 
-/// Opens the file, anew after each failure of it.
+/// Storage of the index's file, marker and journal.
 pub trait Storage: Send + Sync + 'static {
-    /// Opens it, or makes an empty one.
+    /// Opens the database, or makes an empty one.
     ///
     /// # Errors
     /// In use, damaged, or not to be read.
     fn open(&self, builder: &Builder) -> Result<Database, Error>;
 
-    /// Puts one aside that cannot be opened, so that the next opening makes an empty one; says where it is.
+    /// Sets aside a file that cannot be opened, so that the next opening makes an empty one; returns its new
+    /// path.
     ///
     /// # Errors
     /// When it can't.
     fn set_aside(&self) -> Result<PathBuf, Error>;
 
-    /// Takes away the note that the last clean stop left, in what no image of a disk has and no boot keeps.
+    /// Removes and returns the marker of the last clean stop, which no image of a disk has and no boot keeps.
     fn take_marker(&self) -> Option<CleanShutdownMarker>;
 
-    /// Leaves it for the next opening, which may find none all the same.
+    /// Leaves a marker for the next opening, which may fail to find it.
     fn leave_marker(&self, marker: &CleanShutdownMarker);
 
-    /// Takes away the journal that a server left there which was killed.
+    /// Removes and returns the journal that a killed server left.
     fn take_journal(&self) -> Option<RecoveredJournal>;
 
-    /// An empty one, with room for so many words; none where there is no such memory.
+    /// Makes an empty journal with room for `words_max` words; `None` without such memory.
     fn new_journal(&self, words_max: usize) -> Option<Box<dyn Words>>;
 
-    /// Removes the journal, which is needed no more: all is committed.
+    /// Removes the journal, as all is committed.
     fn remove_journal(&self);
 }
 
-/// A file on a disk, as servers have it.
+/// Storage in a file on a disk, as servers use it.
 #[derive(Debug)]
 pub struct FileStorage {
     path: PathBuf,
@@ -51,19 +52,18 @@ pub struct FileStorage {
 }
 
 impl FileStorage {
-    /// `index.redb` in this directory.
+    /// Makes storage in `index.redb` of the directory `state`.
     pub fn in_directory(state: &Path) -> Self {
         Self { path: state.join(FILE_NAME), map: None }
     }
 
-    /// With a journal of what is not committed, in memory that `map` maps: for a server that lets files be
-    /// changed.
+    /// Adds a journal in memory that `map` maps: for a server that lets files be changed.
     #[must_use]
     pub fn with_journal(self, map: MapWords) -> Self {
         Self { map: Some(map), ..self }
     }
 
-    /// Returns whether there is one, or one that cannot be reached: opening makes it, or says what is wrong.
+    /// Returns whether the file exists, or cannot be reached, in which case opening returns the error.
     pub fn exists(&self) -> bool {
         !matches!(self.path.try_exists(), Ok(false))
     }
@@ -153,8 +153,8 @@ impl Storage for FileStorage {
     }
 }
 
-/// Returns which boot of the machine this is. One that cannot be told is like no other, so that nothing is
-/// believed after it.
+/// Returns the id of the machine's boot. An unreadable id is like no other, so that nothing is believed after
+/// it.
 pub fn boot() -> [u8; 16] {
     let id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     let digits: String = id.chars().filter(char::is_ascii_hexdigit).collect();
@@ -162,7 +162,7 @@ pub fn boot() -> [u8; 16] {
     u128::from_str_radix(&digits, 16).unwrap_or(since_1970).to_be_bytes()
 }
 
-/// A new name is safe when its directory is.
+/// Syncs the directory of a path, which makes a new name safe.
 fn sync_name(path: &Path) -> io::Result<()> {
     File::open(path.parent().unwrap_or(Path::new(".")))?.sync_all()
 }

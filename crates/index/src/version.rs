@@ -1,16 +1,17 @@
 //! Versions of contents and of directories.
 
-/// A generation and a count of changes in it. What had a version never has it again with another content.
+/// Version of a content or directory: a generation and a count of changes in it. No two contents of a file
+/// ever have the same version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
-    /// Rises each time the volume is opened, and is at least the time of day in seconds then.
+    /// Generation, which rises each time the volume is opened, to at least the time of day in seconds.
     pub generation: u32,
-    /// Changes in this generation.
+    /// Number of changes in the generation.
     pub count: u32,
 }
 
 impl Version {
-    /// The one after it: a change adds exactly 1.
+    /// Returns the version after this one: a change adds exactly 1.
     ///
     /// # Panics
     /// After the last count of the last generation.

@@ -1,101 +1,104 @@
-//! Records of volumes.
+//! Records of volumes, and their answers on opening.
 
 use crate::codec::Fields;
 use crate::{Error, Mark, Version};
 
-/// A volume's number, as AFS knows it. Three in a row belong to a volume: the tree, its read-only and its backup copy.
+/// Number of a volume, as AFS knows it. Three in a row belong to a volume: the tree, its read-only and its
+/// backup copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumeId(pub u32);
 
-/// A tree that is to be opened as a volume.
+/// Tree that is to be opened as a volume.
 #[derive(Clone, Copy, Debug)]
 pub struct Tree<'t> {
-    /// The volume's name; at most 80 bytes.
+    /// Name of the volume; at most 80 bytes.
     pub name: &'t str,
     /// Path of the tree; at most 4,096 bytes.
     pub path: &'t str,
-    /// Mark that its root bears.
+    /// Mark that the tree's root has.
     pub mark: Option<&'t [u8]>,
-    /// Random: of the volume, if it is a new one.
+    /// Random UUID for the volume, if it is a new one.
     pub uuid_if_new: [u8; 16],
 }
 
 /// Record of a volume in the index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeRecord {
-    /// Made once, with the volume.
+    /// UUID of the volume, made once.
     pub uuid: [u8; 16],
     /// Name of the volume; at most 80 bytes.
     pub name: String,
-    /// Path where it lay when it was last opened.
+    /// Path of the tree when the volume was last opened.
     pub path: String,
     /// Time of creation, in seconds since 1970.
     pub created: i64,
-    /// The generation it was last opened with.
+    /// Generation that the volume was last opened with.
     pub generation: u32,
     /// Usage, as last counted.
     pub usage: Usage,
-    /// This server has not changed the volume since `usage` was counted, as it was let go of in order.
+    /// True when this server has not changed the volume since `usage` was counted at an orderly close.
     pub usage_is_settled: bool,
     /// Quota of the volume.
     pub quota: Quota,
-    /// Access lists or descriptors have lain in it.
+    /// True when access lists or descriptors have lain in the volume.
     pub has_rights: bool,
-    /// Versions of this generation and later ones count on by one, over stops after which nothing can have been set back. 0: its
-    /// next opening begins a generation.
+    /// Generation from which on versions count on by one, over stops after which nothing can have been set
+    /// back; 0 makes the next opening begin a generation.
     pub(crate) counts_from: u32,
-    /// Records of earlier generations are not believed.
+    /// Generation before which records are not believed.
     pub(crate) distrusts_before: u32,
-    /// The root bore a mark of this generation: one that bears an earlier one was set back.
+    /// Generation of the last mark on the root: a root with an earlier one was set back.
     pub(crate) marked: u32,
-    /// All files that exist at the next opening are distrusted.
+    /// True when all files that exist at the next opening are distrusted.
     pub(crate) distrust_all: bool,
-    /// Counters below these may have been given out.
+    /// Counters below which numbers of directories may have been given out.
     pub(crate) directories_to: u64,
     pub(crate) files_to: u64,
 }
 
-/// Usage of a volume.
+/// Usage of a volume, as counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// The lengths of its files together.
+    /// Sum of the lengths of the volume's files, in bytes.
     pub bytes: u64,
-    /// Files, directories and links.
+    /// Number of files, directories and links.
     pub files: u64,
 }
 
-/// Quota of a volume; `None` is without limit.
+/// Quota of a volume; a part of `None` has no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// The lengths of its files together.
+    /// Most bytes, as the sum of the lengths of the volume's files.
     pub bytes: Option<u64>,
-    /// Files, directories and links.
+    /// Most files, directories and links.
     pub files: Option<u64>,
 }
 
-/// The answer to [`crate::Index::open_volume`].
+/// Answer of [`crate::Index::open_volume`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenedVolume {
-    /// The volume's number.
+    /// Number of the volume.
     pub volume: VolumeId,
-    /// To be written to the root and synced, then told by [`crate::Index::marked`], before anything is served.
+    /// Mark for the caller to write to the root and sync, then pass to [`crate::Index::marked`], before
+    /// anything is served.
     pub mark: Mark,
-    /// The least version that a change brings, and that of a new file.
+    /// Least version that a change brings, and that of a new file.
     pub first: Version,
-    /// Set if the index had no record for a mark, or one that was ahead of it: numbers and versions go on
-    /// above what the mark says.
+    /// True when the mark was ahead of the index's record, or had none: numbers and versions go on above the
+    /// mark.
     pub index_was_behind: bool,
-    /// The mark is one that the root bore before it bore a later one: the tree was set back. Its files have other numbers now, as
-    /// the file system may have given what named one file of then to another since.
+    /// True when the root had a later mark before: the tree was set back. Its files have other numbers now,
+    /// as the file system may have given what named one file of then to another since.
     pub tree_was_behind: bool,
-    /// Usage of the volume, where it was counted when it was last let go of, in order; from here on that
-    /// counts no more.
+    /// Usage at the volume's last orderly close, if it was counted then. From here on the recorded one no
+    /// longer counts.
     pub usage: Option<Usage>,
-    /// The generation of the first opening since the machine lost its power, or the index was lost; 0: neither ever was. Of content that is
-    /// older the disk may have the time without the bytes, or the bytes without the time.
+    /// Generation of the first opening since the machine lost power or the index was lost; 0 if neither ever
+    /// happened. Of content that is older the disk may have the time without the bytes, or the bytes without
+    /// the time.
     pub distrusts_before: u32,
-    /// The generation of the opening before this one, where index and tree both remember it: the server that
-    /// wrote that down then was the last that had the volume.
+    /// Generation of the opening before this one, where index and tree agree on it: that server was the last
+    /// to have the volume.
     pub generation_before: Option<u32>,
 }
 
@@ -106,9 +109,11 @@ pub enum Standing {
     Agrees,
     /// The mark is another volume's.
     Another,
-    /// The mark knows more: the index was set back. The next opening goes on above what the mark says.
+    /// The mark is ahead: the index was set back. The next opening goes on above the mark. The next opening
+    /// goes on above what the mark says.
     IndexBehind,
-    /// The root bore a later mark: the tree was set back. The next opening gives its files new numbers.
+    /// The root had a later mark: the tree was set back. The next opening gives its files new numbers. The
+    /// next opening gives its files new numbers.
     TreeBehind,
 }
 
@@ -130,19 +135,19 @@ impl VolumeRecord {
         }
     }
 
-    /// The least version that a change brings since its last opening.
+    /// Returns the least version that a change brings since the last opening.
     pub(crate) fn first(&self) -> Version {
         Version { generation: self.counts_from, count: 0 }
     }
 
-    /// Returns whether the mark says what the index should know.
+    /// Returns whether the mark is ahead of the record.
     pub(crate) fn is_behind(&self, mark: &Mark) -> bool {
         mark.generation > self.generation
             || mark.directories_to > self.directories_to
             || mark.files_to > self.files_to
     }
 
-    /// Returns whether the root bore a later mark than this.
+    /// Returns whether the root had a later mark than this.
     pub(crate) fn is_ahead_of(&self, mark: &Mark) -> bool {
         mark.generation < self.marked
     }

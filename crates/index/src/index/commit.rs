@@ -1,4 +1,4 @@
-//! Commits make safe what has been told: one transaction for all that waits.
+//! Commits, each one transaction for all that waits.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -14,7 +14,7 @@ use crate::{Error, VolumeId};
 use crate::{clean_shutdown, lists};
 
 impl IndexShared {
-    /// Commits what was told before, unless another did it meanwhile.
+    /// Commits all changes told before the call, unless another task does it meanwhile.
     pub(crate) fn flush(&self) -> Result<(), Error> {
         let wanted = self.state().told;
         let _turn = self.committing.lock().expect("nobody panics while holding it");
@@ -59,7 +59,7 @@ impl IndexShared {
         }
     }
 
-    /// Notes how this run stands, with all that waits.
+    /// Commits the state of this run, with all that waits.
     pub(crate) fn commit_run(&self, run: RunState) -> Result<(), Error> {
         {
             let mut state = self.state();
@@ -69,7 +69,7 @@ impl IndexShared {
         self.flush()
     }
 
-    /// The run has ended, in order or as the one before it; `is_whole`: so that versions may count on from here.
+    /// Commits the end of the run, clean or not; `is_whole` lets versions count on from here.
     pub(crate) fn end_run(&self, is_over: bool, is_whole: bool) -> Result<(), Error> {
         let marker = clean_shutdown::draw();
         self.commit_run(RunState { is_over, marker: is_whole.then_some(marker) })?;
@@ -128,7 +128,7 @@ fn write_volumes(write: &WriteTransaction, batch: &Pending) -> Result<(), Error>
     batch.cleared.iter().try_for_each(|volume| clear(write, *volume))
 }
 
-/// Takes all of a volume's objects away.
+/// Removes all objects of a volume.
 fn clear(write: &WriteTransaction, VolumeId(volume): VolumeId) -> Result<(), Error> {
     let mut objects = write.open_table(OBJECTS)?;
     objects.retain_in((volume, 0)..=(volume, u32::MAX), |_, _| false)?;

@@ -1,4 +1,4 @@
-//! Hosts that hold promises.
+//! Hosts that hold callbacks, as the index records them.
 
 use redb::{ReadableDatabase, ReadableTable};
 
@@ -7,7 +7,7 @@ use crate::tables::HOSTS;
 use crate::{Error, HostRecord};
 
 impl Index {
-    /// Keeps a host; one must be safe ([`Index::flush`]) before its first promise.
+    /// Records a host, to be flushed ([`Index::flush`]) before the host's first callback.
     ///
     /// # Errors
     /// [`Error::TooLong`] beyond 32 addresses.
@@ -19,14 +19,15 @@ impl Index {
         Ok(())
     }
 
-    /// Forgets a host that holds no promises any more.
+    /// Removes a host that holds no callbacks any more.
     pub fn forget_host(&self, uuid: [u8; 16]) {
         let mut state = self.shared().state();
         state.pending.hosts.insert(uuid, None);
         state.tell();
     }
 
-    /// All hosts: after an unclean stop each is to be reset, or found down, before the first change. Waits for the disk.
+    /// Returns all hosts. After an unclean stop each is to be reset, or found down, before the first change.
+    /// Waits for the disk. Waits for the disk.
     ///
     /// # Errors
     /// When the file can't be read.

@@ -7,18 +7,19 @@ use crate::lists::{self, LayerEntry, ListRecord, Lists, NOWHERE, RecordedList};
 use crate::{Error, VolumeId};
 
 impl Index {
-    /// The directory of this path has a list or descriptor of its own, or has none: `None`. Never waits.
+    /// Records that the directory of this path has a list or descriptor of its own, or has none (`None`).
+    /// Never waits.
     pub fn record_list(&self, volume: VolumeId, path: &[u8], record: Option<ListRecord>) {
         self.record_lists(|lists| lists.put(volume, path, record));
     }
 
-    /// Moves what was recorded at and beneath `from` to `to`, in place of what was there; the disk may not
-    /// have these names yet. Never waits.
+    /// Moves the records at and beneath `from` to `to`, where they replace others; the disk may not have
+    /// these names yet. Never waits. Never waits.
     pub fn move_lists(&self, volume: VolumeId, from: &[u8], to: &[u8]) {
         self.record_lists(|lists| lists.rename(volume, from, to));
     }
 
-    /// Two paths, of which neither lies beneath the other, have changed places. Never waits.
+    /// Exchanges the records of two paths, neither of which lies beneath the other. Never waits. Never waits.
     pub fn exchange_lists(&self, volume: VolumeId, one: &[u8], other: &[u8]) {
         self.record_lists(|lists| {
             lists.rename(volume, one, NOWHERE);
@@ -27,8 +28,8 @@ impl Index {
         });
     }
 
-    /// Forgets what is recorded at this path and beneath: what is put there next has lost no list. Where anything was it is safe when this
-    /// returns, however the server ends then. May wait for the disk.
+    /// Forgets the records at this path and beneath, as a directory made there later has lost no list. If
+    /// there were any, the removal is safe on return. May wait for the disk.
     ///
     /// # Errors
     /// As [`Index::flush`].
@@ -49,7 +50,8 @@ impl Index {
         Ok(())
     }
 
-    /// Records of which the disk may have no list yet, the first `most` behind a path, in the order of paths. Commits what was told before.
+    /// Returns records of lists that the disk may not have yet: the first `most` behind a path, in the order
+    /// of paths. Commits all earlier changes first. Commits what was told before.
     ///
     /// # Errors
     /// As [`Index::flush`].
@@ -64,7 +66,8 @@ impl Index {
         shared.with_database(|database| lists::unsynced(&database.begin_read()?, volume, behind, boot, most))
     }
 
-    /// The disk has the list that is recorded of this path, and its name, if that is still `record`. May wait for the disk.
+    /// Notes that the disk has the list and the name of this path, if its record is still `record`. May wait
+    /// for the disk. May wait for the disk.
     ///
     /// # Errors
     /// What the storage says.
@@ -101,8 +104,8 @@ impl Index {
         }
     }
 
-    /// Returns what is recorded of the directory of this path: not what an earlier boot of the machine has
-    /// told that the disk may not have had when the power went. May wait for the disk.
+    /// Returns the record of the directory of this path, if it can be trusted: not one from an earlier boot
+    /// that the disk may not have had when the power failed. May wait for the disk.
     ///
     /// # Errors
     /// What the storage says.
@@ -129,5 +132,5 @@ impl Index {
     }
 }
 
-/// Number of times that it is tried while others tell more.
+/// Most attempts while others change the lists.
 const SYNCED_ATTEMPTS: u32 = 4;

@@ -1,4 +1,4 @@
-//! The index: what is in memory of it, its file, and how it begins and ends.
+//! Index in memory, with its file and its begin and end.
 
 mod commit;
 mod hosts;
@@ -28,43 +28,45 @@ pub struct Index {
     shared: Arc<IndexShared>,
 }
 
-/// Options of opening an index.
+/// Options for opening an index.
 #[derive(Clone, Copy, Debug)]
 pub struct Options {
-    /// Id of this boot of the machine ([`crate::boot`]).
+    /// Id of the machine's boot ([`crate::boot`]).
     pub boot: [u8; 16],
-    /// Records that may wait to be committed; more than 0.
+    /// Most records that may wait to be committed; more than 0.
     pub pending_max: usize,
-    /// Files of which the journal takes up what is not committed, 256 bytes each as far as they are used; with more a kill has
+    /// Most files with uncommitted changes in the journal, 256 bytes each when used; beyond, a kill makes
     /// every volume begin a generation.
     pub journal_max: usize,
     /// Bytes of memory for pages of the file.
     pub cache_bytes: usize,
 }
 
-/// Way in which the server before this one stopped.
+/// Manner in which the server before this one stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum PreviousShutdown {
     /// No server ran before: the index is new.
     First,
-    /// In order.
+    /// The server stopped in order.
     Clean,
     /// The server was killed or crashed, and the machine went on.
     Crash,
-    /// The machine went down with it.
+    /// The machine lost power or crashed with the server.
     PowerLoss,
-    /// The file could not be opened. It was put aside there as [`Index::replace`] was asked to, and the index begun anew.
+    /// The file could not be opened. It was put aside there as [`Index::replace`] was asked to, and the index
+    /// begun anew.
     Replaced(PathBuf, String),
 }
 
-/// Whether commits go through.
+/// State of commits.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Health {
-    /// Commits go through.
+    /// Commits succeed.
     Well,
-    /// The last did not, nor any since then; it is tried again, and until it goes through nothing is lost but in a crash.
+    /// The last commit failed, with this reason and since this time; it is retried, and nothing is lost
+    /// except in a crash.
     Failing(String, SystemTime),
-    /// The one that began then has not come to its end: the file system does not answer.
+    /// The commit that began at this time has not ended: the file system does not answer.
     Hangs(SystemTime),
 }
 
@@ -72,22 +74,22 @@ pub(crate) struct IndexShared {
     storage: Box<dyn Storage>,
     options: Options,
     stop: PreviousShutdown,
-    /// The last server ended in this boot, in order or with all that it knew in its journal, and nothing was
-    /// set back since: versions count on.
+    /// True when the last server ended in this boot, clean or with a complete journal, and nothing was set
+    /// back since: versions count on.
     is_unbroken: bool,
-    /// `None` after a failure, until it is opened again.
+    /// Database; `None` after a failure, until it is opened again.
     database: RwLock<Option<Database>>,
-    /// Held by the one committing task; a task that waits finds its own changes committed by it.
+    /// Lock of the committing task; a task that waits for it finds its own changes committed.
     committing: Mutex<()>,
     state: Mutex<IndexState>,
-    /// Records of objects that are not committed.
+    /// Number of uncommitted object records.
     waiting: AtomicUsize,
-    /// Records that are to come.
+    /// Number of records that are reserved.
     reserved: AtomicUsize,
     commits: AtomicU64,
     failures: AtomicU64,
     pub(crate) journal: Option<Arc<Journal>>,
-    /// Rung when there is something for the committer.
+    /// Condition that wakes the committer.
     pub(crate) bell: Condvar,
 }
 
@@ -96,43 +98,43 @@ pub(crate) struct IndexState {
     pub(crate) pending: Pending,
     /// Changes that a commit under way writes.
     underway: Option<Arc<Pending>>,
-    /// Numbers of files that were just made, by what they are found by, until the index is told: a handful, so ordered and not hashed.
+    /// Numbers of files just made, by identity, until the index records them: a handful, so ordered and not
+    /// hashed.
     begun: BTreeMap<VolumeId, BTreeMap<Box<[u8]>, Number>>,
     volumes: BTreeMap<VolumeId, VolumeRecord>,
     /// Volumes that are served.
     open: BTreeMap<VolumeId, OpenVolume>,
     next_volume: u32,
     journal: Option<Arc<Journal>>,
-    /// Counts what the file has been through, for ever.
+    /// Counter of the file's commits, for ever.
     commits: u64,
-    /// Counts what is told and what is committed.
+    /// Counter of changes, to compare with what is committed.
     told: u64,
     committed: u64,
-    /// Counts what is told of directories that have lists.
+    /// Counter of changes to directories with lists.
     lists_told: u64,
-    /// Reason why commits fail, and since when.
+    /// Reason why commits fail, with the time of the first failure.
     failing: Option<(String, SystemTime)>,
-    /// Since when a commit has been under way.
+    /// Time since which a commit has been under way.
     underway_since: Option<SystemTime>,
     pub(crate) ends: bool,
 }
 
-/// State of a run.
+/// State of a run, as committed.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunState {
-    /// The index has ended in order.
+    /// True when the index has ended in order.
     pub(crate) is_over: bool,
-    /// Marker of its journal, or the one that it leaves as it ends; `None` where versions do not count on
-    /// from there.
+    /// Marker of the run's journal or clean end; `None` where versions do not count on from there.
     pub(crate) marker: Option<CleanShutdownMarker>,
 }
 
-/// A volume that is served.
+/// State of a volume that is served.
 struct OpenVolume {
     ranges: Ranges,
-    /// The least version that a change brings.
+    /// Least version that a change brings.
     first: Version,
-    /// The volume's mark is on the root.
+    /// True once the volume's mark is on the root.
     is_marked: bool,
 }
 
@@ -159,14 +161,15 @@ impl Options {
 }
 
 impl PreviousShutdown {
-    /// Returns whether callbacks of hosts were not forgotten, and no record needs doubt.
+    /// Returns whether the callbacks of all hosts were kept and all records can be trusted.
     pub fn is_clean(&self) -> bool {
         matches!(self, Self::First | Self::Clean)
     }
 }
 
 impl Index {
-    /// Opens it, and notes that it is in use: whatever ends this process without [`Index::close`] is no clean stop.
+    /// Opens the index, and commits that it is in use: without [`Index::close`] the end of this process is no
+    /// clean stop.
     ///
     /// # Errors
     /// [`Error::InUse`], [`Error::Format`], [`Error::FileFormat`], [`Error::Damaged`], or what the storage says. The file stays then.
@@ -175,7 +178,7 @@ impl Index {
         Self::begun(storage, options, known)
     }
 
-    /// Puts an index aside that cannot be opened, being damaged or of a later format, and begins it anew.
+    /// Sets an index aside that is damaged or of a later format, and begins a new one.
     ///
     /// # Errors
     /// [`Error::Sound`] for one that can be opened; as [`Index::open`].
@@ -251,17 +254,18 @@ impl Index {
         &self.shared.stop
     }
 
-    /// Returns whether what is not committed lies in memory that outlives this process: if not, versions begin anew after a kill.
+    /// Returns whether uncommitted changes lie in memory that outlives this process; if not, versions begin
+    /// anew after a kill.
     pub fn is_journaled(&self) -> bool {
         self.shared.journal.is_some()
     }
 
-    /// Returns whether versions count on from where that server had come to.
+    /// Returns whether versions count on from the previous server's.
     pub fn counts_on(&self) -> bool {
         self.shared.is_unbroken
     }
 
-    /// Returns whether commits go through.
+    /// Returns whether commits succeed.
     pub fn health(&self) -> Health {
         let state = self.shared.state();
         let hangs = |since: &SystemTime| since.elapsed().is_ok_and(|elapsed| elapsed >= HANGS_AFTER);
@@ -272,17 +276,17 @@ impl Index {
         }
     }
 
-    /// Returns what waits to be committed.
+    /// Returns how many records wait to be committed.
     pub fn backlog(&self) -> Backlog {
         self.shared.backlog()
     }
 
-    /// Commits that went through, and such as did not, since it was opened.
+    /// Returns the numbers of successful and of failed commits since the index was opened.
     pub fn commits(&self) -> (u64, u64) {
         (self.shared.commits.load(Ordering::Relaxed), self.shared.failures.load(Ordering::Relaxed))
     }
 
-    /// Returns when all that was told before is safe. Waits for the disk.
+    /// Commits all earlier changes and returns when they are safe. Waits for the disk. Waits for the disk.
     ///
     /// # Errors
     /// When it could not be written: it is kept, and tried again by the next flush.
@@ -290,9 +294,9 @@ impl Index {
         self.shared.flush()
     }
 
-    /// Ends in order: all is committed, and so is that this is a clean stop. The caller has synced the
-    /// volumes' file systems before, and [`SETTLES_IN`](crate::SETTLES_IN) has gone by since its last change:
-    /// one by another program will have a later time.
+    /// Ends in order: commits all changes, and that this is a clean stop. The caller has synced the volumes'
+    /// file systems before, and [`SETTLES_IN`](crate::SETTLES_IN) has passed since its last change: a change
+    /// by another program will have a later time.
     ///
     /// # Errors
     /// When it could not be written: the stop is then no clean one.
@@ -300,7 +304,8 @@ impl Index {
         self.shared.end_run(true, true)
     }
 
-    /// Ends the use by a tool: what it told is committed, and the next server finds that the last one stopped as it did.
+    /// Ends the use by a tool: commits its changes, and leaves the previous server's kind of stop for the
+    /// next server.
     ///
     /// # Errors
     /// When it could not be written.
@@ -339,7 +344,7 @@ impl IndexShared {
         }
     }
 
-    /// Runs `read` on the file, which is opened anew when it has failed.
+    /// Runs `run` on the database, which is opened again after a failure.
     pub(crate) fn with_database<T>(
         &self,
         run: impl FnOnce(&Database) -> Result<T, Error>,
@@ -370,20 +375,20 @@ impl IndexShared {
 }
 
 impl IndexState {
-    /// Something is told.
+    /// Counts a change, to be committed.
     pub(crate) fn tell(&mut self) {
         self.told += 1;
     }
 
-    /// Records of objects that are not committed.
+    /// Returns the number of uncommitted object records.
     fn waiting(&self) -> usize {
         self.pending.len() + self.underway.as_ref().map_or(0, |pending| pending.len())
     }
 }
 
-/// Part of an opened file that is kept in memory.
+/// Contents of an opened file that are kept in memory.
 struct OpenedFile {
-    /// Of its last run, in this boot.
+    /// Marker of the file's last run, in this boot.
     marker: Option<CleanShutdownMarker>,
     commits: u64,
     volumes: BTreeMap<VolumeId, VolumeRecord>,
@@ -447,7 +452,8 @@ fn open_known(
     Ok((database, stop, found))
 }
 
-/// A commit that takes longer is one that its file system does not answer.
+/// Time from which a commit counts as one that the file system does not answer.
 const HANGS_AFTER: Duration = Duration::from_secs(5);
-/// Number where AFS sites begin to count. Clients take smaller numbers for volumes of their own.
+/// First number of a volume, where AFS sites begin. Clients take smaller numbers for volumes of their own.
+/// Clients take smaller numbers for volumes of their own.
 const FIRST_VOLUME: u32 = 0x2000_0001;

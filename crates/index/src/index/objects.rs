@@ -1,4 +1,4 @@
-//! Objects: their numbers and versions.
+//! Records of objects: their numbers and versions.
 
 use std::sync::atomic::Ordering;
 use std::time::SystemTime;
@@ -16,9 +16,8 @@ use crate::{
 };
 
 impl Index {
-    /// Returns what is known of a file as it is used for the first time: its record, where what is `seen`
-    /// bears it out, with the next version where it does not. A file that was not known gets a number. May
-    /// wait for the disk.
+    /// Returns the record of a file at its first use, with the next version where `seen` does not confirm the
+    /// recorded one. An unknown file gets a number. May wait for the disk.
     ///
     /// # Errors
     /// [`Error::Full`] when too much is not committed, or the numbers at hand are used up: call [`Index::flush`] and
@@ -29,7 +28,7 @@ impl Index {
         self.load_from(volume, of, |told| Some(told.unwrap_or(read))).expect("it was read")
     }
 
-    /// Loads a record where the disk need not be asked ([`Index::load`]); `None` where it must be.
+    /// Loads a record without the disk ([`Index::load`]); `None` where the disk must be read.
     ///
     /// # Errors
     /// As [`Index::load`].
@@ -37,7 +36,7 @@ impl Index {
         self.load_from(volume, of, |told| told)
     }
 
-    /// Loads by what is told of the file and not committed yet, or what `known` makes of that.
+    /// Loads a record from uncommitted changes, or from what `known` makes of them.
     fn load_from(
         &self,
         volume: VolumeId,
@@ -62,9 +61,9 @@ impl Index {
         Some(loaded)
     }
 
-    /// A number that nothing ever had, for a file that was just made. It is the file's from now on, whichever
-    /// lane finds the file: until it is [recorded](Index::record) or [given up](Index::give_up). `None` where
-    /// another lane has found it before: [`Index::load`] says which number it got. Never waits.
+    /// Gives a new number to a file that was just made. The number is the file's from now on, whichever lane
+    /// finds the file, until it is [recorded](Index::record) or [given up](Index::give_up). `None` where
+    /// another lane has found the file before: [`Index::load`] returns the number it got. Never waits.
     ///
     /// # Errors
     /// [`Error::Full`] when the numbers at hand are used up: [`Index::next_mark`], then again.
@@ -78,38 +77,38 @@ impl Index {
         Ok(Some(number))
     }
 
-    /// One record more is to come: of a file that is about to change. Before the first change of each, the
-    /// changing lane looks whether the index [is full](Index::is_full). What is told by the slot outlives a
-    /// kill.
+    /// Reserves room for one more record, of a file that is about to change. Before the first change of each
+    /// file, the changing lane checks whether the index [is full](Index::is_full). Changes noted in the slot
+    /// outlive a kill.
     pub fn reserve(&self, volume: VolumeId, of: Changing<'_>) -> Slot {
         self.shared().reserved.fetch_add(1, Ordering::Relaxed);
         self.journal().map_or(Slot::NONE, |journal| journal.take(volume, of, None))
     }
 
-    /// Gives back a reserved slot that is not needed.
+    /// Returns a reserved slot that is not needed.
     pub fn give_back(&self, slot: Slot) {
         self.shared().reserved.fetch_sub(1, Ordering::Relaxed);
         self.journal().into_iter().for_each(|journal| journal.free(slot));
     }
 
-    /// Gives up a file that was [begun](Index::begin) and is gone, with what was reserved for it.
+    /// Gives up a file that was [begun](Index::begin) and is gone, with its reservation.
     pub fn give_up(&self, volume: VolumeId, identity: &[u8], slot: Slot) {
         self.shared().state().end(volume, identity);
         self.give_back(slot);
     }
 
-    /// The file's content is about to change and comes to `version`, or its change time will be another: until that is
-    /// [over](Index::changed) how it looks bears nothing out.
+    /// Notes that the file's content is about to change to `version`, or its change time to change: until
+    /// [`Index::changed`] no stamp confirms its version.
     pub fn changing(&self, slot: Slot, version: Version, now: SystemTime) {
         self.journal().into_iter().for_each(|journal| journal.changing(slot, version, now));
     }
 
-    /// The change that is under way has left the file in this version.
+    /// Notes that the change under way has left the file in this version.
     pub fn fell_back(&self, slot: Slot, version: Version) {
         self.journal().into_iter().for_each(|journal| journal.fell_back(slot, version));
     }
 
-    /// The change is over: no change time that is later is of it.
+    /// Notes that the change is over: later change times are not its own.
     pub fn changed(&self, slot: Slot, now: SystemTime) {
         let Some(journal) = self.journal() else { return };
         if journal.changed(slot, now) {
@@ -117,18 +116,19 @@ impl Index {
         }
     }
 
-    /// The file has its version with this change time; `None` where another program has changed it.
+    /// Notes the file's change time with its version; `None` where another program has changed the file.
     pub fn seen(&self, slot: Slot, changed: Option<Timestamp>) {
         self.journal().into_iter().for_each(|journal| journal.seen(slot, changed));
     }
 
-    /// Notes where it lies by now.
+    /// Notes the file's present place.
     pub fn placed(&self, slot: Slot, place: Option<PlaceRef<'_>>) {
         self.journal().into_iter().for_each(|journal| journal.placed(slot, place));
     }
 
-    /// The server lives at this time: a change by another program after its end has a later one. To be told
-    /// every [`BEAT`](crate::BEAT) or so while files change, as the [`Committer`](crate::Committer) does.
+    /// Notes that the server lives at this time: a change by another program after its end has a later one.
+    /// To be called every [`BEAT`](crate::BEAT) or so while files change, as the
+    /// [`Committer`](crate::Committer) does.
     pub fn beat(&self, now: SystemTime) {
         if let Some(journal) = self.journal() {
             journal.beat(now);
@@ -139,17 +139,17 @@ impl Index {
         self.shared().journal.as_deref()
     }
 
-    /// Returns whether as much as may waits to be committed, or is to come: flush before more is changed. One
-    /// atomic read.
+    /// Returns whether uncommitted and reserved records have reached their bound: flush before further
+    /// changes. One atomic read. One atomic read.
     pub fn is_full(&self) -> bool {
         let shared = self.shared();
         let waiting = shared.waiting.load(Ordering::Relaxed);
         waiting + shared.reserved.load(Ordering::Relaxed) >= shared.options.pending_max
     }
 
-    /// A file has this number, version and place from now on: what was [reserved](Index::reserve). Never
-    /// waits. `settled` says that what was seen of it was [settled](FileStamp::is_settled) when it was. Of a
-    /// file whose place is not known now (its parent is 0) the one stays that was recorded before.
+    /// Records the number, version and place of a file, as [reserved](Index::reserve). Never waits. `settled`
+    /// says that the stamp was [settled](FileStamp::is_settled) when it was taken. A place with parent 0 is
+    /// unknown, and keeps the recorded one.
     ///
     /// # Errors
     /// [`Error::NoVolume`], [`Error::TooLong`]; nothing is reserved any more then either.
@@ -173,12 +173,12 @@ impl Index {
         recorded
     }
 
-    /// The file has lost its last name: should the server be killed before it is [forgotten](Index::forget), it is known to be gone.
+    /// Notes that the file has lost its last name: a kill before [`Index::forget`] leaves it known as gone.
     pub fn going(&self, slot: Slot) {
         self.journal().into_iter().for_each(|journal| journal.gone(slot));
     }
 
-    /// The file is gone for ever, and its number with it; with the slot that was [reserved](Index::reserve) for it.
+    /// Forgets a file that is gone for ever, with its number and the slot [reserved](Index::reserve) for it.
     pub fn forget(&self, volume: VolumeId, identity: &[u8], number: Number, slot: Option<Slot>) {
         if slot.is_some() {
             self.shared().reserved.fetch_sub(1, Ordering::Relaxed);
@@ -190,7 +190,7 @@ impl Index {
         self.shared().count(&state);
     }
 
-    /// Returns what has this number, and the words it is found by. May wait for the disk.
+    /// Returns the file with this number, and its identity. May wait for the disk. May wait for the disk.
     ///
     /// # Errors
     /// What the storage says.
@@ -199,7 +199,7 @@ impl Index {
         Ok(known.filter(|known| known.object.number == number))
     }
 
-    /// Finds what has this vnode now ([`Index::find`]): what [`Place::parent`] names.
+    /// Returns the file that has this vnode now ([`Index::find`]), as [`Place::parent`] names one.
     ///
     /// # Errors
     /// What the storage says.
@@ -215,8 +215,8 @@ impl Index {
         Ok(entry.map(|entry| Known { identity: entry.identity, object: entry.object }))
     }
 
-    /// The numbers of files, as a directory lists them: of each the one that it has, or a new one. Of versions that says nothing. May
-    /// wait for the disk.
+    /// Returns the numbers of files that a directory lists, and gives new ones to unknown files. Versions are
+    /// not touched. May wait for the disk.
     ///
     /// # Errors
     /// As [`Index::load`]; those before it that were new have their numbers then.
@@ -242,7 +242,7 @@ impl Index {
         Ok(numbers)
     }
 
-    /// The record of a file, whatever it looks like now; nothing comes of asking. May wait for the disk.
+    /// Returns the record of a file without checks or changes. May wait for the disk.
     ///
     /// # Errors
     /// What the storage says.
@@ -250,7 +250,7 @@ impl Index {
         Ok(self.entry(volume, identity)?.map(|entry| entry.object))
     }
 
-    /// Returns what is kept of a file: what was told last, else what is committed.
+    /// Returns the entry of a file: an uncommitted change, or else the committed one.
     pub(crate) fn entry(&self, volume: VolumeId, identity: &[u8]) -> Result<Option<ObjectEntry>, Error> {
         let told = self.shared().state().pending_change(volume, identity);
         match told {
@@ -262,7 +262,7 @@ impl Index {
         }
     }
 
-    /// Keeps this of a file from now on.
+    /// Sets the entry of a file.
     pub(crate) fn put_entry(&self, volume: VolumeId, entry: ObjectEntry) {
         let mut state = self.shared().state();
         state.put_pending(volume, entry.identity.clone(), ObjectChange::Recorded(entry));
@@ -271,17 +271,17 @@ impl Index {
 }
 
 impl IndexState {
-    /// The number of a file that was made and not told of since.
+    /// Returns the number of a file that was made and not yet recorded.
     fn begun_as(&self, volume: VolumeId, identity: &[u8]) -> Option<Number> {
         self.begun.get(&volume)?.get(identity).copied()
     }
 
-    /// From here on what was told of a file says which number it has.
+    /// Removes a file from those begun, as its record has the number from now on.
     fn end(&mut self, volume: VolumeId, identity: &[u8]) {
         self.begun.get_mut(&volume).and_then(|begun| begun.remove(identity));
     }
 
-    /// Looks an object up among the pending changes; `Some(None)` where it is removed.
+    /// Returns the pending change of an object; `Some(None)` where it is removed.
     fn pending_change(&self, volume: VolumeId, identity: &[u8]) -> Option<Option<ObjectEntry>> {
         for told in std::iter::once(&self.pending).chain(self.underway.as_deref()) {
             match told.of(volume, identity) {
@@ -387,7 +387,7 @@ impl IndexState {
         Ok(ListedAs { number, is_elsewhere: false })
     }
 
-    /// Records an object as it was told: where it lies, or that this is not known.
+    /// Records an object with its place, or without a known one.
     fn record_object(
         &mut self,
         volume: VolumeId,
@@ -409,7 +409,7 @@ impl IndexState {
         self.put(volume, identity, object, settled, keeps_place, slot)
     }
 
-    /// `keeps_place`: where one is committed it stays the object's place.
+    /// Adds the record of a file to the pending changes; `keeps_place` leaves a committed place as it is.
     fn put(
         &mut self,
         volume: VolumeId,
@@ -434,7 +434,7 @@ impl IndexState {
         Ok(())
     }
 
-    /// Records a change of a file as pending, in the journal too, so that it outlives a kill.
+    /// Adds a change of a file to the pending ones, and to the journal, so that it outlives a kill.
     fn put_pending(&mut self, volume: VolumeId, identity: Box<[u8]>, mut change: ObjectChange) {
         match (&mut change, &self.journal) {
             (_, None) => {}
@@ -460,14 +460,14 @@ impl IndexState {
         self.tell();
     }
 
-    /// Frees slots whose records count no more.
+    /// Frees the slots of records that no longer count.
     pub(super) fn free(&self, slots: impl IntoIterator<Item = Slot>) {
         if let Some(journal) = &self.journal {
             slots.into_iter().for_each(|slot| journal.free(slot));
         }
     }
 
-    /// Takes over the journal of a killed server, except where more is committed by now.
+    /// Takes over the journal of a killed server, except where newer records are committed.
     pub(super) fn take_over(&mut self, database: &Database, files: RecoveredFiles) -> Result<(), Error> {
         let read = database.begin_read()?;
         let objects = read.open_table(OBJECTS)?;
@@ -497,7 +497,8 @@ impl IndexState {
 }
 
 impl IndexShared {
-    /// More waits, or less. Has the committer begin when half of what may does.
+    /// Updates the count of uncommitted records, and wakes the committer when half of the bound is reached.
+    /// Has the committer begin when half of what may does.
     pub(crate) fn count(&self, state: &IndexState) {
         self.waiting.store(state.waiting(), Ordering::Relaxed);
         if self.is_half_full(state) {
@@ -513,7 +514,7 @@ impl IndexShared {
         Ok(self.read_entries(volume, std::iter::once(identity))?.pop().flatten())
     }
 
-    /// Reads the entry of each identity, in their order.
+    /// Reads the entry of each identity, in order.
     fn read_entries<'a>(
         &self,
         volume: VolumeId,
@@ -544,5 +545,5 @@ impl IndexShared {
     }
 }
 
-/// Files whose numbers are looked up at once, between which others have their turn.
+/// Most files whose numbers are looked up at once, between which other lanes get the lock.
 const AT_ONCE: usize = 256;

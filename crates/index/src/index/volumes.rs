@@ -1,4 +1,4 @@
-//! Volumes: made, opened with their mark, removed.
+//! Volumes: creation, opening with their mark, removal.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -7,23 +7,23 @@ use crate::range::Ranges;
 use crate::{Error, Mark, OpenedVolume, Quota, Standing, Tree, Usage, VolumeId, VolumeRecord};
 
 impl Index {
-    /// All volumes, by number.
+    /// Returns all volumes, ordered by number.
     pub fn volumes(&self) -> Vec<(VolumeId, VolumeRecord)> {
         self.shared().state().volumes.iter().map(|(volume, record)| (*volume, record.clone())).collect()
     }
 
-    /// The volume of this name.
+    /// Returns the volume of this name.
     pub fn volume(&self, name: &str) -> Option<(VolumeId, VolumeRecord)> {
         self.shared().state().named(name).map(|(volume, record)| (volume, record.clone()))
     }
 
-    /// Returns what is known of a volume.
+    /// Returns the record of a volume.
     pub fn volume_of(&self, volume: VolumeId) -> Option<VolumeRecord> {
         self.shared().state().volumes.get(&volume).cloned()
     }
 
-    /// Opens the volume of this tree; makes it where neither index nor mark knows of it. Its generation is committed when
-    /// this returns. Waits for the disk.
+    /// Opens the volume of this tree, and makes it where neither index nor mark knows it. Its generation is
+    /// committed on return. Waits for the disk.
     ///
     /// # Errors
     /// [`Error::OtherTree`] and [`Error::BadMark`] (`docs/design/index.md`, "The volume's mark").
@@ -91,7 +91,7 @@ impl Index {
         Ok(opened)
     }
 
-    /// The root bears `mark`, synced: its numbers may be given out.
+    /// Notes that the root has `mark`, synced: numbers below the mark's counters may be given out.
     pub fn marked(&self, volume: VolumeId, mark: &Mark) {
         let mut state = self.shared().state();
         if let Some(open) = state.open.get_mut(&volume) {
@@ -106,7 +106,7 @@ impl Index {
         }
     }
 
-    /// Access lists or descriptors lie in the volume: should they be gone some day, that is no accident of the file system's.
+    /// Records whether access lists or descriptors lie in the volume, so that their loss is noticed.
     pub fn note_rights(&self, volume: VolumeId, has_rights: bool) {
         let mut state = self.shared().state();
         if let Some(mut record) =
@@ -117,20 +117,19 @@ impl Index {
         }
     }
 
-    /// Returns whether access lists or descriptors have lain in a volume of this name, or in one at this
-    /// path.
+    /// Returns whether a volume of this name, or one at this path, has had access lists or descriptors.
     pub fn had_rights(&self, name: &str, path: &str) -> bool {
         let state = self.shared().state();
         state.volumes.values().any(|record| record.has_rights && (record.name == name || record.path == path))
     }
 
-    /// Returns whether it is time for [`Index::next_mark`]. Never waits.
+    /// Returns whether [`Index::next_mark`] is due. Never waits. Never waits.
     pub fn wants_mark(&self, volume: VolumeId) -> bool {
         self.shared().state().open.get(&volume).is_some_and(|open| open.ranges.is_low())
     }
 
-    /// A mark with more numbers, when half of them are used: to be written and synced, then told by [`Index::marked`].
-    /// Waits for the disk.
+    /// Returns a mark with more numbers when half of them are used: the caller writes and syncs it, then
+    /// calls [`Index::marked`]. Waits for the disk.
     ///
     /// # Errors
     /// When the index could not be written.
@@ -151,12 +150,13 @@ impl Index {
         Ok(Some(mark))
     }
 
-    /// The volume is served no more; it may be opened again.
+    /// Closes a volume that is no longer served; it may be opened again.
     pub fn close_volume(&self, volume: VolumeId) {
         self.shared().state().open.remove(&volume);
     }
 
-    /// Forgets a volume and all its numbers and versions; the tree stays, and so does its mark. Waits for the disk.
+    /// Removes a volume with all its numbers and versions from the index; the tree and its mark stay. Waits
+    /// for the disk. Waits for the disk.
     ///
     /// # Errors
     /// [`Error::NoVolume`], and when the index could not be written.
@@ -177,7 +177,7 @@ impl Index {
         Ok(volume)
     }
 
-    /// Sets what the volume may hold.
+    /// Sets the quota of the volume.
     ///
     /// # Errors
     /// [`Error::NoVolume`].
@@ -185,9 +185,9 @@ impl Index {
         self.change_volume(volume, |record| record.quota = quota)
     }
 
-    /// Records what the volume holds, as its owner has counted; `is_settled` as it is let go of, when no lane
-    /// changes it any more: the next opening is told it then ([`OpenedVolume::usage`]), if all that was told
-    /// is committed.
+    /// Records the volume's usage as its owner has counted it. `is_settled` says that no lane changes the
+    /// volume any more: the next opening gets the usage ([`OpenedVolume::usage`]), if all changes are
+    /// committed.
     ///
     /// # Errors
     /// [`Error::NoVolume`].
@@ -200,7 +200,7 @@ impl Index {
         self.change_volume(volume, |record| (record.usage, record.usage_is_settled) = (usage, is_settled))
     }
 
-    /// Returns what the mark on the root of a volume that is not open tells of both.
+    /// Compares the record of a volume that is not open with the mark on its root.
     ///
     /// # Errors
     /// [`Error::NoVolume`].
@@ -215,7 +215,7 @@ impl Index {
         })
     }
 
-    /// The mark that the volume's root should bear, as of its last opening.
+    /// Returns the mark that the volume's root should have, as of its last opening.
     ///
     /// # Errors
     /// [`Error::NoVolume`].
@@ -223,12 +223,12 @@ impl Index {
         self.shared().state().record(volume).map(|record| record.mark(volume))
     }
 
-    /// The generation that the volume was last opened with.
+    /// Returns the generation that the volume was last opened with.
     pub(crate) fn generation(&self, volume: VolumeId) -> Result<u32, Error> {
         self.shared().state().record(volume).map(|record| record.generation)
     }
 
-    /// Counters below these may have been given to directories and to files.
+    /// Returns the counters of directories and files below which numbers may have been given out.
     pub(crate) fn reserved(&self, volume: VolumeId) -> Result<(u64, u64), Error> {
         self.shared().state().record(volume).map(|record| (record.directories_to, record.files_to))
     }
@@ -257,7 +257,7 @@ impl IndexState {
         self.tell();
     }
 
-    /// Returns which volume this tree is, and whether its mark knows more than the index.
+    /// Returns the volume of a tree with its record, and whether the mark is ahead of the index.
     fn settle(
         &mut self,
         tree: &Tree<'_>,
@@ -307,7 +307,7 @@ impl IndexState {
         volume
     }
 
-    /// New volumes are numbered above it.
+    /// Moves the next volume number above `volume`.
     fn number_is_taken(&mut self, volume: VolumeId) {
         let next = volume.0.saturating_add(NUMBERS_OF_A_VOLUME);
         if next > self.next_volume {
@@ -341,7 +341,7 @@ fn since_1970(now: SystemTime) -> u64 {
     now.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs())
 }
 
-/// The tree, its read-only and its backup copy.
+/// Numbers that a volume takes: the tree, its read-only and its backup copy.
 const NUMBERS_OF_A_VOLUME: u32 = 3;
 const NAME_MAX: usize = 80;
 const PATH_MAX: usize = 4096;

@@ -10,34 +10,34 @@ use crate::mark::checksum_words;
 use crate::object::{IDENTITY_MAX, ObjectEntry, ObjectRecord, TICK_MAX, Window};
 use crate::{CleanShutdownMarker, FileStamp, Number, Place, Version, VolumeId};
 
-/// The words of a journal whose server is gone.
+/// Words of a journal whose server is gone.
 #[derive(Debug)]
 pub struct RecoveredJournal(Vec<u64>);
 
-/// A file's state as the journal has it.
+/// State of a file as the journal has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RecoveredFile {
     pub(crate) number: Number,
     pub(crate) version: Version,
-    /// The file has this version if its change time lies in here; `None` where that is not known of any.
+    /// Change times that confirm the version; `None` where none does.
     pub(crate) looks: Option<Window>,
     pub(crate) place: Option<Place>,
     serial: u64,
 }
 
-/// Volume and identity.
+/// Key of a recovered file: volume and identity.
 type RecoveredKey = (VolumeId, Box<[u8]>);
 pub(crate) type RecoveredFiles = HashMap<RecoveredKey, RecoveredFile>;
 
 impl RecoveredJournal {
-    /// Of these words, whatever they are.
+    /// Takes any words, to be checked later.
     pub fn of(words: Vec<u64>) -> Self {
         Self(words)
     }
 
-    /// Returns what is to be taken over into the index that has come to `commits` with this note. `None`
-    /// where it is another's, where index or tree may have been set back since, and where it is not all:
-    /// there was no room, or its bytes are not as they were written.
+    /// Returns the files to take over into the index at commit number `commits` with this marker. `None` for
+    /// a journal of another index, where index or tree may have been set back since, and for an incomplete or
+    /// damaged one.
     pub(crate) fn read(&self, marker: &CleanShutdownMarker, commits: u64) -> Option<RecoveredFiles> {
         let words = &*self.0;
         let header = words.get(..HEADER_LEN)?;
@@ -71,7 +71,7 @@ impl RecoveredFile {
         self.version == Version::from(GONE)
     }
 
-    /// Makes the entry of an index whose volume was opened last in this generation.
+    /// Makes the entry for an index whose volume was last opened with this generation.
     pub(crate) fn into_entry(self, identity: Box<[u8]>, generation: u32) -> ObjectEntry {
         let keeps_place = self.place.is_none();
         let place = self.place.unwrap_or_default();
@@ -82,7 +82,7 @@ impl RecoveredFile {
     }
 }
 
-/// `settled_at`: a change after the server's end has a later time than this.
+/// Reads a slot; a change after the server's end has a later time than `settled_at`.
 fn read_slot(slot: &[u64], settled_at: i64) -> Option<(RecoveredKey, RecoveredFile)> {
     let (volume, vnode) = parts(slot[VNODE]);
     let (uniquifier, identity_len) = parts(slot[UNIQUIFIER]);
@@ -103,7 +103,7 @@ fn read_slot(slot: &[u64], settled_at: i64) -> Option<(RecoveredKey, RecoveredFi
     Some(((VolumeId(volume), identity.into()), file))
 }
 
-/// Returns where it was; a place that was just being written is not known.
+/// Returns the place in a slot; `None` for one that was being written.
 fn place_of(slot: &[u64], name_at: usize) -> Option<Place> {
     let (parent, len) = parts(slot[PARENT]);
     let len = usize::try_from(len).ok().filter(|len| *len <= (SLOT_LEN - name_at) * 8)?;

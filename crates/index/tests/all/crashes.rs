@@ -1,5 +1,5 @@
-//! Histories of changes, stops and losses of power over a disk that tears what was not synced: no number ever names two
-//! files, no version two contents, and nothing is lost that was flushed.
+//! Histories of changes, stops and losses of power over a disk that tears unsynced data: numbers and versions
+//! stay unique, and flushed state is never lost.
 
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -32,7 +32,7 @@ fn numbers_and_versions_never_come_back() {
     }
 }
 
-/// A tree, an index over a fragile disk, and all that was ever said of them.
+/// Tree and index over a fragile disk, with all answers so far.
 struct History {
     seed: u64,
     rng: SmallRng,
@@ -43,28 +43,28 @@ struct History {
     files: BTreeMap<u32, File>,
     made: u32,
     contents: u64,
-    /// For ever: files by number, and contents by version.
+    /// Files by number, and contents by version, for ever.
     numbers: HashMap<Number, u32>,
     versions: HashMap<(Number, Version), u64>,
-    /// The server's last sign of life.
+    /// Time of the server's last sign of life.
     beat: SystemTime,
-    /// The server was killed, and the next one may count on.
+    /// True when the server was killed, and the next one may count on.
     was_killed: bool,
 }
 
-/// A file as the file system has it, and what the index was told.
+/// File as the file system has it, with the index's answers.
 #[derive(Clone)]
 struct File {
-    /// The file's states so far, the last one now: content, and what is seen of it.
+    /// States of the file so far, the last one now: content and stamp.
     states: Vec<(u64, FileStamp)>,
-    /// State that a flush made safe: the index may not go back behind it.
+    /// State that a flush made safe, behind which the index may not go back.
     safe: Option<(Number, Version)>,
     told: Option<(Number, Version)>,
-    /// The file is in use and has changed: the index is to be told yet.
+    /// Slot and record of a file in use that has changed and is not recorded yet.
     held: Option<(Slot, ObjectRecord)>,
-    /// This life of the server has told of it.
+    /// True when this run of the server has recorded the file.
     is_said: bool,
-    /// The file's version must be the one that was told, if it looks as it did then.
+    /// True when the file must have its recorded version, if its stamp is the recorded one.
     stays: bool,
 }
 
@@ -119,7 +119,7 @@ impl History {
         }
     }
 
-    /// After a kill: what was told of files that were not changed since counts on.
+    /// Checks after a kill that files not changed since count on from their records.
     fn look_at_what_stays(
         &mut self,
         index: &Index,
@@ -188,7 +188,7 @@ impl History {
         }
     }
 
-    /// A change by the server: the next version, told at once.
+    /// Changes a file by the server: the next version, recorded at once.
     fn change(&mut self, index: &Index, volume: VolumeId) {
         let Some(file) = self.any() else { return };
         let Some((slot, mut object)) = self.begin_change(index, volume, file) else { return };
@@ -229,7 +229,7 @@ impl History {
         Some((slot, object))
     }
 
-    /// Lets go of a file that is used no more.
+    /// Records a file that is no longer in use.
     fn let_go(&mut self, index: &Index, volume: VolumeId, file: u32) {
         let Some((slot, object)) = self.files.get_mut(&file).unwrap().held.take() else { return };
         let settled = object.seen.is_settled(self.now);
@@ -358,7 +358,7 @@ impl History {
         self.now += Duration::from_millis(self.rng.random_range(0..3_000));
     }
 
-    /// In the middle of a change, or between two.
+    /// Kills the server in the middle of a change, or between two.
     fn kill(&mut self, index: Index, volume: VolumeId, stops: &mut BTreeMap<&'static str, u32>) {
         if self.rng.random() {
             self.now += Duration::from_millis(self.rng.random_range(0..30));

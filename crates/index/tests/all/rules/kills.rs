@@ -1,4 +1,4 @@
-//! Journals in memory over a kill.
+//! Tests of journals in memory over a kill.
 
 use super::*;
 

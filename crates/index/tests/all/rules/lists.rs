@@ -37,7 +37,7 @@ fn a_removed_volume_takes_its_lists_along_and_no_other() {
     }
 }
 
-/// The index as the next boot of the machine has it.
+/// Returns the index as opened in the next boot of the machine.
 fn rebooted(memory: &Memory, index: Index, boot: u8) -> Index {
     index.close().unwrap();
     drop(index);
@@ -175,7 +175,7 @@ fn apart(one: &str, other: &str) -> bool {
     !within(one, other) && !within(other, one)
 }
 
-/// Returns what the model has at and beneath a path, by what stands behind that.
+/// Removes and returns the model's records at and beneath a path, by the rest of their paths.
 fn taken(model: &mut BTreeMap<String, ListRecord>, top: &str) -> Vec<(String, ListRecord)> {
     let within: Vec<_> =
         model.keys().filter(|path| *path == top || path.starts_with(&format!("{top}/"))).cloned().collect();

@@ -1,4 +1,4 @@
-//! One rule each: marks and volumes, the file, the committer, hosts, the check.
+//! Rules, a test each: marks and volumes, the file, the committer, hosts, the check.
 
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -547,7 +547,7 @@ fn a_file_that_cannot_be_opened_is_left_alone_until_it_is_replaced_by_name() {
     }
 }
 
-/// The bytes of an index whose format is this.
+/// Returns the bytes of an index of this format.
 fn of_format(format: u32) -> Vec<u8> {
     let memory = Memory::default();
     open(&memory).close().unwrap();
@@ -560,7 +560,7 @@ fn of_format(format: u32) -> Vec<u8> {
     memory.image()
 }
 
-/// Returns the bytes of an index in this format of redb's: the first byte of both its slots for commits.
+/// Returns the bytes of an index in this format of redb's, which is the first byte of both its commit slots.
 fn of_redb_format(format: u8) -> Vec<u8> {
     let mut bytes = of_format(2);
     for slot in [64, 192] {
