@@ -52,7 +52,7 @@ impl Token {
         &self.0
     }
 
-    /// Returns the lane that the token names, which any host may have made up. Any host may have made it up.
+    /// Returns the lane that the token names, which any host may have made up.
     pub fn lane(&self) -> u16 {
         u16::from_be_bytes([self.0[0], self.0[1]])
     }
