@@ -46,12 +46,10 @@ pub const PAGES_MAX: usize = 1023;
 pub const NAME_MAX: usize = 255;
 
 /// Directory in the form that AFS clients fetch. A clone shares its pages until one of the two changes them.
-/// A clone shares its pages until one of the two changes them.
 #[derive(Clone)]
 pub struct Directory {
     pages: Vec<Arc<Page>>,
     /// Number of the first page that may have room for an entry of so many slots. Only a removal makes room.
-    /// Only a removal makes room.
     full_below: [u16; NAME_SLOTS_MAX + 1],
 }
 
