@@ -7,7 +7,7 @@ use std::sync::Arc;
 /// `core::result::Result` with this crate's [`Error`].
 pub type Result<T, E = Error> = core::result::Result<T, E>;
 
-/// Location in an interface file. Prints as `file:line:column`. Prints as `file:line:column`.
+/// Location in an interface file. Prints as `file:line:column`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Location {
     /// Name of the file, as the caller or the `#include` gave it.

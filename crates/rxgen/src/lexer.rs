@@ -29,7 +29,7 @@ pub(crate) enum Kind {
     /// String literal without its quotes.
     Text(String),
     Punctuation(char),
-    /// End of a file that the caller named. Includes leave no such mark. Includes leave no such mark.
+    /// End of a file that the caller named. Includes leave no such mark.
     End,
 }
 

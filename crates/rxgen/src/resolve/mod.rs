@@ -163,8 +163,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Returns the Rust type of a declaration. A parameter's `*` means nothing. A parameter's `*` means
-    /// nothing.
+    /// Returns the Rust type of a declaration. A parameter's `*` means nothing.
     fn shaped(&self, declaration: &Declaration, parameter: bool) -> Result<Type> {
         let size = |number: &Number| self.size(number);
         match (&declaration.base, &declaration.shape) {
