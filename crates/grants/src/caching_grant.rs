@@ -125,7 +125,7 @@ impl CachingGrant {
     }
 
     /// Sends the holder a break of what conflicts with the request. Returns whether the request has to wait
-    /// for it. Returns whether the request has to wait for it.
+    /// for it.
     pub(crate) fn ask(&mut self, break_request: &BreakRequest<'_>, events: &mut Vec<Event>) -> bool {
         let BreakRequest { now, operation, by, limits } = *break_request;
         let Some(held) = self.column() else { return false };
@@ -156,7 +156,7 @@ impl CachingGrant {
         }
     }
 
-    /// Breaks all caching of the holder. No request waits for it. No request waits for it.
+    /// Breaks all caching of the holder. No request waits for it.
     pub(crate) fn recall(&mut self, now: Instant, limits: &Limits, events: &mut Vec<Event>) {
         match &mut self.breaking {
             Some(breaking) => breaking.final_caching = Caching::NONE,
@@ -191,7 +191,7 @@ impl CachingGrant {
     }
 
     /// Takes the acknowledgement of a break, with which the holder keeps `keeps`. Returns the caching that is
-    /// left to it. Returns what is left to it.
+    /// left to it.
     pub(crate) fn acknowledge(
         &mut self,
         now: Instant,

@@ -59,7 +59,7 @@ pub use self::waiting::Ticket;
 mod tests;
 
 /// Holder of cached state: a lease, or the open that an oplock belongs to. Numbers are given out by
-/// [`Leases`]. Numbers are given out by [`Leases`].
+/// [`Leases`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Holder(pub u64);
 

@@ -34,8 +34,7 @@ pub struct RangeLock {
 pub enum Owner {
     /// Open of an SMB client.
     Open(OpenId),
-    /// Owner without an open, by a number of its service. Its locks bind no reads and writes. Its lock binds
-    /// no reads and writes.
+    /// Owner without an open, by a number of its service. Its locks bind no reads and writes.
     AdvisoryLock(u64),
 }
 

@@ -121,8 +121,7 @@ impl<L> Stream<L> {
         other_grants
     }
 
-    /// Takes the caching of holders that did not answer in time, and returns whether there were any. Says
-    /// whether there were any.
+    /// Takes the caching of holders that did not answer in time, and returns whether there were any.
     pub(crate) fn expire(&mut self, now: Instant, events: &mut Vec<Event>) -> bool {
         let mut any = false;
         for caching_grant in &mut self.caching_grants {

@@ -64,7 +64,7 @@ impl<L: Clone + Eq> Object<L> {
     }
 
     /// Locks a range of a stream for an owner without an open, until a time: for AFS's locks, and those of
-    /// other processes. Never waits. Never waits.
+    /// other processes. Never waits.
     pub fn lock_advisory(
         &mut self,
         now: Instant,
