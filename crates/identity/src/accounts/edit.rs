@@ -134,7 +134,7 @@ version = 1
         Ok(())
     }
 
-    /// Removes a user, from all groups too. The number is not given again. The number is not given again.
+    /// Removes a user, from all groups too. The number is not given again.
     ///
     /// # Errors
     /// There is no such user.

@@ -165,7 +165,7 @@ pub enum Nearest {
     /// The nearest list is this one.
     List(Arc<Acl>),
     /// The nearest list cannot be read: damaged, or of a later version. Only administrators get rights, to
-    /// repair it. Only administrators get anything, to mend it.
+    /// repair it.
     Unreadable,
 }
 
