@@ -19,8 +19,7 @@ use crate::handshake::Alpn;
 pub enum ClientTrust {
     /// Certificates in this PEM file, or issued by one of them.
     Roots(PathBuf),
-    /// Every certificate, for benchmarks and tests only: nothing proves which server answers. For benchmarks
-    /// and tests only: nothing proves which server the client talks to.
+    /// Every certificate, for benchmarks and tests only: nothing proves which server answers.
     AnyCertificate,
 }
 

@@ -36,7 +36,7 @@ pub(crate) enum Control {
     CloseNotify,
     /// The peer's next record has a new key; `answer` asks us for a new one too.
     KeyUpdate { answer: bool },
-    /// Session ticket, without its message header. Clients only. Clients only.
+    /// Session ticket, without its message header. Clients only.
     Ticket(Vec<u8>),
     /// Answer with the warning no_renegotiation (RFC 5746 section 4.5).
     RefuseRenegotiation,

@@ -39,8 +39,7 @@ pub struct SessionInfo {
     pub suite: rustls::CipherSuite,
     /// Application protocol, when both sides named one (RFC 7301).
     pub alpn: Option<Alpn>,
-    /// Server name that the client asked for, in lower case (RFC 6066 section 3). Server side only. Server
-    /// side only.
+    /// Server name that the client asked for, in lower case (RFC 6066 section 3). Server side only.
     pub server_name: Option<Box<str>>,
     /// True when an earlier session was resumed.
     pub resumed: bool,

@@ -152,8 +152,7 @@ impl TlsSession {
         }
     }
 
-    /// Queues close_notify, once, after which we send no more. Data may still be received. Data may still be
-    /// received.
+    /// Queues close_notify, once, after which we send no more. Data may still be received.
     pub fn close(&mut self) {
         if let State::Open(open) = &mut self.state
             && !open.close_sent
