@@ -10,35 +10,30 @@ use crate::{Error, Known, Number, Place, VolumeId};
 /// Defect of the index that a check found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    /// No identity leads to the record, or the record cannot be read. Repaired by removing it. Repaired by
-    /// removing it.
+    /// No identity leads to the record, or the record cannot be read. Repaired by removing it.
     Stray {
         /// Vnode of the record.
         vnode: u32,
     },
-    /// An identity leads to no record, or to another file's. Repaired by removing it. Repaired by removing
-    /// it.
+    /// An identity leads to no record, or to another file's. Repaired by removing it.
     Dangling {
         /// Vnode that the identity leads to.
         vnode: u32,
     },
     /// A record has a number that was never reserved. Repaired by removing the record: the file gets another.
-    /// Repaired by removing the record: the file gets another.
     Unreserved {
         /// Number of the record.
         number: Number,
     },
     /// The version or the record is of a generation that the volume has not reached. Repaired by removing the
-    /// record: under its number the version Repaired by removing the record: under its number the version may
-    /// be given again.
+    /// record: under its number the version may be given again.
     Ahead {
         /// Number of the record.
         number: Number,
         /// Later generation of the two.
         generation: u32,
     },
-    /// The place of a file is a name in an unknown directory. Repaired by forgetting the place. Repaired by
-    /// forgetting the place.
+    /// The place of a file is a name in an unknown directory. Repaired by forgetting the place.
     NoParent {
         /// Number of the file.
         number: Number,
@@ -116,7 +111,7 @@ impl Index {
     }
 
     /// Sets the place of the file with this identity, if it has a record; all else in the record stays. May
-    /// wait for the disk. May wait for the disk.
+    /// wait for the disk.
     ///
     /// # Errors
     /// [`Error::NoVolume`], [`Error::TooLong`]; what the storage says.

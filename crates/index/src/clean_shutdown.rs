@@ -168,8 +168,7 @@ fn read(path: &Path, len_max: usize) -> Option<Vec<u8>> {
     (is_free && is_short && file.read_to_end(&mut bytes).is_ok()).then_some(bytes)
 }
 
-/// Removes the file so that no later start finds it, and returns whether that is certain. Returns whether
-/// that is certain.
+/// Removes the file so that no later start finds it, and returns whether that is certain.
 fn remove(path: &Path) -> bool {
     std::fs::remove_file(path).is_ok()
 }

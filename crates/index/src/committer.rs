@@ -8,15 +8,13 @@ use crate::index::{Index, IndexShared};
 use crate::journal::Journal;
 
 /// Thread that commits at an interval, and at once when half of `pending_max` is waiting. Ends when dropped.
-/// Ends when dropped.
 pub struct Committer {
     shared: Arc<IndexShared>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Committer {
-    /// Starts the thread. Changes are safe after about `interval`. What is told is safe after about
-    /// `interval`.
+    /// Starts the thread. Changes are safe after about `interval`.
     ///
     /// # Errors
     /// When there can be no thread.

@@ -62,7 +62,7 @@ pub enum Error {
         /// Difference between the directory and the volume.
         why: &'static str,
     },
-    /// The root's mark has no known form. It is not overwritten. It is not overwritten by guess.
+    /// The root's mark has no known form. It is not overwritten.
     #[error(
         "the extended attribute on its directory, by which volume {0} is known again, is damaged or of a later format; it is left as it is"
     )]

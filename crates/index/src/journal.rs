@@ -177,7 +177,7 @@ impl Journal {
     }
 
     /// Notes that the change is over: later stamps are not its own. Returns whether it is the first since the
-    /// last beat. Whether it is the first since the last beat.
+    /// last beat.
     pub(crate) fn changed(&self, slot: Slot, now: SystemTime) -> bool {
         let Some(at) = slot.at() else { return false };
         self.store(at + TO, nanoseconds(now).cast_unsigned());
@@ -368,7 +368,7 @@ const GONE: u64 = u64::MAX;
 
 /// Format word: "LRJ", and the layout's number.
 const FORMAT: u64 = u64::from_le_bytes(*b"LRJ\x02\0\0\0\0");
-/// Words by which the journal grows at once: 4,096 slots, 1 MiB, by one system call.
+/// Words by which the journal grows at once: 4,096 slots, 1 MiB, in one system call.
 const CHUNK: usize = 4_096 * SLOT_LEN;
 /// Age at which a further change has another time, on coarse file systems too.
 const AGES: Duration = Duration::from_millis(2_100);

@@ -1,7 +1,37 @@
 //! Index of what POSIX cannot hold of the served trees: AFS numbers of files, versions of contents, volumes,
 //! and hosts that hold callbacks. One redb file, one committer, a change never waits to be recorded.
 //!
-//! `docs/design/index.md` has the layout byte by byte, and what each kind of stop means.
+//! `docs/design/index.md` has the layout byte by byte, and what each kind of stop means. The index knows neither lanes nor
+//! files: its caller says what it [sees](FileStamp) of the tree, and keeps the [`Mark`] on each volume's root.
+//!
+//! ```
+//! use std::time::SystemTime;
+//! use index::{Changing, FileStamp, FirstUse, Index, Kind, Memory, Options, Timestamp, Tree};
+//!
+//! # fn run() -> Result<(), index::Error> {
+//! let options = Options { boot: [7; 16], ..Options::default() };
+//! let index = Index::open(Memory::default(), options)?;
+//! let tree = Tree { name: "home", path: "/srv/home", mark: None, uuid_if_new: [9; 16] };
+//! let opened = index.open_volume(tree, SystemTime::now())?;
+//! // … the caller writes `opened.mark` to the root and syncs it. Then it may serve.
+//! index.marked(opened.volume, &opened.mark);
+//! let seen = FileStamp { changed: Timestamp { secs: 1, nanos: 0 }, size: 5 };
+//! let now = SystemTime::now();
+//! let first = FirstUse { identity: b"handle", kind: Kind::File, seen, place: None, is_to_change: true, now };
+//! let file = index.load(opened.volume, first)?;
+//! // … before the file changes:
+//! let changing = Changing { identity: b"handle", number: file.object.number, version: file.object.version, place: None };
+//! let slot = index.reserve(opened.volume, changing);
+//! let mut object = file.object;
+//! object.version = object.version.next();
+//! index.changing(slot, object.version, now);
+//! // … it changes.
+//! index.changed(slot, SystemTime::now());
+//! index.record(opened.volume, b"handle", object, seen.is_settled(SystemTime::now()), slot)?;
+//! index.close()
+//! # }
+//! # run().unwrap();
+//! ```
 
 pub use check::{Finding, Findings};
 pub use clean_shutdown::{CleanShutdownMarker, MapWords};

@@ -95,7 +95,7 @@ impl Lists {
     }
 
     /// Moves the records at and beneath `from` to `to`, where they replace others. The disk may not have the
-    /// new names yet. The disk may not have the new names yet.
+    /// new names yet.
     pub(crate) fn rename(&mut self, volume: VolumeId, from: &[u8], to: &[u8]) {
         self.carry(volume, from, to);
         self.moves.push(Move { volume, from: from.into(), to: to.into() });

@@ -33,8 +33,7 @@ pub enum RightsIn {
 }
 
 impl Mark {
-    /// Parses a mark. `None` for bytes that are no mark of this format, or torn. `None` for what is no mark
-    /// of this format, or is torn.
+    /// Parses a mark. `None` for bytes that are no mark of this format, or torn.
     pub fn parse(bytes: &[u8]) -> Option<Self> {
         let bytes: &[u8; MARK_LEN] = bytes.try_into().ok()?;
         let mut fields = Fields::of(bytes, "a mark");

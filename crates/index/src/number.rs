@@ -24,8 +24,7 @@ impl Number {
     /// Number of a volume's root directory.
     pub const ROOT: Self = Self { vnode: 1, uniquifier: 1 };
 
-    /// Makes the number of a counter. No two counters of a kind make the same one below 2^62. No two counters
-    /// of a kind make the same one below 2^62.
+    /// Makes the number of a counter. No two counters of a kind make the same one below 2^62.
     pub(crate) fn from_counter(kind: Kind, counter: u64) -> Self {
         let vnode = (counter % VNODES) as u32 * 2;
         let uniquifier =

@@ -126,7 +126,7 @@ impl Pending {
         before.as_ref().and_then(ObjectChange::slot)
     }
 
-    /// Drops the changes of a volume that is removed, and returns their slots. Gives the slots of that.
+    /// Drops the changes of a volume that is removed, and returns their slots.
     pub(crate) fn drop_volume(&mut self, volume: VolumeId) -> Vec<Slot> {
         self.lists.drop_volume(volume);
         self.drop_objects(volume)

@@ -109,11 +109,9 @@ pub enum Standing {
     Agrees,
     /// The mark is another volume's.
     Another,
-    /// The mark is ahead: the index was set back. The next opening goes on above the mark. The next opening
-    /// goes on above what the mark says.
+    /// The mark is ahead: the index was set back. The next opening goes on above the mark.
     IndexBehind,
-    /// The root had a later mark: the tree was set back. The next opening gives its files new numbers. The
-    /// next opening gives its files new numbers.
+    /// The root had a later mark: the tree was set back. The next opening gives its files new numbers.
     TreeBehind,
 }
 

@@ -27,7 +27,7 @@ impl Index {
     }
 
     /// Returns all hosts. After an unclean stop each is to be reset, or found down, before the first change.
-    /// Waits for the disk. Waits for the disk.
+    /// Waits for the disk.
     ///
     /// # Errors
     /// When the file can't be read.

@@ -14,12 +14,12 @@ impl Index {
     }
 
     /// Moves the records at and beneath `from` to `to`, where they replace others; the disk may not have
-    /// these names yet. Never waits. Never waits.
+    /// these names yet. Never waits.
     pub fn move_lists(&self, volume: VolumeId, from: &[u8], to: &[u8]) {
         self.record_lists(|lists| lists.rename(volume, from, to));
     }
 
-    /// Exchanges the records of two paths, neither of which lies beneath the other. Never waits. Never waits.
+    /// Exchanges the records of two paths, neither of which lies beneath the other. Never waits.
     pub fn exchange_lists(&self, volume: VolumeId, one: &[u8], other: &[u8]) {
         self.record_lists(|lists| {
             lists.rename(volume, one, NOWHERE);
@@ -67,7 +67,7 @@ impl Index {
     }
 
     /// Notes that the disk has the list and the name of this path, if its record is still `record`. May wait
-    /// for the disk. May wait for the disk.
+    /// for the disk.
     ///
     /// # Errors
     /// What the storage says.
@@ -104,8 +104,8 @@ impl Index {
         }
     }
 
-    /// Returns the record of the directory of this path, if it can be trusted: not one from an earlier boot
-    /// that the disk may not have had when the power failed. May wait for the disk.
+    /// Returns the record of a directory by path, except one of an earlier boot that the disk may not have
+    /// had when the power failed. May wait for the disk.
     ///
     /// # Errors
     /// What the storage says.

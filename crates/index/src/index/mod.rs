@@ -286,7 +286,7 @@ impl Index {
         (self.shared.commits.load(Ordering::Relaxed), self.shared.failures.load(Ordering::Relaxed))
     }
 
-    /// Commits all earlier changes and returns when they are safe. Waits for the disk. Waits for the disk.
+    /// Commits all earlier changes and returns when they are safe. Waits for the disk.
     ///
     /// # Errors
     /// When it could not be written: it is kept, and tried again by the next flush.
@@ -455,5 +455,4 @@ fn open_known(
 /// Time from which a commit counts as one that the file system does not answer.
 const HANGS_AFTER: Duration = Duration::from_secs(5);
 /// First number of a volume, where AFS sites begin. Clients take smaller numbers for volumes of their own.
-/// Clients take smaller numbers for volumes of their own.
 const FIRST_VOLUME: u32 = 0x2000_0001;

@@ -140,7 +140,7 @@ impl Index {
     }
 
     /// Returns whether uncommitted and reserved records have reached their bound: flush before further
-    /// changes. One atomic read. One atomic read.
+    /// changes. One atomic read.
     pub fn is_full(&self) -> bool {
         let shared = self.shared();
         let waiting = shared.waiting.load(Ordering::Relaxed);
@@ -190,7 +190,7 @@ impl Index {
         self.shared().count(&state);
     }
 
-    /// Returns the file with this number, and its identity. May wait for the disk. May wait for the disk.
+    /// Returns the file with this number, and its identity. May wait for the disk.
     ///
     /// # Errors
     /// What the storage says.

@@ -123,7 +123,7 @@ impl Index {
         state.volumes.values().any(|record| record.has_rights && (record.name == name || record.path == path))
     }
 
-    /// Returns whether [`Index::next_mark`] is due. Never waits. Never waits.
+    /// Returns whether [`Index::next_mark`] is due. Never waits.
     pub fn wants_mark(&self, volume: VolumeId) -> bool {
         self.shared().state().open.get(&volume).is_some_and(|open| open.ranges.is_low())
     }
@@ -156,7 +156,7 @@ impl Index {
     }
 
     /// Removes a volume with all its numbers and versions from the index; the tree and its mark stay. Waits
-    /// for the disk. Waits for the disk.
+    /// for the disk.
     ///
     /// # Errors
     /// [`Error::NoVolume`], and when the index could not be written.
