@@ -9,7 +9,8 @@ pub fn client_of(peer: IpAddr) -> Client {
     Client::of(&address_of(peer))
 }
 
-/// The address that a peer's shares are counted for: an IPv4 address, an IPv6 /64, which a customer has at least.
+/// Returns the address that a peer's shares are counted for: an IPv4 address, or an IPv6 /64, as a customer
+/// has at least that.
 pub fn address_of(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V6(v6) => Ipv6Addr::from_bits(v6.to_bits() >> 64 << 64).into(),

@@ -1,10 +1,11 @@
-//! Administration of a service while it runs: its users, and their ends.
+//! Administration of a running service: lists of its users, and their removal.
 
-/// Shows an administrator the users of a service and ends them. It is called on a thread beside the lanes, and waits for them.
+/// Endpoint where an administrator lists the users of a service and ends them. Called on a thread beside the
+/// lanes, which waits for them.
 pub trait AdminEndpoint: Send + Sync {
-    /// Returns what there is at `path`, such as `sessions`, as JSON; `None` where there is no such thing.
+    /// Returns the objects at `path`, such as `sessions`, as JSON; `None` for an unknown path.
     fn show(&self, path: &str) -> Option<String>;
 
-    /// Ends what is at `path`, such as `sessions/17`; `false` where there is no such thing.
+    /// Ends the object at `path`, such as `sessions/17`; `false` for an unknown path.
     fn end(&self, path: &str) -> bool;
 }

@@ -1,4 +1,4 @@
-//! One timer per connection that every wait of the connection shares.
+//! Timer of a connection that all its waits share.
 //!
 //! Arming and disarming a timer for each request would cost more than parsing it. This one stays armed
 //! at the earliest deadline it was ever asked for; when it fires early, it looks at the deadline that
@@ -10,14 +10,14 @@ use std::time::Instant;
 
 use lane::time::{Elapsed, Sleep, now, sleep_until};
 
-/// The timer of one connection's task.
+/// Timer of one connection's task.
 #[derive(Debug, Default)]
 pub struct Alarm {
     armed: Option<Sleep>,
 }
 
 impl Alarm {
-    /// `future`'s output, or [`Elapsed`] when `deadline` comes first.
+    /// Returns the output of `future`, or [`Elapsed`] when `deadline` comes first.
     pub async fn race<F: Future>(&mut self, deadline: Instant, future: F) -> Result<F::Output, Elapsed> {
         let mut future = pin!(future);
         std::future::poll_fn(|cx| {

@@ -1,9 +1,11 @@
-//! A token bucket on a clock that is told to it: how much one lane may send now.
+//! Token bucket on a clock that the caller passes in: the bytes that one lane may send now.
 
 use std::time::{Duration, Instant};
 
-/// Tokens are bytes. A grant may overdraw the bucket by less than its own size, so that a sender asks once
-/// for a record or a batch; the debt is worked off before the next grant.
+/// Token bucket of one lane, in bytes.
+///
+/// A grant may overdraw the bucket by less than its own size, so that a sender asks once for a record or a
+/// batch; the debt is worked off before the next grant.
 #[derive(Debug)]
 pub(crate) struct Bucket {
     tokens: i64,
@@ -12,13 +14,13 @@ pub(crate) struct Bucket {
 }
 
 impl Bucket {
-    /// A bucket with a first burst in it.
+    /// Makes a bucket with a first burst in it.
     pub(crate) fn new(now: Instant) -> Self {
         Self { tokens: BURST_BYTES_MIN, bytes_per_second: 0, filled_at: now }
     }
 
-    /// Adds what the time since the last call brought at `bytes_per_second`, up to a burst. What a connection
-    /// `awaited` is not lost because the lane came late to hand it out.
+    /// Adds the bytes for the time since the last call at `bytes_per_second`, up to a burst. What a
+    /// connection `awaited` is not lost because the lane came late to hand it out.
     pub(crate) fn refill(&mut self, now: Instant, bytes_per_second: u64, awaited: bool) {
         self.bytes_per_second = bytes_per_second;
         let elapsed = now.saturating_duration_since(self.filled_at);
@@ -32,7 +34,7 @@ impl Bucket {
         self.tokens = self.tokens.saturating_add(gained).min(burst);
     }
 
-    /// Leave to send up to `want` bytes, if there is any now.
+    /// Grants up to `want` bytes, if any may be sent now.
     pub(crate) fn take(&mut self, want: usize) -> Option<usize> {
         if self.tokens <= 0 {
             return None;
@@ -43,20 +45,20 @@ impl Bucket {
         Some(granted)
     }
 
-    /// Takes out what was sent without a grant. What that leaves owing is worked off in the time that those
-    /// that wait may make up for.
+    /// Charges bytes that were sent without a grant. What that leaves owing is worked off in the time that
+    /// those that wait may make up for.
     pub(crate) fn charge(&mut self, bytes: u64) {
         let owed_max = bytes_in(BURST_AWAITED, self.bytes_per_second).max(BURST_BYTES_MIN);
         self.tokens = self.tokens.saturating_sub_unsigned(bytes).max(-owed_max);
     }
 
-    /// Takes back what was granted and not used.
+    /// Gives back granted bytes that were not sent.
     pub(crate) fn give_back(&mut self, bytes: usize) {
         self.tokens = self.tokens.saturating_add_unsigned(bytes as u64);
     }
 
-    /// Returns how long to wait before it is worth to ask again. Not for the first token: a sleep for each
-    /// would cost more than the sending. Not for long either: the rate may have grown by then.
+    /// Returns how long to wait before the next attempt. Not for the first token: a sleep for each would cost
+    /// more than the sending. Not for long either: the rate may have grown by then.
     pub(crate) fn patience(&self) -> Duration {
         let missing = 1_i64.saturating_sub(self.tokens).max(0);
         time_for(missing, self.bytes_per_second).clamp(SLEEP_MIN, SLEEP_MAX)
@@ -68,22 +70,22 @@ fn bytes_in(time: Duration, bytes_per_second: u64) -> i64 {
     i64::try_from(bytes).unwrap_or(i64::MAX)
 }
 
-/// The whole time after which `bytes` have come, rounded up.
+/// Returns the time in which `bytes` are earned, rounded up.
 fn time_for(bytes: i64, bytes_per_second: u64) -> Duration {
     let bytes = u128::try_from(bytes).unwrap_or(0);
     let nanos = (bytes * 1_000_000_000).div_ceil(u128::from(bytes_per_second.max(1)));
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
-/// Time whose bytes may be saved up for the next sender.
+/// Time whose bytes may be saved for the next sender.
 const BURST: Duration = Duration::from_millis(10);
-/// Time whose bytes may be made up for to those that waited: longer than a lane is kept from its work on a
-/// machine that has too much of it.
+/// Time whose bytes may be made up to senders that waited: longer than an overloaded machine keeps a lane
+/// from its work.
 pub(crate) const BURST_AWAITED: Duration = Duration::from_millis(100);
-/// Room for a TLS record however small the rate.
+/// Smallest burst in bytes: room for a TLS record however small the rate.
 const BURST_BYTES_MIN: i64 = 16 * 1024;
-/// A connection's turn: this time of the lane's whole rate, within bounds between a TLS record and what one
-/// `sendfile` moves without holding up the lane.
+/// Time of the lane's whole rate that a connection gets in one turn, between a TLS record and what one
+/// `sendfile` moves without delaying the lane.
 const QUANTUM: Duration = Duration::from_millis(1);
 const QUANTUM_BYTES_MIN: i64 = 16 * 1024;
 const QUANTUM_BYTES_MAX: i64 = 256 * 1024;

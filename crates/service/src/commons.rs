@@ -1,4 +1,4 @@
-//! Resources that the services of one lane share, so that none can take it from the others.
+//! Resources that the services of one lane share, so that no service can take them from the others.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,19 +8,19 @@ use lane::buffer::BufClass;
 use crate::memory::ReplyMemory;
 use crate::pacer::{Pacer, RateShare};
 
-/// One lane's rate and memory. A clone is the same.
+/// Rate and memory of one lane. Clones share them.
 #[derive(Clone)]
 pub struct Commons {
     /// Turns at the lane's part of the server's rate.
     pub pacer: Rc<Pacer>,
-    /// Memory that replies hold: the lane's small buffers, but for those that wait for the disk.
+    /// Memory that replies hold: the lane's small buffers, without those of disk reads.
     pub memory: Rc<ReplyMemory>,
     /// The lane's large buffers.
     pub large_buffers: Rc<ReplyMemory>,
 }
 
 impl Commons {
-    /// Makes the commons of the current lane, which sends no faster than `share` says, if it says anything.
+    /// Makes the commons of the current lane, which sends at most at the rate of `share`, if that has one.
     pub fn new(share: Arc<RateShare>) -> Self {
         let pool = |class: BufClass| lane::current().buffers().usage(class).allocated * class.bytes();
         Self {

@@ -1,5 +1,5 @@
-//! The places of a lane's connections: how many each client holds, and which gives way when there are no
-//! more.
+//! Slots of a lane's connections: how many each client holds, and which connection is evicted when they are
+//! short.
 //!
 //! Places are short when the lane has its maximum of connections, or the process no descriptors. While those that have never asked
 //! for anything hold more than half, it is one of theirs: of the address that has most of them the one that came first. Else the
@@ -29,15 +29,15 @@ use slab::Slab;
 use crate::address::address_of;
 use crate::counters::ConnectionCounters;
 
-/// The slot of one connection among those of its lane.
+/// Slot of one connection among those of its lane.
 #[derive(Debug)]
 pub struct ConnectionSlot {
     stream: Weak<TcpStream>,
     consumer: Consumer,
     state: Cell<SlotState>,
-    /// Time when it came into this state.
+    /// Time when the connection came into this state.
     since: Cell<Instant>,
-    /// A request of it was answered, or is.
+    /// True once a request of the connection has been answered, or is being answered.
     has_asked: Cell<bool>,
     is_evicted: Cell<bool>,
 }
@@ -45,29 +45,29 @@ pub struct ConnectionSlot {
 /// State of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SlotState {
-    /// In its handshake, or before the end of a head.
+    /// The connection is in its handshake, or before the end of a request's head.
     Opening,
-    /// Waits for its next request.
+    /// The connection waits for its next request.
     Idle,
-    /// Being answered.
+    /// A request is being answered.
     Busy,
 }
 
-/// The connection slots of a lane. Where they are short, idle and slow connections are evicted.
+/// Slots of a lane's connections. Where they are short, idle and slow connections are evicted.
 #[derive(Debug)]
 pub(crate) struct ConnectionSlots {
     open: RefCell<Slab<Rc<ConnectionSlot>>>,
-    /// Numbers of places by client, without those that were given up. How many there may be is told with
-    /// each.
+    /// Slots held by each client, without evicted ones. Callers pass the number of slots. How many there may
+    /// be is told with each.
     books: RefCell<Books>,
-    /// Given up, but not left yet.
+    /// Number of evicted connections that have not left yet.
     leaving: Cell<usize>,
-    /// Connections that give way next, as the last look at all places has shown.
+    /// Connections to evict next, by the last scan of all slots.
     next: RefCell<VecDeque<Candidate>>,
     looked_at: Cell<Option<Instant>>,
 }
 
-/// A connection that would give way, if it is still as it was.
+/// Connection that is to be evicted, if its state is still the same.
 #[derive(Debug)]
 struct Candidate {
     place: Weak<ConnectionSlot>,
@@ -76,17 +76,17 @@ struct Candidate {
 }
 
 impl ConnectionSlot {
-    /// The handshake is done and nothing has come, or a request is answered.
+    /// Notes that the handshake is done without a request yet, or that a request is answered.
     pub fn idle(&self, since: Instant) {
         self.become_(SlotState::Idle, since);
     }
 
-    /// A request has begun.
+    /// Notes that a request has begun.
     pub fn opening(&self, since: Instant) {
         self.become_(SlotState::Opening, since);
     }
 
-    /// A request is being answered.
+    /// Notes that a request is being answered.
     pub fn busy(&self, since: Instant) {
         self.has_asked.set(true);
         self.become_(SlotState::Busy, since);
@@ -116,17 +116,17 @@ impl Default for ConnectionSlots {
 }
 
 impl ConnectionSlots {
-    /// Places in use, but for those that are about to be free.
+    /// Returns the number of slots in use, without those about to be free.
     pub(crate) fn held(&self) -> usize {
         self.open.borrow().len() - self.leaving.get()
     }
 
-    /// Connections that are still there.
+    /// Returns the number of connections that have not left.
     pub(crate) fn len(&self) -> usize {
         self.open.borrow().len()
     }
 
-    /// A place for a new connection, and the key to [`ConnectionSlots::remove`] it by.
+    /// Inserts a new connection; returns the key for [`ConnectionSlots::remove`] and the slot.
     pub(crate) fn insert(&self, stream: &Rc<TcpStream>) -> (usize, Rc<ConnectionSlot>) {
         self.insert_of(Rc::downgrade(stream), stream.peer_addr().ip())
     }
@@ -144,7 +144,7 @@ impl ConnectionSlots {
         (self.open.borrow_mut().insert(Rc::clone(&place)), place)
     }
 
-    /// The connection of this key has left.
+    /// Removes the connection of this key, which has left.
     pub(crate) fn remove(&self, key: usize) {
         let place = self.open.borrow_mut().remove(key);
         if place.is_evicted.get() {
@@ -154,7 +154,7 @@ impl ConnectionSlots {
         }
     }
 
-    /// Calls `act` for every connection whose stream is still there.
+    /// Calls `act` for every connection that still has its stream.
     pub(crate) fn for_each(&self, mut act: impl FnMut(&TcpStream)) {
         for (_, place) in self.open.borrow().iter() {
             if let Some(stream) = place.stream.upgrade() {
@@ -163,8 +163,8 @@ impl ConnectionSlots {
         }
     }
 
-    /// Makes a connection give way for `newcomer`, or for one that is not known yet. `false` when none has
-    /// to. The place is free as soon as the connection's task has had its turn.
+    /// Evicts a connection for `newcomer`, or for one that is not known yet. `false` when none has to. The
+    /// place is free as soon as the connection's task has had its turn.
     pub(crate) fn make_room(&self, newcomer: Option<IpAddr>, counters: &ConnectionCounters) -> bool {
         let Some(place) = self.next_candidate().or_else(|| {
             self.look(newcomer);
@@ -188,7 +188,7 @@ impl ConnectionSlots {
         true
     }
 
-    /// Takes the next candidate that is still as the last look has seen it.
+    /// Takes the next candidate whose state is as at the last scan.
     fn next_candidate(&self) -> Option<Rc<ConnectionSlot>> {
         let mut next = self.next.borrow_mut();
         if self.looked_at.get().is_none_or(|at| now().duration_since(at) > LOOK_LASTS) {
@@ -201,8 +201,8 @@ impl ConnectionSlots {
         })
     }
 
-    /// Looks at all places for those that give way next. It costs a look at each connection, so it looks
-    /// ahead for several; but never so far that the client with most would have less than the second.
+    /// Scans all slots for the connections to evict next. A scan costs a look at each connection, so it
+    /// chooses several; but never so many that the client with most would have less than the second.
     fn look(&self, newcomer: Option<IpAddr>) {
         let of_silent = self.silent();
         if of_silent.held() * 2 > self.held() {
@@ -230,7 +230,7 @@ impl ConnectionSlots {
         self.looked_at.set(Some(now()));
     }
 
-    /// Counts connections by client that have never asked for anything.
+    /// Counts the connections that have never sent a request, by client.
     fn silent(&self) -> Books {
         let mut silent = Books::new(usize::MAX, Shares::THRICE);
         for (_, place) in self.open.borrow().iter() {
@@ -241,9 +241,8 @@ impl ConnectionSlots {
         silent
     }
 
-    /// Returns the connections of the address or network that has most of these, or of those with as many, in
-    /// the order of their age. One that has come just now among thousands that hold as little is not the one
-    /// that goes.
+    /// Returns the connections of the address or network that has most, or of those with as many, by age. One
+    /// that has just come among thousands that hold as little is not the one to go.
     fn longest_of_top(&self, of: &Books, which: &dyn Fn(&ConnectionSlot) -> bool) -> VecDeque<Candidate> {
         let Some((_, most)) = of.heaviest() else { return VecDeque::new() };
         let tops = of.weights().filter(|(_, weight)| *weight == most).count();
@@ -275,9 +274,9 @@ impl ConnectionSlots {
     }
 }
 
-/// Number of connections that are chosen in one look.
+/// Most connections that are chosen in one scan.
 const AHEAD_MAX: usize = 64;
-/// Afterwards another may hold most.
+/// Time for which a scan counts: afterwards another client may hold most.
 const LOOK_LASTS: Duration = Duration::from_secs(1);
 
 #[cfg(test)]
@@ -292,7 +291,7 @@ mod tests {
         Ipv6Addr::from_bits(0x2001_0db8 << 96 | high << 64 | 1).into()
     }
 
-    /// Runs `story` where there is a clock.
+    /// Runs `story` in a simulated lane, for its clock.
     fn in_a_lane(story: impl FnOnce(ConnectionSlots, ConnectionCounters) + 'static) {
         let world = World::new(1, Config::default());
         let host = world.host("10.0.0.1");
@@ -300,7 +299,7 @@ mod tests {
             .block_on(&host, async move { story(ConnectionSlots::default(), ConnectionCounters::default()) });
     }
 
-    /// A connection of this peer that is being answered, or waits for its next request.
+    /// Inserts a connection of this peer that is being answered, or waits for its next request.
     fn place(places: &ConnectionSlots, peer: IpAddr, is_busy: bool) -> (usize, Rc<ConnectionSlot>) {
         let (key, place) = places.insert_of(Weak::new(), peer);
         place.busy(now());

@@ -1,5 +1,4 @@
-//! The open connections of a service on a lane, for what concerns all of them at once: how they come in, their number,
-//! and how they leave.
+//! Open connections of a service on a lane: acceptance, number and end.
 
 use std::cell::Cell;
 use std::io;
@@ -17,29 +16,29 @@ use crate::connection_slots::{ConnectionSlot, ConnectionSlots};
 use crate::counters::ConnectionCounters;
 use crate::drain::{Cohort, Drain};
 
-/// Open connections, how they leave, and how the kernel is to send what they send.
+/// Open connections of a service on a lane, with how they leave and how the kernel sends their packets.
 #[derive(Debug)]
 pub struct Connections {
     counters: Arc<ConnectionCounters>,
     places: ConnectionSlots,
     drain: Drain,
-    /// Number of connections that the process had descriptors for when it ran out of them, and until when
-    /// that is believed.
+    /// Number of connections that the process had descriptors for when it ran out, and the time until which
+    /// this counts.
     fitting: Cell<Option<(usize, Instant)>>,
-    /// Bytes per second of each.
+    /// Rate of each connection, in bytes per second.
     pacing: Cell<Option<u64>>,
-    /// Mark of their packets; 0 for none.
+    /// Mark of the connections' packets; 0 for none.
     mark: Cell<u32>,
 }
 
-/// One connection among the open ones, for as long as this lives.
+/// Registration of an open connection, for as long as this lives.
 #[derive(Debug)]
 pub struct Open {
     connections: Rc<Connections>,
     place: Rc<ConnectionSlot>,
     cohort: Cohort,
     key: usize,
-    /// The connection's socket, among what the process has open for its client.
+    /// Share of the process's descriptors that the connection's socket takes for its client.
     _descriptor: Share,
 }
 
@@ -50,22 +49,22 @@ impl Connections {
         Rc::new(Self { counters, places, drain, fitting, pacing, mark })
     }
 
-    /// Returns what they count.
+    /// Returns the counters of the connections.
     pub fn counters(&self) -> &Arc<ConnectionCounters> {
         &self.counters
     }
 
-    /// Returns how they are asked to leave.
+    /// Returns the drain by which the connections are asked to leave.
     pub fn drain(&self) -> &Drain {
         &self.drain
     }
 
-    /// Returns how many there are.
+    /// Returns the number of open connections.
     pub fn len(&self) -> usize {
         self.places.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether no connection is open.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -93,8 +92,8 @@ impl Connections {
         }
     }
 
-    /// Takes a new connection in, if there is room for it among at most `max`, or another gives way; else it
-    /// is counted as refused.
+    /// Admits a new connection if there are fewer than `max` or another is evicted; else counts it as refused
+    /// and returns its stream.
     pub fn admit(self: &Rc<Self>, stream: TcpStream, max: usize) -> Result<(Rc<TcpStream>, Open), TcpStream> {
         let peer = stream.peer_addr().ip();
         let descriptor = if self.has_room(max, peer) { self.descriptor(peer) } else { None };
@@ -116,8 +115,8 @@ impl Connections {
         Ok((stream, Open { connections, place, cohort, key, _descriptor: descriptor }))
     }
 
-    /// The newcomer's share of the process's descriptors. Where the address has none left, or the process, it is the share of a
-    /// connection that gives way.
+    /// Takes the newcomer's share of the process's descriptors. Where the address or the process has none
+    /// left, a connection is evicted for its share.
     fn descriptor(&self, newcomer: IpAddr) -> Option<Share> {
         let budget = lane::descriptors::budget();
         let taken = budget.take(newcomer, 1).ok();
@@ -132,8 +131,8 @@ impl Connections {
         self.places.held() < max || self.places.make_room(Some(newcomer), &self.counters)
     }
 
-    /// Makes a connection give way as descriptors are short, and keeps some descriptors for files from now
-    /// on, which newcomers would take again otherwise. `false` when none has to give way.
+    /// Evicts a connection as descriptors are short, and from now on keeps some descriptors for files, which
+    /// newcomers would take otherwise. Returns `false` when none has to be evicted.
     pub fn make_room(&self) -> bool {
         let held = self.places.held();
         let spare = (held / SPARE_DIVISOR).max(SPARE_MIN);
@@ -152,8 +151,8 @@ impl Connections {
         }
     }
 
-    /// Marks the packets of every connection, open or to come (SO_MARK), for the machine's routes and filters to tell
-    /// which NIC they leave by; 0 takes the mark away.
+    /// Sets the mark of every connection's packets, open or to come (SO_MARK), which the machine's routes and
+    /// filters use to choose the NIC; 0 removes it.
     pub fn set_mark(&self, new: u32) {
         self.counters.egress_mark.set(u64::from(new));
         if self.mark.replace(new) != new {
@@ -166,7 +165,7 @@ impl Connections {
 }
 
 impl Open {
-    /// Returns the connection's place.
+    /// Returns the connection's slot.
     pub fn slot(&self) -> &Rc<ConnectionSlot> {
         &self.place
     }
@@ -194,14 +193,14 @@ fn is_exhaustion(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(ENOMEM | ENFILE | EMFILE | ENOBUFS))
 }
 
-/// accept(2) of a socket that was shut down or closed behind its lane's back.
+/// Returns whether accept(2) failed as the socket was shut down or closed by another task.
 fn is_end_of_listener(error: &io::Error) -> bool {
     const EBADF: i32 = 9;
     const EINVAL: i32 = 22;
     matches!(error.raw_os_error(), Some(EBADF | EINVAL))
 }
 
-/// A connection that could not be bounded or marked works, so it goes on; the count tells.
+/// Sets a stream's pacing rate; a failure is counted, and the connection goes on.
 fn pace(stream: &TcpStream, rate: u64, counters: &ConnectionCounters) {
     if stream.set_option(SocketOption::PacingRate(rate)).is_err() {
         counters.pacing_failed.increment();
@@ -222,15 +221,15 @@ fn mark(stream: &TcpStream, mark: u32, counters: &ConnectionCounters) {
 //@ empty: a part of {} of the lane's connections gives way, and so many fewer are taken for {FITTING_LASTS}
 //@ counter: http_accept_pauses, http_connections_evicted
 //@ attack: http-places-taken
-/// Part of the descriptors that is left to files: one of so many, and so many at least.
+/// Divisor for the part of the descriptors that is left to files, and the least number of those.
 const SPARE_DIVISOR: usize = 16;
 const SPARE_MIN: usize = 2;
-/// Fewer are never held to a number.
+/// Least number of connections that a shortage of descriptors limits a lane to.
 const FITTING_MIN: usize = 8;
-/// Time for which a refusal counts: others than connections may have taken the descriptors, and given them
+/// Time for which a shortage counts: others than connections may have taken the descriptors, and given them
 /// back.
 const FITTING_LASTS: Duration = Duration::from_secs(10);
-/// For the connection that gives way to close.
+/// Pause for the evicted connection to close.
 const LEAVING_PAUSE: Duration = Duration::from_millis(1);
-/// Long enough for some connection to end, short enough not to be noticed.
+/// Pause after a failed accept: long enough for some connection to end, short enough not to be noticed.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);

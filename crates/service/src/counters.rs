@@ -1,7 +1,7 @@
-//! Counters that every service with connections has. It shows under the service's own area.
+//! Counters of every service with connections, shown under the service's own area.
 
 lane::counter_block! {
-    /// Connections of one service on one lane: their number, who gave way, how their packets leave, what they hold.
+    /// Connections of one service on one lane: their number, evictions, packets' marks, and memory.
     pub struct ConnectionCounters {
         gauge connections: "Connections open.",
         count connections_refused: "Connections refused because the lane had its maximum and nobody had to give way.",

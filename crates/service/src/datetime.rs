@@ -1,31 +1,31 @@
-//! Moments as people write them: the calendar in UTC.
+//! Times as calendar dates in UTC.
 
 use std::fmt;
 use std::time::UNIX_EPOCH;
 
-/// A moment in the proleptic Gregorian calendar, UTC.
+/// Time in the proleptic Gregorian calendar, UTC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DateTime {
-    /// 1970 to 9999.
+    /// Year, 1970 to 9999.
     pub year: u32,
-    /// 1 to 12.
+    /// Month, 1 to 12.
     pub month: u32,
-    /// 1 to 31.
+    /// Day of the month, 1 to 31.
     pub day: u32,
-    /// 0 to 23.
+    /// Hour, 0 to 23.
     pub hour: u32,
-    /// 0 to 59.
+    /// Minute, 0 to 59.
     pub minute: u32,
-    /// 0 to 59.
+    /// Second, 0 to 59.
     pub second: u32,
-    /// 0 is Sunday.
+    /// Day of the week, 0 for Sunday.
     pub weekday: u32,
 }
 
-/// A moment to the microsecond, which is shown as RFC 3339 has it, in UTC: `1994-11-06T08:49:37.000042Z`.
+/// Time to the microsecond, displayed as in RFC 3339, in UTC: `1994-11-06T08:49:37.000042Z`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Moment {
-    /// Microseconds since 1970.
+    /// Microseconds since 1970-01-01T00:00:00Z.
     pub unix_us: u64,
 }
 
@@ -54,13 +54,13 @@ impl DateTime {
 }
 
 impl Moment {
-    /// By the clock of the current lane.
+    /// Returns the time of the current lane's clock.
     pub fn now() -> Self {
         let since_epoch = lane::time::wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self { unix_us: u64::try_from(since_epoch.as_micros()).unwrap_or(u64::MAX) }
     }
 
-    /// To the second.
+    /// Converts to date and time, with whole seconds.
     pub fn date_time(self) -> DateTime {
         DateTime::from_unix((self.unix_us / 1_000_000) as i64)
     }
@@ -74,11 +74,11 @@ impl fmt::Display for Moment {
     }
 }
 
-/// 9999-12-31T23:59:59Z, the last second whose year has four digits.
+/// Last second of a four-digit year, 9999-12-31T23:59:59Z, in seconds since 1970.
 pub const UNIX_S_MAX: i64 = 253_402_300_799;
-/// Names as RFC 9110 5.6.7 and asctime(3) have them, Sunday first.
+/// Names of weekdays as in RFC 9110 5.6.7 and asctime(3), Sunday first.
 pub const WEEKDAYS: [[u8; 3]; 7] = [*b"Sun", *b"Mon", *b"Tue", *b"Wed", *b"Thu", *b"Fri", *b"Sat"];
-/// Names as RFC 9110 5.6.7 and asctime(3) have them.
+/// Names of months as in RFC 9110 5.6.7 and asctime(3).
 pub const MONTHS: [[u8; 3]; 12] = [
     *b"Jan", *b"Feb", *b"Mar", *b"Apr", *b"May", *b"Jun", *b"Jul", *b"Aug", *b"Sep", *b"Oct", *b"Nov",
     *b"Dec",

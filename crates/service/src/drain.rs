@@ -1,4 +1,4 @@
-//! Drain of connections: all of them when the service ends, or those there are while it goes on.
+//! Drain of connections: of all when the service ends, or of the present ones while it goes on.
 
 use std::cell::{Cell, RefCell};
 use std::task::{Poll, Waker};
@@ -7,28 +7,28 @@ use std::time::Instant;
 use lane::time::timeout_at;
 use slab::Slab;
 
-/// Connections that were taken between two calls of [`Drain::dismiss`]: they leave together.
+/// Connections taken between two calls of [`Drain::dismiss`], which leave together.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Cohort(u64);
 
-/// Drain of a lane: whether it was asked for, the tasks that must hear of it, and those that are left.
+/// Drain of a lane: the request to leave, the tasks that wait for it, and the number of those left.
 #[derive(Debug, Default)]
 pub struct Drain {
     asked: Cell<bool>,
-    /// Cohorts that were asked to leave though the service goes on.
+    /// Number of cohorts that were asked to leave while the service goes on.
     dismissed: Cell<u64>,
     waiting: RefCell<Slab<Waker>>,
-    /// Number of tasks that are here: connections, calls, whatever holds a [`Drain::stay`].
+    /// Number of tasks that hold a [`Drain::stay`]: connections, calls and others.
     staying: Cell<usize>,
     all_gone: RefCell<Option<Waker>>,
 }
 
-/// Counts a task as here until this is dropped.
+/// Guard that counts a task as staying until it is dropped.
 #[derive(Debug)]
 pub struct Stay<'a>(&'a Drain);
 
 impl Drain {
-    /// Counts one in. For as long as the guard lives [`Drain::ask`] waits for it.
+    /// Counts a task as staying. For as long as the guard lives [`Drain::ask`] waits for it.
     pub fn stay(&self) -> Stay<'_> {
         self.enter();
         Stay(self)
@@ -47,12 +47,12 @@ impl Drain {
         }
     }
 
-    /// Returns the number of tasks that are here.
+    /// Returns the number of tasks that are staying.
     pub fn staying(&self) -> usize {
         self.staying.get()
     }
 
-    /// The cohort of those that are taken now.
+    /// Returns the cohort of the connections that are taken now.
     pub fn cohort(&self) -> Cohort {
         Cohort(self.dismissed.get())
     }
@@ -74,24 +74,24 @@ impl Drain {
         self.staying.get()
     }
 
-    /// Asks those to leave that are here now. Others may come.
+    /// Asks the present tasks to leave. Others may come.
     pub fn dismiss(&self) {
         self.dismissed.update(|cohorts| cohorts + 1);
         // They stay in the list: listeners wait there too, and wait on.
         self.waiting.borrow().iter().for_each(|(_, waker)| waker.wake_by_ref());
     }
 
-    /// Returns whether those of this cohort are to leave.
+    /// Returns whether this cohort is to leave.
     pub fn is_leaving(&self, cohort: Cohort) -> bool {
         self.asked.get() || cohort < self.cohort()
     }
 
-    /// `future`'s output, or `None` once those of this cohort are to leave.
+    /// Returns the output of `future`, or `None` once this cohort is to leave.
     pub async fn unless_leaving<F: Future>(&self, cohort: Cohort, future: F) -> Option<F::Output> {
         self.unless(|| self.is_leaving(cohort), future).await
     }
 
-    /// `future`'s output, or `None` once all tasks were asked to leave.
+    /// Returns the output of `future`, or `None` once all tasks were asked to leave.
     pub async fn unless_asked<F: Future>(&self, future: F) -> Option<F::Output> {
         self.unless(|| self.asked.get(), future).await
     }
@@ -119,7 +119,7 @@ impl Drop for Stay<'_> {
     }
 }
 
-/// A waker in the list of those to be told.
+/// Place of a waker in the list of those to wake.
 struct WaitingPlace<'a> {
     drain: &'a Drain,
     key: Option<usize>,

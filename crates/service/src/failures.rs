@@ -1,5 +1,5 @@
-//! Recent failures, such as sign-ins, by the responsible address or name: so many may fail at once, and then
-//! so many a minute. What is kept is bounded.
+//! Recent failures, such as sign-ins, by address or name: a burst may fail at once, and then so many a
+//! minute. The table is bounded.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -8,16 +8,16 @@ use std::time::{Duration, Instant};
 
 use budget::Network;
 
-/// Number of times that something may fail.
+/// Limit of failures.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// Failures before a client has to wait.
+    /// Failures after which a client has to wait.
     pub at_once: u32,
-    /// After so long one failure counts no more.
+    /// Time after which one failure no longer counts.
     pub forgiven_after: Duration,
 }
 
-/// Failures by key.
+/// Recent failures by key, in a bounded table.
 #[derive(Debug)]
 pub struct Failures<K> {
     failed: HashMap<K, Failed>,
@@ -32,8 +32,8 @@ struct Failed {
 }
 
 impl Limit {
-    /// Returns the limit of a network of this prefix, where this is the limit of an address (or a /64): of a
-    /// wider one four times as many may fail for each of the levels in between.
+    /// Returns the limit of a network where this is that of an address or a /64: each wider level allows four
+    /// times as many failures.
     pub fn of(self, network: Network) -> Self {
         let times = match network.prefix {
             48 if network.base.is_ipv6() => 16,
@@ -45,7 +45,7 @@ impl Limit {
 }
 
 impl Failed {
-    /// Returns how many still count.
+    /// Returns the number of failures that still count.
     fn left(&self, now: Instant) -> u32 {
         let forgiven = now.saturating_duration_since(self.since).as_millis()
             / self.limit.forgiven_after.as_millis().max(1);
@@ -54,12 +54,12 @@ impl Failed {
 }
 
 impl<K: Copy + Eq + Hash> Failures<K> {
-    /// Makes an empty table of at most so many keys.
+    /// Makes an empty table of at most `keys_max` keys.
     pub fn new(keys_max: usize) -> Self {
         Self { failed: HashMap::new(), keys_max }
     }
 
-    /// Notes a failure.
+    /// Notes a failure of `key`, under this limit.
     pub fn note(&mut self, key: K, limit: Limit, now: Instant) {
         if !self.failed.contains_key(&key) && self.failed.len() >= self.keys_max {
             self.failed.retain(|_, failed| failed.left(now) > 0);
@@ -76,47 +76,46 @@ impl<K: Copy + Eq + Hash> Failures<K> {
         *failed = Failed { count: left + 1, since, limit };
     }
 
-    /// Returns whether it may be tried again.
+    /// Returns whether the key may be tried again.
     pub fn may_try(&self, key: &K, now: Instant) -> bool {
         self.failed.get(key).is_none_or(|failed| failed.left(now) < failed.limit.at_once)
     }
 
-    /// Returns whether any still count.
+    /// Returns whether any failures of the key still count.
     pub fn any(&self, key: &K, now: Instant) -> bool {
         self.failed.get(key).is_some_and(|failed| failed.left(now) > 0)
     }
 
-    /// Forgets failures, which count no more.
+    /// Forgets the failures of a key.
     pub fn forget(&mut self, key: &K) {
         self.failed.remove(key);
     }
 
-    /// Of how many there are.
+    /// Returns the number of keys with failures.
     pub fn len(&self) -> usize {
         self.failed.len()
     }
 
-    /// Returns whether there are none.
+    /// Returns whether no key has failures.
     pub fn is_empty(&self) -> bool {
         self.failed.is_empty()
     }
 }
 
 impl Failures<Network> {
-    /// Notes a failure at this address: for it and the networks that it lies in. `limit` is that of the
-    /// address.
+    /// Notes a failure at this address, for it and its networks. `limit` is that of the address.
     pub fn note_at(&mut self, peer: IpAddr, limit: Limit, now: Instant) {
         for network in Network::all_of(peer) {
             self.note(network, limit.of(network), now);
         }
     }
 
-    /// Returns whether it may be tried again at this address.
+    /// Returns whether this address and all its networks may be tried again.
     pub fn may_try_at(&self, peer: IpAddr, now: Instant) -> bool {
         Network::all_of(peer).all(|network| self.may_try(&network, now))
     }
 
-    /// Returns whether any still count of this address, or a network that it lies in.
+    /// Returns whether failures of this address, or of its networks, still count.
     pub fn any_at(&self, peer: IpAddr, now: Instant) -> bool {
         Network::all_of(peer).any(|network| self.any(&network, now))
     }

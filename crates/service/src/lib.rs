@@ -1,4 +1,5 @@
-//! The service kit: what a service on lanes is to the server, and what every service needs, whatever it speaks.
+//! Kit for services: the interface between a service on lanes and the server, and what every service needs
+//! for any protocol.
 //!
 //! The seam is in [`plug`]: [`Service`], [`Settings`], [`Site`], [`LaneService`]. The server knows these and
 //! no protocol. What they need in common is here too: connections have [connection_slots](connections), which

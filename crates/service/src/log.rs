@@ -15,31 +15,31 @@ pub mod openafs;
 pub mod packed;
 pub mod text;
 
-/// Format of a line.
+/// Format of a log line.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
-    /// Text that the field's tools read: `host - - [time] "request" status bytes "referer" "user agent"` of
-    /// Apache and nginx for HTTP, the lines of OpenAFS's audit log for AFS.
+    /// Text that the field's tools read: for HTTP the combined format of Apache and nginx, for AFS the lines
+    /// of OpenAFS's audit log.
     #[default]
     Text,
-    /// One JSON object a line, with the duration in microseconds.
+    /// JSON, one object a line, with the duration in microseconds.
     Json,
 }
 
-/// Record of one request.
+/// Record of one request for a log.
 pub trait LogRecord {
-    /// Most bytes a record takes in a batch; at most [`BATCH_BYTES`].
+    /// Most bytes that a record takes in a batch; at most [`BATCH_BYTES`].
     const PACKED_MAX: usize;
 
     /// Appends the packed form. Runs on the lane.
     fn pack(&self, batch: &mut Vec<u8>);
 
-    /// Appends a line for each record of a batch that [`LogRecord::pack`] has filled. Runs beside the lanes. Whatever
-    /// a client sent, a line is one line.
+    /// Appends a line for each record of a batch that [`LogRecord::pack`] has filled. Runs beside the lanes.
+    /// Whatever a client sent, a line is one line.
     fn put_lines(format: Format, batch: &[u8], lines: &mut Vec<u8>);
 }
 
-/// [`LogRecord::put_lines`] of the type that filled a batch.
+/// Function [`LogRecord::put_lines`] of the type that filled a batch.
 type PutLines = fn(Format, &[u8], &mut Vec<u8>);
 
 /// Makes the queue between any number of lanes and one reader.
@@ -53,21 +53,21 @@ pub fn channel(batches_max: usize) -> (LaneLog, LogReader) {
     (LaneLog::new(Arc::clone(&shared)), LogReader { shared })
 }
 
-/// A lane's end: collects records and hands them over in batches. A clone is another lane's end.
+/// Lane's end of a log: collects records and hands them over in batches. A clone is another lane's end.
 #[derive(Debug)]
 pub struct LaneLog {
     shared: Arc<LogShared>,
     batch: Batch,
 }
 
-/// The thread's end.
+/// Reader's end of a log, for the thread that writes it.
 #[derive(Debug)]
 pub struct LogReader {
     shared: Arc<LogShared>,
 }
 
 impl LaneLog {
-    /// Adds a record; hands the batch over when it is full.
+    /// Adds a record, and hands over a batch that is full.
     pub fn push<R: LogRecord>(&mut self, record: &R) {
         let put_lines: PutLines = R::put_lines;
         if self.batch.bytes.len() + R::PACKED_MAX > BATCH_BYTES {
@@ -83,7 +83,8 @@ impl LaneLog {
         self.batch.records += 1;
     }
 
-    /// Hands over what there is. Called by a timer too, so that a quiet server's log is not late.
+    /// Hands over the records collected so far. Called by a timer too, so that a quiet server's log is not
+    /// late.
     pub fn flush(&mut self) {
         if self.batch.records == 0 {
             return;
@@ -98,7 +99,7 @@ impl LaneLog {
         }
     }
 
-    /// Records lost because the reader was too slow, of all lanes.
+    /// Returns the number of records of all lanes that were lost because the reader was too slow.
     pub fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }
@@ -127,7 +128,7 @@ impl LogReader {
         let _ = self.shared.reader.set(std::thread::current());
     }
 
-    /// Appends the lines of one batch; `false` when there is none.
+    /// Appends the lines of one batch; `false` when no batch waits.
     pub fn read(&self, format: Format, lines: &mut Vec<u8>) -> bool {
         let Some(mut batch) = self.shared.full.pop() else { return false };
         if let Some(put_lines) = batch.put_lines.take() {
@@ -140,7 +141,7 @@ impl LogReader {
         true
     }
 
-    /// Records lost because this end was too slow, of all lanes.
+    /// Returns the number of records of all lanes that were lost because this end was too slow.
     pub fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }
@@ -168,7 +169,7 @@ pub const BATCH_BYTES: usize = 32 * 1024;
 mod tests {
     use super::*;
 
-    /// A record of one byte, whose line is that byte.
+    /// Record of one byte, with that byte as its line.
     struct Byte(u8);
 
     impl LogRecord for Byte {

@@ -1,5 +1,5 @@
-//! The memory of a lane that replies hold while they wait for their clients, and which connections give way
-//! when it is short.
+//! Memory of a lane that replies hold while they wait for their clients, and the choice of connections to
+//! evict when it is short.
 //!
 //! An account belongs to a connection, and counts for its address too (an IPv4 address, an IPv6 /64), and for
 //! the /56 and /48 that it lies in. What is free bounds what any client may have: an address three times what
@@ -26,23 +26,23 @@ use slab::Slab;
 use crate::address::address_of;
 use crate::counters::ConnectionCounters;
 
-/// One lane's books.
+/// Accounts of one lane's reply memory.
 pub struct ReplyMemory {
-    /// Bytes that all may hold.
+    /// Bytes that all connections together may hold.
     limit: usize,
     used: Cell<usize>,
     addresses: RefCell<HashMap<IpAddr, Rc<Address>>>,
-    /// The IPv6 /56 and /48 that they lie in.
+    /// Holdings of the IPv6 /56 and /48 networks.
     wider: RefCell<HashMap<Network, Rc<Holdings>>>,
-    /// Addresses of which some connection waits, in the order of their turns.
+    /// Addresses with waiting connections, in the order of their turns.
     turns: RefCell<VecDeque<Rc<Address>>>,
 }
 
-/// Holdings of one address.
+/// Holdings and waiters of one address.
 struct Address {
     name: IpAddr,
     own: Holdings,
-    /// Holdings of its /56 and its /48, where it is one of IPv6.
+    /// Holdings of an IPv6 address's /56 and /48.
     wider: Vec<Rc<Holdings>>,
     last_round: Cell<u64>,
     accounts: RefCell<Slab<Weak<Account>>>,
@@ -51,27 +51,27 @@ struct Address {
     next_place: Cell<u64>,
 }
 
-/// Holdings of the addresses of one network, or of an address by itself.
+/// Holdings of one network, or of one address.
 struct Holdings {
     network: Network,
-    /// Multiple of what is free that they may hold.
+    /// Multiple of what is free that the network may hold.
     times: usize,
     held: Cell<usize>,
-    /// Addresses that there are.
+    /// Number of addresses with accounts.
     addresses: Cell<usize>,
-    /// No connection was found that may be told to end; until then none will be.
+    /// Time until which no connection is looked for, as none was found that may be told to end.
     sheds_again: Cell<Option<Instant>>,
 }
 
 /// Account of one connection.
 pub struct Account {
     memory: Rc<ReplyMemory>,
-    /// Of its service.
+    /// Counters of the connection's service.
     counters: Arc<ConnectionCounters>,
     address: Rc<Address>,
     place: Cell<usize>,
     held: Cell<usize>,
-    /// Part of it that was asked for and granted.
+    /// Bytes of the account that were asked for and granted.
     granted: Cell<usize>,
     stalled_since: Cell<Option<Instant>>,
     gives_way: Cell<bool>,
@@ -85,36 +85,35 @@ pub struct Charge {
     is_granted: bool,
 }
 
-/// A place in the line of an address, until this is dropped.
+/// Place in the queue of an address, until this is dropped.
 struct MemoryPlace<'a> {
     account: &'a Account,
     number: Option<u64>,
 }
 
-/// The connection was evicted: the lane's memory for replies was short, and of its holders it had stalled longest.
+/// Error of an evicted connection: the lane's memory for replies was short, and it had stalled longest.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Evicted;
 
 /// Holder that keeps a connection from having more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Short {
-    /// Itself: what it has must leave first.
+    /// The connection itself: what it has must leave first.
     Connection,
-    /// The address, or the network of its [`Address::wider`] that has this place.
+    /// The address, or the network at this index of its [`Address::wider`].
     Address,
     Network(usize),
     Lane,
 }
 
 impl ReplyMemory {
-    /// Books over `limit` bytes.
+    /// Makes accounts over `limit` bytes.
     pub fn new(limit: usize) -> Rc<Self> {
         let (addresses, wider, turns) = Default::default();
         Rc::new(Self { limit, used: Cell::new(0), addresses, wider, turns })
     }
 
-    /// Opens the account of a connection from `peer`; what it holds and waits for shows in the `counters` of its
-    /// service.
+    /// Opens the account of a connection from `peer`, shown in the `counters` of its service.
     pub fn account(self: &Rc<Self>, peer: IpAddr, counters: &Arc<ConnectionCounters>) -> Rc<Account> {
         let name = address_of(peer);
         let address = {
@@ -137,7 +136,7 @@ impl ReplyMemory {
         account
     }
 
-    /// A new address, and its place in its networks.
+    /// Makes the entry of a new address, counted in its networks.
     fn address(&self, name: IpAddr) -> Address {
         let mut claimants =
             Consumer::from(name).claimants(SHARES).filter_map(|(claimant, times)| match claimant {
@@ -177,7 +176,7 @@ impl ReplyMemory {
         self.limit.saturating_sub(self.used.get())
     }
 
-    /// Tells the connection to end that should give way first, of the address or network that holds most in proportion to its share.
+    /// Tells a connection to end: one of the address or network that holds most in proportion to its share.
     fn shed(&self) {
         let addresses = self.addresses.borrow();
         let address = addresses.values().max_by_key(|address| address.own.weight());
@@ -189,13 +188,13 @@ impl ReplyMemory {
         }
     }
 
-    /// Ends a stalled connection of the addresses of one network.
+    /// Ends a stalled connection of the addresses in one network.
     fn shed_of(&self, wide: &Holdings) {
         let addresses = self.addresses.borrow();
         wide.shed(addresses.values().filter(|address| wide.network.contains(address.name)));
     }
 
-    /// Lets one of the address whose turn it is try again.
+    /// Wakes the first waiter of the address whose turn it is.
     fn wake_next(&self) {
         let mut turns = self.turns.borrow_mut();
         let Some(address) = turns.pop_front() else { return };
@@ -210,12 +209,12 @@ impl ReplyMemory {
 }
 
 impl Address {
-    /// Returns what is counted for it: its own holdings, and those of its networks.
+    /// Returns the holdings that count for the address: its own and those of its networks.
     fn holdings(&self) -> impl Iterator<Item = &Holdings> {
         std::iter::once(&self.own).chain(self.wider.iter().map(|holdings| &**holdings))
     }
 
-    /// Tells the connection to end that has stalled longest, if one has for long enough.
+    /// Tells the connection of the address to end that has stalled longest, if long enough.
     fn shed(self: &Rc<Self>) {
         self.own.shed(std::iter::once(self));
     }
@@ -235,7 +234,7 @@ impl Holdings {
         SHARES.weight(self.held.get(), self.times)
     }
 
-    /// Tells the connection of these addresses, whose holdings they are, to end that has stalled longest, if one has for long enough.
+    /// Tells the connection of these addresses to end that has stalled longest, if long enough.
     fn shed<'a>(&self, addresses: impl Iterator<Item = &'a Rc<Address>>) {
         // A crowd that waits would look through itself each time one of it asks.
         if self.sheds_again.get().is_some_and(|again| now() < again) {
@@ -261,13 +260,13 @@ impl Holdings {
 }
 
 impl Account {
-    /// The right to hold `bytes` more, if they are to be had now.
+    /// Charges `bytes` more, if they may be had now.
     pub fn try_charge(self: &Rc<Self>, bytes: usize) -> Option<Charge> {
         self.ask(bytes, 0).ok()
     }
 
-    /// Asks for memory. `mine` bytes of what the connection was granted are the caller's: it would wait for
-    /// itself.
+    /// Asks for memory. `mine` bytes of the connection's grants are the caller's, which would otherwise wait
+    /// for itself.
     fn ask(self: &Rc<Self>, bytes: usize, mine: usize) -> Result<Charge, Short> {
         let (free, granted) = (self.memory.free(), self.granted.get());
         if bytes > free {
@@ -289,7 +288,7 @@ impl Account {
         Ok(Charge { account: Rc::clone(self), bytes, is_granted: true })
     }
 
-    /// Counts `bytes` that are held already, be there room for them or not.
+    /// Charges `bytes` that are held already, even above the limits.
     pub fn charge(self: &Rc<Self>, bytes: usize) -> Charge {
         self.count(bytes);
         if self.memory.used.get() > self.memory.limit {
@@ -305,7 +304,7 @@ impl Account {
         self.counters.reply_memory_bytes.add(bytes as u64);
     }
 
-    /// The right to hold `bytes` more; where they are not to be had, the caller is woken to ask again.
+    /// Charges `bytes` more as soon as they may be had; until then the caller is woken to ask again.
     fn poll_charge(
         self: &Rc<Self>,
         cx: &mut Context<'_>,
@@ -324,13 +323,14 @@ impl Account {
         Poll::Pending
     }
 
-    /// The right to hold `bytes` more, as soon as they are to be had.
+    /// Charges `bytes` more, as soon as they may be had.
     pub async fn acquire(self: &Rc<Self>, bytes: usize) -> Charge {
         self.acquire_beside(bytes, 0).await
     }
 
-    /// Waits for memory while the caller keeps `mine` bytes: of its connection only what others hold is in
-    /// the way. Callers should set a time limit, as several may hold what each of them waits for.
+    /// Charges `bytes` as soon as they may be had, while the caller keeps `mine` bytes: only what other tasks
+    /// of its connection hold is in the way. Callers should set a time limit, as several may hold what each
+    /// of them waits for.
     pub async fn acquire_beside(self: &Rc<Self>, bytes: usize, mine: usize) -> Charge {
         if let Ok(charge) = self.ask(bytes, mine) {
             return charge;
@@ -346,7 +346,8 @@ impl Account {
         }
     }
 
-    /// `future`'s output. While it waits the connection counts as stalled, and may be told to end.
+    /// Returns the output of `future`. While it waits the connection counts as stalled, and may be told to
+    /// end.
     pub async fn unless_short<F: Future>(&self, future: F) -> Result<F::Output, Evicted> {
         let mut future = pin!(future);
         let stalled = Stalled(self);
@@ -359,7 +360,7 @@ impl Account {
         .await
     }
 
-    /// Ready once the connection is to end for others' sake.
+    /// Returns ready once the connection is told to end for the sake of others.
     pub fn poll_evicted(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.gives_way.get() {
             return Poll::Ready(());
@@ -372,12 +373,13 @@ impl Account {
         Poll::Pending
     }
 
-    /// For turns at the lane's time: the round in which the address had its last.
+    /// Returns the round in which the address had its last turn at the lane's time, for
+    /// [`Turns`](crate::turns::Turns).
     pub fn last_round(&self) -> &Cell<u64> {
         &self.address.last_round
     }
 
-    /// Says whether the connection waits for its peer.
+    /// Notes whether the connection waits for its peer.
     pub fn stall(&self, stalls: bool) {
         match (stalls, self.stalled_since.get()) {
             (true, None) => self.stalled_since.set(Some(now())),
@@ -388,7 +390,7 @@ impl Account {
 }
 
 impl MemoryPlace<'_> {
-    /// Registers for the next chance: in its place, or behind the others where it has had one.
+    /// Registers for the next chance: in the place before, or at the end after a chance.
     fn wait(&mut self, cx: &mut Context<'_>) {
         let Account { address, memory, counters, .. } = self.account;
         let mut waiting = address.waiting.borrow_mut();
@@ -418,12 +420,12 @@ impl Drop for MemoryPlace<'_> {
 }
 
 impl Charge {
-    /// Bytes that it is for.
+    /// Returns the bytes of the charge.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
 
-    /// One right for what both are for: the same connection's, and both asked for.
+    /// Joins two granted charges of the same connection.
     pub fn and(mut self, mut other: Self) -> Self {
         assert!(Rc::ptr_eq(&self.account, &other.account) && self.is_granted && other.is_granted);
         self.bytes += std::mem::take(&mut other.bytes);
@@ -431,7 +433,7 @@ impl Charge {
     }
 }
 
-/// Ends a wait for the peer.
+/// Guard that ends a wait for the peer.
 struct Stalled<'a>(&'a Account);
 
 impl Drop for Stalled<'_> {
@@ -473,13 +475,13 @@ impl Drop for Charge {
 //@ empty: a connection that may have no more waits, at most `stall_seconds`; of the address or network with most the connection that stalled longest ends
 //@ counter: http_reply_memory_bytes, http_reply_memory_waits, http_aborted{cause="evicted"}
 //@ attack: http-stalled-files
-/// A connection may hold what is free divided by this.
+/// Divisor of what is free that gives a connection's share.
 const CONNECTION_DIVISOR: usize = 32;
-/// Shares by which what is free bounds what an address, and a network, may hold.
+/// Shares of what is free that an address, and a network, may hold.
 const SHARES: Shares = Shares::THRICE;
 /// Time for which a client may take nothing where memory is short.
 pub const PATIENCE: Duration = Duration::from_secs(1);
-/// Between two looks through an address's connections for one that may be told to end.
+/// Time between two searches through an address's connections for one to end.
 const SHED_PAUSE: Duration = Duration::from_millis(20);
 
 #[cfg(test)]
@@ -492,7 +494,7 @@ mod tests {
     const LIMIT: usize = 1 << 20;
     const PIECE: usize = 16 << 10;
 
-    /// Books and the counters of the only service.
+    /// Accounts with the counters of the only service.
     struct Memory {
         books: Rc<ReplyMemory>,
         counters: Arc<ConnectionCounters>,
@@ -504,7 +506,7 @@ mod tests {
         }
     }
 
-    /// Runs `story` where there is a clock.
+    /// Runs `story` in a simulated lane, for its clock.
     fn in_a_lane<F: Future<Output = ()> + 'static>(
         story: impl FnOnce(Memory, Arc<ConnectionCounters>) -> F + 'static,
     ) {
@@ -516,7 +518,8 @@ mod tests {
         });
     }
 
-    /// Returns what connections from these addresses get, taking by turns until none gets more.
+    /// Lets connections from these addresses take in turn until all are refused, and returns what each has,
+    /// with the charges.
     fn taken(memory: &Memory, peers: &[&str]) -> (Vec<usize>, Vec<Charge>) {
         let accounts: Vec<_> = peers.iter().map(|peer| memory.account(peer.parse().unwrap())).collect();
         let (mut got, mut charges) = (vec![0; peers.len()], Vec::new());

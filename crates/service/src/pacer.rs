@@ -1,4 +1,4 @@
-//! A lane's part of the rate that a server may send at, divided fairly over the lane's connections.
+//! Lane's part of the rate that a server may send at, divided fairly over the lane's connections.
 //!
 //! The parts come from a thread beside the lanes, which reads what each lane sent and how long its connections
 //! waited. Each side writes cache lines of its own. Within a lane connections queue for turns of equal size, so one
@@ -18,7 +18,7 @@ use lane::time::{Sleep, now, sleep_until};
 use crate::bucket::{BURST_AWAITED, Bucket};
 
 lane::counter_block! {
-    /// What a lane did under the server's rate.
+    /// Usage of the server's rate by one lane.
     pub struct RateUsage {
         count bytes: "Bytes sent under the server's rate.",
         count waits: "Times a connection waited for its turn at the server's rate.",
@@ -28,21 +28,21 @@ lane::counter_block! {
     }
 }
 
-/// One lane's part of the server's rate, and what became of it.
+/// Part of the server's rate that one lane has, with its usage.
 #[derive(Debug, Default)]
 pub struct RateShare {
     bound: Bound,
-    /// Written by the lane.
+    /// Usage counters, written by the lane.
     pub usage: Arc<RateUsage>,
 }
 
-/// Bytes per second, written beside the lanes: on a cache line of its own.
+/// Bound in bytes per second, written beside the lanes: on a cache line of its own.
 #[derive(Debug)]
 #[repr(align(128))]
 struct Bound(AtomicU64);
 
 impl RateShare {
-    /// The lane may send this many bytes per second from now on; `None` takes the bound away.
+    /// Sets the lane's rate in bytes per second; `None` removes the bound.
     pub fn set(&self, bytes_per_second: Option<u64>) {
         self.bound.0.store(bytes_per_second.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
@@ -58,7 +58,7 @@ impl Default for Bound {
     }
 }
 
-/// The turns of one lane's connections.
+/// Turns of one lane's connections at its rate.
 #[derive(Debug)]
 pub struct Pacer {
     share: Arc<RateShare>,
@@ -66,18 +66,18 @@ pub struct Pacer {
     /// Waiters, in the order of coming.
     queue: RefCell<BTreeMap<u64, Waker>>,
     next_place: Cell<u64>,
-    /// Up to when waiting is counted.
+    /// Time up to which waiting is counted.
     counted_until: Cell<Instant>,
-    /// A connection that waited and now sends will ask again soon: what the lane is late with is not lost to
-    /// it either.
+    /// Time until which a late refill is made up, as a connection that waited and now sends will ask again
+    /// soon.
     in_demand_until: Cell<Instant>,
-    /// Connections that took turns when one of them last came to an end.
+    /// Number of connections that took turns when the last one ended.
     in_demand: Cell<usize>,
-    /// Connections of transports that wait for their part.
+    /// Number of connections of transports that wait for their part.
     beside: Cell<usize>,
 }
 
-/// A connection's claim to turns.
+/// Claim of a connection to turns.
 #[derive(Debug)]
 pub struct Ticket {
     pacer: Rc<Pacer>,
@@ -91,7 +91,7 @@ struct PacerWaiter {
 }
 
 impl Pacer {
-    /// Turns at `share`, on the current lane.
+    /// Makes the turns at `share`, on the current lane.
     pub fn new(share: Arc<RateShare>) -> Rc<Self> {
         let now = now();
         Rc::new(Self {
@@ -106,7 +106,7 @@ impl Pacer {
         })
     }
 
-    /// A claim for a new connection.
+    /// Makes a claim for a new connection.
     pub fn ticket(self: &Rc<Self>) -> Ticket {
         Ticket { pacer: Rc::clone(self), waiting: None }
     }
@@ -123,12 +123,12 @@ impl Pacer {
         }
     }
 
-    /// Connections that wait, for turns or for their transport's part.
+    /// Returns the number of connections that wait, for turns or for their transport's part.
     fn waiting(&self) -> usize {
         self.queue.borrow().len() + self.beside.get()
     }
 
-    /// A transport has sent so many bytes without a turn, and of its connections so many wait that were so many before.
+    /// Counts bytes that a transport has sent without a turn, and its waiting connections, now and before.
     /// Returns the lane's rate if it is bounded.
     pub(crate) fn sent_beside(&self, now: Instant, bytes: u64, before: usize, waiting: usize) -> Option<u64> {
         self.count_waiting(now);
@@ -145,14 +145,14 @@ impl Pacer {
         Some(rate)
     }
 
-    /// Connections that want of the rate, but for the `own` ones of a transport.
+    /// Returns the number of connections that want to send, without the `own` ones of a transport.
     pub(crate) fn waiting_beside(&self, own: usize) -> usize {
         let turns = self.queue.borrow().len();
         let turns = if now() < self.in_demand_until.get() { turns.max(self.in_demand.get()) } else { turns };
         turns + self.beside.get() - own
     }
 
-    /// Returns whether what the lane is late with is missed by a connection.
+    /// Returns whether a connection waits for what a late refill brings.
     fn is_awaited(&self, now: Instant) -> bool {
         !self.queue.borrow().is_empty() || now < self.in_demand_until.get()
     }
@@ -165,8 +165,8 @@ impl Pacer {
 }
 
 impl Ticket {
-    /// Leave to send some of `want` bytes, which are more than none. Bytes that are then not sent should be
-    /// [given back](Ticket::give_back).
+    /// Returns a grant to send some of `want` bytes, at least one, once the turn has come. Bytes that are
+    /// then not sent should be [given back](Ticket::give_back).
     pub fn poll_grant(&mut self, cx: &mut Context<'_>, want: usize) -> Poll<usize> {
         let Some(rate) = self.pacer.share.get() else {
             self.leave();
@@ -199,7 +199,7 @@ impl Ticket {
         std::future::poll_fn(|cx| self.poll_grant(cx, want)).await
     }
 
-    /// Returns whether a grant would have to be waited for or is bounded: the slow way is worth going.
+    /// Returns whether the lane's rate is bounded, so that grants are needed.
     pub fn is_bounded(&self) -> bool {
         self.pacer.share.get().is_some()
     }
@@ -212,7 +212,7 @@ impl Ticket {
         }
     }
 
-    /// Queues up, or stays where it is. The first in the queue watches the clock for all.
+    /// Queues up, or stays in place. The first in the queue watches the clock for all.
     fn wait(&mut self, cx: &mut Context<'_>, now: Instant, first: bool) {
         let pacer = &self.pacer;
         let deadline = now + pacer.bucket.borrow().patience();
@@ -231,7 +231,7 @@ impl Ticket {
         }
     }
 
-    /// Makes way for the next.
+    /// Leaves the queue, and wakes the next waiter.
     fn leave(&mut self) {
         let Some(waiting) = self.waiting.take() else { return };
         let now = now();
@@ -260,6 +260,5 @@ impl Drop for Ticket {
 //@ empty: others have their turn after each part
 //@ counter: lane_cold_reads, lane_helper_jobs
 //@ attack: http-stalled-files
-/// Bytes that are granted at once where there is no bound: a bound that comes in the middle of a long
-/// transfer is to be seen soon.
+/// Bytes that are granted at once without a bound, so that a bound set during a long transfer soon counts.
 const GRANT_MAX: usize = 1 << 20;

@@ -1,4 +1,4 @@
-//! The lane's rate for a transport that divides its part over its connections by itself, as Rx does.
+//! Part of the lane's rate for a transport that divides it over its connections by itself, as Rx does.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -17,13 +17,14 @@ pub struct Part {
 }
 
 impl Part {
-    /// For a transport that has sent nothing yet.
+    /// Makes the part of a transport that has sent nothing yet.
     pub fn new(pacer: &Rc<Pacer>) -> Self {
         Self { pacer: Rc::clone(pacer), waiting: Cell::new(0) }
     }
 
-    /// The transport has sent so many bytes under the bound since the last time, and so many of its connections wait.
-    /// Returns the bytes a second that it may send from now on; `None` for no bound. To be called in each pass.
+    /// Counts the bytes that the transport has sent under the bound since the last call, and its waiting
+    /// connections. Returns the bytes a second that it may send from now on; `None` for no bound. To be
+    /// called in each pass.
     pub fn exchange(&self, sent: u64, waiting: usize) -> Option<u64> {
         let before = self.waiting.replace(waiting);
         let rate = self.pacer.sent_beside(now(), sent, before, waiting)?;
@@ -50,8 +51,8 @@ mod tests {
     use super::*;
     use crate::pacer::RateShare;
 
-    /// Sends at the rate it is told, for `time`, on behalf of so many connections; the bytes sent. It looks as often as a
-    /// driver's task does, more or less.
+    /// Sends at the rate of its part, for `time`, with so many connections, and returns the bytes sent. It
+    /// looks about as often as a driver's task does.
     async fn transport(part: Part, connections: usize, wanted: u64, time: Duration) -> u64 {
         let (start, mut seen) = (now(), now());
         let (mut total, mut sent, mut tokens) = (0, 0, 0.0);
@@ -77,7 +78,8 @@ mod tests {
         total
     }
 
-    /// Returns what a transport with so many connections and so many others got in 10 s of 10 MB/s, MB.
+    /// Returns what a transport with `own` connections and `others` queueing ones got in 10 s of 10 MB/s, in
+    /// MB.
     fn divided(own: usize, wanted: u64, others: usize) -> (f64, f64, Arc<RateShare>) {
         let world = World::new(1, Config::default());
         let host = world.host("10.0.0.1");

@@ -1,4 +1,4 @@
-//! Interface of a service for the server: three stages, from what the process knows to what a lane does.
+//! Interface of a service for the server: three stages, from the process's settings to a lane's work.
 //!
 //! 1. A [`Service`] lives as long as the process. It reads its tables of a configuration and gives [`Settings`].
 //! 2. [`Settings`] say which sockets are wanted and what is to be had; loaded (keys, certificates) they are a [`Site`].
@@ -29,28 +29,30 @@ use crate::log::LaneLog;
 use crate::socket::{Bound, ConnectionRouter, LaneSocket, Role, Wanted};
 use crate::volumes::{LaneVolumes, VolumeSection};
 
-/// Future of a service on a lane; it stays on its lane.
+/// Future of a service that stays on its lane.
 pub type LaneFuture<T> = Pin<Box<dyn Future<Output = T>>>;
 
 /// Problem that keeps a service from being served, in words for the administrator.
 /// A [`ConfigError`](crate::config::ConfigError) is told with the file and the line of its key.
 pub type Problem = Box<dyn std::error::Error + Send + Sync>;
 
-/// Carries out what was prepared, which cannot fail. Dropped instead, everything stays as it is.
+/// Infallible switch to a prepared site. Dropped instead, everything stays as it is.
 pub type Switch = Box<dyn FnOnce()>;
 
-/// A protocol that the program can serve: one value for the process.
+/// Protocol that the program can serve: one value for the process.
 pub trait Service: Send + Sync {
     /// Returns the service's name in messages: `http`.
     fn name(&self) -> &'static str;
 
-    /// The tables and keys that it owns; it refuses unknown keys in its own tables.
+    /// Returns the tables and keys that the service owns; unknown keys in its own tables it refuses itself.
     fn keys(&self) -> Keys;
 
-    /// Keys that give it an address, such as `http.listen`, for messages to a user that has set none.
+    /// Returns the keys that give the service an address, such as `http.listen`, for messages to a user that
+    /// has set none.
     fn listen_keys(&self) -> &'static [&'static str];
 
-    /// Reads and checks its tables, and its keys of `volumes`. `None` when the configuration does not want it.
+    /// Reads and checks the service's tables, and its keys of `volumes`. `None` when the configuration does
+    /// not enable it.
     ///
     /// # Errors
     /// [`ConfigError`], with line and column or naming the key.
@@ -60,19 +62,19 @@ pub trait Service: Send + Sync {
         volumes: &[VolumeSection],
     ) -> Result<Option<Arc<dyn Settings>>, ConfigError>;
 
-    /// Imports what the last server [exported](Service::export_state), before the lanes start: one of them
-    /// [restores it](LaneService::restore_state). It is there once: a server that is killed leaves nothing.
+    /// Imports the state that the last server [exported](Service::export_state), before the lanes start: one
+    /// of them [restores it](LaneService::restore_state). A server that was killed leaves none.
     fn import_state(&self, left: Vec<u8>) {
         drop(left);
     }
 
-    /// Exports the state that the next server is to have, when every lane has ended in order: some lane has
-    /// [saved it](LaneService::save_state).
+    /// Exports the state for the next server, after every lane has ended in order and one has [saved
+    /// it](LaneService::save_state).
     fn export_state(&self) -> Option<Vec<u8>> {
         None
     }
 
-    /// Returns the endpoint where an administrator lists its users; `None` where there is none.
+    /// Returns the endpoint where an administrator lists the service's users; `None` without one.
     fn admin_endpoint(&self) -> Option<Arc<dyn AdminEndpoint>> {
         None
     }
@@ -80,21 +82,21 @@ pub trait Service: Send + Sync {
 
 /// Settings of a service in a configuration: checked, nothing loaded.
 pub trait Settings: fmt::Debug + Send + Sync {
-    /// The addresses to be reached at.
+    /// Returns the addresses where the service wants to be reached.
     fn sockets(&self) -> Vec<Wanted>;
 
-    /// Returns how many connections each lane may have, of those that take a descriptor each.
+    /// Returns the bound of each lane's connections, of those that take a descriptor each.
     fn connections(&self) -> ConnectionsMax;
 
-    /// Returns whether lanes are to share the files of a volume though no client may change them, as for
-    /// clients that cache.
+    /// Returns whether lanes share the files of a volume even when no client may change them, as for clients
+    /// that cache.
     fn needs_objects(&self, volume: &VolumeName) -> bool {
         let _ = volume;
         false
     }
 
-    /// Returns files that it reads beside the configuration, such as certificates and keys: they are never
-    /// served.
+    /// Returns the files that the service reads beside the configuration, such as certificates and keys,
+    /// which are never served.
     fn own_files(&self) -> Vec<PathBuf> {
         Vec::new()
     }
@@ -106,98 +108,99 @@ pub trait Settings: fmt::Debug + Send + Sync {
     fn load(&self, context: &LoadContext<'_>) -> Result<Box<dyn Site>, Problem>;
 }
 
-/// A bound of connections, and the key that sets it.
+/// Bound of connections, with the key that sets it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionsMax {
     /// Name of the key, such as `http.limits.connections_per_lane`.
     pub key: &'static str,
-    /// 0 for a service whose connections take no descriptors.
+    /// Connections of each lane; 0 for a service whose connections take no descriptors.
     pub per_lane: usize,
 }
 
-/// The context in which a service is loaded: directories, accounts, lanes, objects and volumes of the server.
+/// Context in which a service is loaded: directories, accounts, lanes, objects and volumes of the server.
 #[derive(Clone, Copy, Debug)]
 pub struct LoadContext<'a> {
-    /// A directory for what is to outlive the process; `None` when nothing says where.
+    /// Directory for what is to outlive the process; `None` when none is configured.
     pub state_dir: Option<&'a Path>,
     /// Connections that each lane has descriptors for: at most [`Settings::connections`].
     pub connections_per_lane: usize,
-    /// The users, as of now: each reload loads them anew.
+    /// Users as of now: each reload loads them anew.
     pub accounts: &'a Arc<Accounts>,
-    /// The lanes, by silo: the same as long as the process lives.
+    /// Lanes by silo, the same as long as the process lives.
     pub layout: &'a Layout,
-    /// Objects that lanes share, once there are some that have [objects](Settings::needs_objects).
+    /// Objects that lanes share, once a volume has [objects](Settings::needs_objects).
     pub objects: Option<&'a Objects>,
-    /// Trouble that keeps the index from being used, so that numbers and versions of files end with the
-    /// process; `None` also where nothing needs one.
+    /// Problem of the index, by which numbers and versions of files end with the process; `None` also where
+    /// no index is needed.
     pub index_trouble: Option<&'a str>,
-    /// A configuration is checked: nothing lasts, and what follows from that is no trouble to be told.
+    /// True when a configuration is only checked: nothing lasts, which then is no trouble to report.
     pub is_trial: bool,
-    /// The volumes, with what the command line says of them; in the order that [`Service::read`] had them.
+    /// Volumes with the command line's options, in the order of [`Service::read`].
     pub volumes: &'a [VolumeSection],
 }
 
 /// Site that a service is to serve on every lane, until the next site replaces it.
 pub trait Site: Any + Send + Sync {
-    /// Returns what the administrator should know though all is well.
+    /// Returns warnings for the administrator about a site that can be served.
     fn warnings(&self) -> Vec<String>;
 
-    /// Returns what is wrong with it at this time, by the clock or by the machine, though it is served: its
-    /// subject in `/health`, which has it for as long as it lasts, and the line of the log that tells of it,
-    /// which begins with the subject or a part of it. Asked for twice a second.
+    /// Returns the present troubles of a site that is served nonetheless: for each its subject and a log
+    /// line. Called twice a second.
+    ///
+    /// `/health` shows the subject for as long as it lasts; the line begins with the subject or a part of it.
     fn troubles(&self, now: SystemTime) -> Vec<(String, String)> {
         let _ = now;
         Vec::new()
     }
 
-    /// Returns whether what the server made for it, such as a certificate, has to be made anew at this time,
-    /// which loading it again does.
+    /// Returns whether something that the server made for the site, such as a certificate, is due for
+    /// renewal, which loading the site again does.
     fn is_outdated(&self, now: SystemTime) -> bool {
         let _ = now;
         false
     }
 
-    /// Hears which ports the kernel chose, before any lane hears of the site.
+    /// Receives the ports that the kernel chose, before any lane gets the site.
     fn bound(&mut self, sockets: &[Bound]);
 
-    /// Returns what to tell the person who started the server.
+    /// Returns the lines for the user who started the server.
     fn greeting(&self) -> Greeting;
 
-    /// Begins to serve it on the current lane.
+    /// Starts the service with this site on the current lane.
     ///
     /// # Errors
     /// Why this lane cannot.
     fn start(&self, lane: LaneStart<'_>) -> Result<Rc<dyn LaneService>, String>;
 }
 
-/// Lines for a person.
+/// Lines for the user who started the server.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Greeting {
-    /// Lines that say what is to be found where: `/srv/pub at /pub`.
+    /// Lines that say what is served where: `/srv/pub at /pub`.
     pub serves: Vec<String>,
     /// Addresses to open: `http://127.0.0.1:8080/`.
     pub urls: Vec<String>,
-    /// Commands to try.
+    /// Commands for the user to try.
     pub tries: Vec<String>,
 }
 
 /// Parameters that a service starts with on a lane.
 pub struct LaneStart<'a> {
-    /// The volumes, open.
+    /// Volumes that the lane has open.
     pub volumes: &'a LaneVolumes,
-    /// The lane's rate and memory, shared with the other services.
+    /// Rate and memory of the lane, shared with the other services.
     pub commons: Commons,
-    /// The lane's end of the access log, if there is one.
+    /// Lane's end of the access log, if there is one.
     pub log: Option<LaneLog>,
-    /// The lane's end of the audit log, if there is one.
+    /// Lane's end of the audit log, if there is one.
     pub audit: Option<LaneLog>,
-    /// Different for each lane and run; it guards no secret.
+    /// Seed, different for each lane and run, which guards no secret.
     pub seed: u64,
 }
 
-/// A service on one lane: one value per lane, from the first site that it serves to the end of the lane.
+/// Service on one lane: one value per lane, from the first site that it serves to the end of the lane.
 pub trait LaneService {
-    /// Returns what it counts, by area; asked for once.
+    /// Returns the service's counters, by area; called once.
     fn counters(&self) -> Vec<(&'static str, Arc<dyn CounterBlock>)>;
 
     /// Serves what comes by `socket` until [`LaneService::drain`] is asked for, or the future is dropped: the server
@@ -216,17 +219,17 @@ pub trait LaneService {
     /// Serves a connection that another lane accepted.
     fn take(self: Rc<Self>, stream: TcpStream, role: Role);
 
-    /// Does everything that can fail of serving `site` instead of what is served. What is served is untouched until
-    /// the switch.
+    /// Prepares to serve `site` instead of the present one: does everything that can fail. What is served is
+    /// untouched until the switch.
     ///
     /// # Errors
     /// Why this lane cannot; no lane switches then.
     fn prepare(self: Rc<Self>, site: &dyn Site, volumes: &LaneVolumes) -> Result<Switch, String>;
 
-    /// Marks what it sends from now on (SO_MARK), on open connections too; 0 takes the mark away.
+    /// Sets the mark of the packets sent from now on (SO_MARK), on open connections too; 0 removes it.
     fn mark(&self, mark: u32);
 
-    /// Asks the connections there are to leave as they become idle, and goes on serving those to come.
+    /// Asks the present connections to leave as they become idle, and goes on serving those to come.
     fn dismiss(&self);
 
     /// Takes nothing new and asks all clients to leave. Ready when all are gone, or at `deadline` with the
@@ -249,7 +252,7 @@ pub trait LaneService {
 }
 
 impl dyn Site {
-    /// The site as the service knows it.
+    /// Returns the site as the service's own type.
     ///
     /// # Panics
     /// When it is another service's: a defect of the server.

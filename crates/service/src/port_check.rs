@@ -1,13 +1,14 @@
-//! Check of the wanted addresses that cannot be had: a directory that is served by all protocols is served by
-//! the others where another server of one of them runs already, or where a port takes a privilege.
+//! Check for wanted addresses that are not available, so that a directory is served by the other protocols:
+//! where another server has them, or they take a privilege.
 
 use std::net::{TcpListener, UdpSocket};
 use std::time::Duration;
 
 use crate::socket::{Transport, Wanted};
 
-/// Returns the first that cannot be had, in words for a user that has named no address, where `off` switches
-/// the service off. Those of a server that was killed a moment ago are free again shortly, and waited for.
+/// Returns the first address that is not available, in words for a user that has named no address, where
+/// `off` switches the service off. Those of a server that was killed a moment ago are free again shortly, and
+/// waited for.
 pub fn unavailable(wanted: &[Wanted], off: &str) -> Option<String> {
     for _ in 0..LOOKS {
         taken(wanted, off)?;
@@ -31,7 +32,7 @@ fn taken(wanted: &[Wanted], off: &str) -> Option<String> {
     wanted.iter().find_map(refused)
 }
 
-/// The kernel lets go of the sockets of a ring some time after its process has ended.
+/// Number of attempts, as the kernel frees the sockets of a ring some time after its process has ended.
 const LOOKS: u32 = 20;
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 

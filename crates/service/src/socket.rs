@@ -1,4 +1,4 @@
-//! The sockets that a service wants, as it names them to the server and as a lane gets them.
+//! Sockets of a service, as it requests them from the server and as a lane gets them.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::rc::Rc;
@@ -6,25 +6,25 @@ use std::rc::Rc;
 use lane::net::{TcpListener, TcpStream, UdpSocket};
 use lane::probe::Network;
 
-/// Role of a socket: a number whose meaning is the service's, such as "plain" or "TLS".
+/// Role of a socket: a number with a meaning for the service, such as "plain" or "TLS".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Role(pub u32);
 
-/// Transport of a socket, by which its packets find a lane.
+/// Transport of a socket, which decides how packets find a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Transport {
-    /// A listener for each lane; connections go to a lane of the silo whose NIC they came by, and lanes hand over those
-    /// that came to the wrong one.
+    /// TCP with a listener for each lane. Connections go to a lane of the silo that owns their NIC, and lanes
+    /// hand over those that came to the wrong one.
     Tcp,
-    /// A socket for each lane, steered as Rx wants it: a client's packets go to one lane of the silo whose NIC they
-    /// came by, those of connections that the server opened to the lane that their ids lead to.
+    /// Rx with a socket for each lane. A client's packets go to one lane of the silo that owns their NIC,
+    /// those of connections that the server opened to the lane in their ids.
     Rx,
 }
 
-/// An address that a service wants to be reached at.
+/// Address at which a service wants to be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wanted {
-    /// The configuration key that says so, such as `http.listen`.
+    /// Configuration key of the address, such as `http.listen`.
     pub key: &'static str,
     /// Address as configured: port 0 lets the kernel choose.
     pub address: SocketAddr,
@@ -34,7 +34,7 @@ pub struct Wanted {
     pub role: Role,
 }
 
-/// A wanted address with the port that the kernel chose.
+/// Wanted address with the port that the kernel chose.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bound {
     /// Address of the socket.
@@ -45,24 +45,24 @@ pub struct Bound {
     pub role: Role,
 }
 
-/// One lane's socket at a wanted address.
+/// Socket of one lane at a wanted address.
 #[derive(Clone)]
 pub enum LaneSocket {
-    /// Takes connections.
+    /// Listener of TCP connections.
     Tcp(Rc<TcpListener>),
-    /// Takes datagrams.
+    /// Socket for UDP datagrams.
     Udp(Rc<UdpSocket>),
 }
 
-/// Routes accepted connections to the lane that they belong to: every lane has one for each service.
+/// Router of accepted connections to the lanes that they belong to: every lane has one for each service.
 pub trait ConnectionRouter {
-    /// Gives the connection back if it is to be served here; keeps it if it was given to another lane, whose service
-    /// gets it by [`LaneService::take`](crate::LaneService::take).
+    /// Returns a connection that this lane serves; hands any other to its lane, whose service gets it by
+    /// [`LaneService::take`](crate::LaneService::take).
     fn place(&self, stream: TcpStream, role: Role) -> Option<TcpStream>;
 }
 
-/// The addresses by which clients can reach a bound one. For a wildcard (`0.0.0.0`, `[::]`) those of this machine's
-/// interfaces, in the kernel's order, then loopback.
+/// Returns the addresses by which clients can reach a bound one. For a wildcard (`0.0.0.0`, `[::]`) these are
+/// the addresses of this machine's interfaces, in the kernel's order, then loopback.
 pub fn reachable(address: SocketAddr) -> Vec<SocketAddr> {
     if !address.ip().is_unspecified() {
         return vec![address];
@@ -71,7 +71,7 @@ pub fn reachable(address: SocketAddr) -> Vec<SocketAddr> {
     reachable_among(address, own.iter().map(|address| address.ip))
 }
 
-/// Returns a reachable address ([`reachable`]), where these are the machine's addresses.
+/// Returns the reachable addresses ([`reachable`]), where `own` are the machine's.
 fn reachable_among(address: SocketAddr, own: impl Iterator<Item = IpAddr>) -> Vec<SocketAddr> {
     let loopback = match address {
         SocketAddr::V4(_) => IpAddr::from(Ipv4Addr::LOCALHOST),

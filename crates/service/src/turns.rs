@@ -1,24 +1,24 @@
 //! Turns at work that takes the lane's time rather than the network's: one piece of a listing at a time for
-//! the whole lane, in between everything else. Those that wait take turns by address, so a thousand
-//! connections of one address slow down one another.
+//! the whole lane, between all else. Those that wait take turns by address, so a thousand connections of one
+//! address slow down one another.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeMap;
 use std::future::poll_fn;
 use std::task::{Context, Poll, Waker};
 
-/// The turns of one lane.
+/// Turns of one lane, by address.
 #[derive(Debug, Default)]
 pub struct Turns {
     is_taken: Cell<bool>,
-    /// The round that the last turn belonged to: an address has one turn in each.
+    /// Round of the last turn; an address has one turn in each round.
     round: Cell<u64>,
     next_place: Cell<u64>,
     /// Waiters, by rank, by round and by the order of coming.
     queue: RefCell<BTreeMap<(u8, u64, u64), Waker>>,
 }
 
-/// A turn; the next begins when it is dropped.
+/// Turn of a waiter; the next begins when it is dropped.
 #[derive(Debug)]
 #[must_use = "it is over when this is dropped"]
 pub struct Turn<'a>(&'a Turns);
@@ -30,12 +30,12 @@ struct TurnWaiter<'a> {
 }
 
 impl Turns {
-    /// The next turn for an address that had its last in the round `last_round`.
+    /// Waits for the next turn of an address that had its last in the round `last_round`.
     pub async fn take(&self, last_round: &Cell<u64>) -> Turn<'_> {
         self.take_as(0, last_round).await
     }
 
-    /// Waits for a turn of this rank: those of lower ones go first.
+    /// Waits for a turn of this rank; lower ranks go first.
     pub async fn take_as(&self, rank: u8, last_round: &Cell<u64>) -> Turn<'_> {
         let mut waiting = TurnWaiter { turns: self, rank, place: None };
         poll_fn(|cx| waiting.poll(cx, last_round)).await
@@ -73,7 +73,7 @@ impl<'a> TurnWaiter<'a> {
 }
 
 impl Drop for TurnWaiter<'_> {
-    /// A waiter that gives up may have been the next.
+    /// Leaves the queue, and wakes the next waiter, as a waiter that gives up may have been next.
     fn drop(&mut self) {
         let Some(place) = self.place else { return };
         self.turns.queue.borrow_mut().remove(&place);

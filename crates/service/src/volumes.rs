@@ -1,4 +1,4 @@
-//! The volumes of a server, whatever serves them: known to the process by name and identity, opened once on each lane.
+//! Volumes of a server for any service: known to the process by name and identity, opened once on each lane.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -14,52 +14,54 @@ use crate::config::{ConfigError, Document, Size};
 /// `quota`, `max_files`, `track_usage`, `posix_locks`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeSection {
-    /// The volume's name in logs, metrics and all protocols.
+    /// Name of the volume in logs, metrics and all protocols.
     pub name: VolumeName,
-    /// The directory.
+    /// Path of the directory.
     pub path: PathBuf,
-    /// Whether symbolic links that stay inside the directory are followed. Links that lead out never are.
+    /// True when symbolic links that stay inside the directory are followed. Links that lead out never are.
     pub symlinks: bool,
-    /// Whether names that begin with a dot are served and listed.
+    /// True when names that begin with a dot are served and listed.
     pub serve_dotfiles: bool,
-    /// Users that may change what is in it.
+    /// Users that may change the volume.
     pub writable: Writable,
-    /// A service wants its files [shared](crate::Settings::needs_objects) by the lanes.
+    /// True when a service wants the volume's files [shared](crate::Settings::needs_objects) by the lanes.
     pub objects: bool,
     /// Quota of the volume.
     pub quota: Quota,
-    /// Set if usage is counted, though nothing limits it.
+    /// True when usage is counted, even without a limit.
     pub track_usage: bool,
-    /// Set if other programs on this machine find locked what clients lock, and the other way round.
+    /// True when clients' locks and those of other programs on this machine bind each other.
     pub posix_locks: bool,
 }
 
-/// A directory as a path led to it at some moment.
+/// Identity of a directory, as a path led to it at some time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Identity {
     dev: u64,
     ino: u64,
 }
 
-/// A volume that the server exports. Two entries with the same [`VolumeEntry::opening`] are the same volume, opened on
-/// the same directory.
+/// Volume that the server exports. Two entries with the same [`VolumeEntry::opening`] are the same volume,
+/// opened on the same directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeEntry {
     /// Specification of what is exported.
     pub spec: VolumeSpec,
-    /// The directory behind the path when this was made; `None` where there was none.
+    /// Directory behind the path at the time of the entry; `None` where there was none.
     pub identity: Option<Identity>,
     opening: u64,
 }
 
-/// All volumes of a server, in the order of the configuration. It travels between threads.
+/// Volumes of a server, in the order of the configuration. It travels between threads.
 #[derive(Clone, Debug, Default)]
 pub struct VolumeTable {
     entries: Arc<[VolumeEntry]>,
-    /// The last number given, by any table that this one comes from or that came from the same: one that was prepared
-    /// and never served must not share numbers with the one that is.
+    /// Last opening number given, shared with the tables that this one comes from or that have the same
+    /// origin.
+    ///
+    /// A table that was prepared and never served must not share numbers with the one that is.
     openings: Arc<AtomicU64>,
-    /// Objects that lanes share, once there was one that has objects.
+    /// Objects that lanes share, once a volume has had objects.
     objects: Option<Objects>,
 }
 
@@ -67,15 +69,15 @@ pub struct VolumeTable {
 #[derive(Debug, thiserror::Error)]
 #[error("cannot open the volume {name} at {}: {source}", path.display())]
 pub struct VolumeError {
-    /// The volume's name.
+    /// Name of the volume.
     pub name: String,
-    /// The volume's directory.
+    /// Path of the volume's directory.
     pub path: PathBuf,
     /// Error of the opening.
     pub source: vfs::Error,
 }
 
-/// The volumes as one lane has them open.
+/// Volumes that one lane has open.
 #[derive(Clone)]
 pub struct LaneVolumes {
     cache: Cache,
@@ -83,7 +85,7 @@ pub struct LaneVolumes {
 }
 
 impl VolumeSection {
-    /// Reads those of a configuration.
+    /// Reads the volumes of a configuration.
     ///
     /// # Errors
     /// [`ConfigError`], naming the key.
@@ -152,7 +154,7 @@ impl VolumeSection {
         }
     }
 
-    /// Refuses what cannot be kept to.
+    /// Checks the keys of limits: they need a writable volume, and values from 1 to [`ROOM_MAX`].
     fn check_room(&self, index: usize) -> Result<(), ConfigError> {
         let keys = [
             ("quota", self.quota.bytes.is_some(), self.quota.bytes),
@@ -175,7 +177,7 @@ impl VolumeSection {
         Ok(())
     }
 
-    /// Checks whether there is a directory to export. `index` is the volume's in the configuration.
+    /// Checks that the directory to export exists. `index` is the volume's in the configuration.
     ///
     /// # Errors
     /// [`ConfigError`], naming the key.
@@ -200,7 +202,7 @@ impl VolumeSection {
     }
 }
 
-/// Sums of it do not overflow.
+/// Most bytes or files of a quota, so that sums do not overflow.
 const ROOM_MAX: u64 = u64::MAX / 4;
 
 fn yes() -> bool {
@@ -208,7 +210,7 @@ fn yes() -> bool {
 }
 
 impl Identity {
-    /// The directory that `path` leads to now.
+    /// Returns the directory that `path` leads to now.
     ///
     /// # Errors
     /// The system's; `NotADirectory` for anything else.
@@ -217,22 +219,22 @@ impl Identity {
         if found.is_dir() { Ok(Self::of(&found)) } else { Err(std::io::ErrorKind::NotADirectory.into()) }
     }
 
-    /// Of something open.
+    /// Returns the identity of an open directory.
     pub fn of(metadata: &std::fs::Metadata) -> Self {
         Self { dev: metadata.dev(), ino: metadata.ino() }
     }
 }
 
 impl VolumeEntry {
-    /// Returns which opening of a directory it stands for.
+    /// Returns the number of the directory's opening that the entry stands for.
     pub fn opening(&self) -> u64 {
         self.opening
     }
 }
 
 impl VolumeTable {
-    /// The volumes of a configuration that follows this one: those that are the same, on the same directory, keep
-    /// their openings, whatever they may hold by now. `identity` tells what a path leads to now.
+    /// Returns the table of a configuration that follows this one: volumes that are the same, on the same
+    /// directory, keep their openings, with any new quota. `identity` returns what a path leads to now.
     #[must_use]
     pub fn followed_by(
         &self,
@@ -250,7 +252,7 @@ impl VolumeTable {
         self.with(entries.collect())
     }
 
-    /// Returns the volumes with one to be opened anew on the directory that its path leads to now.
+    /// Returns the table with one volume to be opened anew, on the directory that its path leads to now.
     #[must_use]
     pub fn reopening(&self, name: &str, identity: Option<Identity>) -> Self {
         let entries = self.entries.iter().map(|entry| match entry.spec.name.as_str() == name {
@@ -260,31 +262,32 @@ impl VolumeTable {
         self.with(entries.collect())
     }
 
-    /// Returns the volumes; the lanes that open those with objects share these. One process has one.
+    /// Returns the table with these objects, which lanes share that open volumes with objects. A process has
+    /// one.
     #[must_use]
     pub fn sharing(self, objects: &Objects) -> Self {
         Self { objects: Some(objects.clone()), ..self }
     }
 
-    /// Returns whether a volume that lanes have open for writing is one of these, on the same directory.
+    /// Returns whether a volume that lanes have open for writing is in the table, on the same directory.
     pub fn writes_to(&self, open: &SharedVolume) -> bool {
         let root = Identity { dev: open.root().dev, ino: open.root().ino };
         let is_it = |entry: &&VolumeEntry| entry.spec.name == *open.name() && entry.identity == Some(root);
         self.entries.iter().any(|entry| entry.spec.is_writable() && is_it(&entry))
     }
 
-    /// Returns whether the files of one of them have numbers and versions that last: some user may change
-    /// them, or clients that cache are served.
+    /// Returns whether any volume's files have numbers and versions that last: some user may change them, or
+    /// clients that cache are served.
     pub fn is_numbered(&self) -> bool {
         self.entries.iter().any(|entry| entry.spec.is_numbered())
     }
 
-    /// The volumes.
+    /// Returns the entries in the order of the configuration.
     pub fn entries(&self) -> &[VolumeEntry] {
         &self.entries
     }
 
-    /// Returns the table with other entries, as later tables of the same server have them.
+    /// Returns the table with other entries, and the same counter of openings.
     fn with(&self, entries: Arc<[VolumeEntry]>) -> Self {
         Self { entries, openings: Arc::clone(&self.openings), objects: self.objects.clone() }
     }
@@ -295,13 +298,13 @@ impl VolumeTable {
 }
 
 impl LaneVolumes {
-    /// Makes an empty table; what is opened is kept in `cache`.
+    /// Makes an empty table; opened volumes are kept in `cache`.
     pub fn new(cache: Cache) -> Self {
         Self { cache, open: Vec::new() }
     }
 
-    /// The volumes of `table` on the current lane. Those that are open stay the objects they are. Blocks: for start-up
-    /// and reload.
+    /// Returns the volumes of `table` on the current lane. Those that are open stay the same objects. Blocks:
+    /// for start-up and reload.
     ///
     /// # Errors
     /// The first that cannot be opened.
@@ -326,23 +329,23 @@ impl LaneVolumes {
         Ok(Self { cache: self.cache.clone(), open: open.collect::<Result<_, _>>()? })
     }
 
-    /// Closes the files and directories of all volumes that nobody uses.
+    /// Closes the files and directories of all volumes that are not in use.
     pub fn close_unused(&self) {
         self.cache.close_unused();
     }
 
-    /// The volume of this name.
+    /// Returns the volume of this name.
     pub fn get(&self, name: &VolumeName) -> Option<&Volume> {
         self.open.iter().find(|(entry, _)| entry.spec.name == *name).map(|(_, volume)| volume)
     }
 
-    /// Has what volumes hold counted where that is wanted, and limited from now on: tasks for the lane to run.
+    /// Returns tasks for the lane to run, which keep volumes' usage counted and limited where that is wanted.
     pub fn keep_counted(&self) -> Vec<impl Future<Output = ()> + 'static> {
         let writable = self.open.iter().filter(|(_, volume)| volume.is_writable());
         writable.map(|(entry, volume)| volume.keep_counted(&entry.spec)).collect()
     }
 
-    /// All of them, in the order of the configuration.
+    /// Returns all volumes, in the order of the configuration.
     pub fn iter(&self) -> impl Iterator<Item = &Volume> {
         self.open.iter().map(|(_, volume)| volume)
     }

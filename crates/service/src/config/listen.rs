@@ -1,5 +1,5 @@
-//! Addresses as the configuration and the command line write them: `ADDRESS:PORT`, `*:PORT` for every address of
-//! either family, `off` for none.
+//! Addresses of the configuration and the command line: `ADDRESS:PORT`, `*:PORT` for every address of either
+//! family, `off` for none.
 
 use std::fmt;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::de::{self, Deserializer, SeqAccess, Visitor};
 
-/// The addresses that one word stands for. IPv6 addresses take IPv6 alone, so that `0.0.0.0:80` and `[::]:80` may
-/// stand side by side; `*:80` is both, or the former where the kernel has no IPv6.
+/// Parses a word to the addresses it stands for. IPv6 addresses take IPv6 alone, so that `0.0.0.0:80` and
+/// `[::]:80` may stand side by side; `*:80` is both, or the former where the kernel has no IPv6.
 ///
 /// # Errors
 /// What would do instead.
@@ -30,7 +30,7 @@ pub fn parse_listen(text: &str) -> Result<Vec<SocketAddr>, String> {
     Ok(addresses)
 }
 
-/// Returns whether the kernel gives this process sockets of IPv6.
+/// Returns whether the kernel gives this process IPv6 sockets.
 fn has_ipv6() -> bool {
     match UdpSocket::bind((Ipv6Addr::UNSPECIFIED, 0)) {
         Err(error) => error.raw_os_error() != Some(EAFNOSUPPORT),
@@ -44,10 +44,10 @@ pub fn is_narrowed_to_ipv4() -> bool {
 }
 
 static NARROWED: AtomicBool = AtomicBool::new(false);
-/// Linux's, for a family of addresses that it has not.
+/// Linux's errno for an address family that the kernel does not have.
 const EAFNOSUPPORT: i32 = 97;
 
-/// Reads one word or a list of them (`deserialize_with`).
+/// Deserializes one word or a list of words (`deserialize_with`).
 ///
 /// # Errors
 /// What would do instead.
@@ -55,7 +55,7 @@ pub fn addresses<'de, D: Deserializer<'de>>(from: D) -> Result<Vec<SocketAddr>, 
     from.deserialize_any(Addresses)
 }
 
-/// Reads one address or none (`deserialize_with`).
+/// Deserializes at most one address (`deserialize_with`).
 ///
 /// # Errors
 /// What would do instead.

@@ -1,4 +1,5 @@
-//! A configuration as services read it: the text of `linerate.toml`, of which each reads the tables that it owns.
+//! Configuration as services read it: the text of `linerate.toml`, of which each service reads its own
+//! tables.
 //!
 //! A table has one owner, which refuses what is wrong in it; one is shared, `[[volume]]`, whose keys have one
 //! owner each. Keys without an owner are refused by [`Document::refuse_unknown`].
@@ -20,22 +21,22 @@ pub use self::listen::{address, addresses, is_narrowed_to_ipv4, parse_listen};
 pub use self::renamed::{RENAMED, Renamed};
 pub use self::size::{Size, bytes};
 
-/// Keys of an owner.
+/// Tables and keys of one owner.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Keys {
-    /// Whole tables, such as `http`.
+    /// Names of whole tables, such as `http`.
     pub tables: &'static [&'static str],
-    /// Keys of every `[[volume]]`.
+    /// Names of keys of every `[[volume]]`.
     pub volume: &'static [&'static str],
 }
 
-/// A configuration that cannot be used.
+/// Reason why a configuration cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file cannot be read.
     #[error("cannot read the configuration {}: {source}", path.display())]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Error of the system.
         source: std::io::Error,
@@ -43,7 +44,7 @@ pub enum ConfigError {
     /// The file is not TOML, has an unknown key or a value of the wrong kind. The text shows the line.
     #[error("in {}: {told}", path.display())]
     Parse {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Place and reason of the error.
         told: String,
@@ -51,33 +52,34 @@ pub enum ConfigError {
     /// The configuration contradicts itself or the machine.
     #[error("{key}: {problem}{place}")]
     Invalid {
-        /// The key, dotted.
+        /// Key of the value, dotted.
         key: String,
         /// Description of the problem and of its remedy.
         problem: String,
-        /// The file and the line, in brackets after a space; empty where it is no file's, or [not known yet](Document::placed).
+        /// File and line in brackets after a space; empty without a file, or before they are
+        /// [known](Document::placed).
         place: String,
     },
 }
 
 impl ConfigError {
-    /// A key whose value cannot stand.
+    /// Makes the error of a key whose value is not allowed.
     pub fn invalid(key: impl Into<String>, problem: impl Into<String>) -> Self {
         Self::Invalid { key: key.into(), problem: problem.into(), place: String::new() }
     }
 }
 
-/// The text of a configuration, or a directory that is served without one.
+/// Text of a configuration, or a directory that is served without one.
 #[derive(Clone, Debug)]
 pub struct Document {
     path: PathBuf,
     text: String,
-    /// The one volume, where the command line names it.
+    /// Directory of the only volume, where the command line names it.
     directory: Option<PathBuf>,
 }
 
 impl Document {
-    /// Reads a file.
+    /// Reads the configuration file at `path`.
     ///
     /// # Errors
     /// [`ConfigError::Read`].
@@ -90,28 +92,28 @@ impl Document {
         Ok(Self { path, text, directory: None })
     }
 
-    /// A text as if it had been read from `path`.
+    /// Makes a document of a text as if it had been read from `path`.
     pub fn of_text(path: &Path, text: impl Into<String>) -> Self {
         Self { path: path.to_owned(), text: text.into(), directory: None }
     }
 
-    /// The configuration that serves one directory, with nothing said beyond that.
+    /// Makes the document that serves one directory with defaults.
     pub fn for_directory(path: &Path) -> Self {
         Self { path: PathBuf::new(), text: String::new(), directory: Some(path.to_owned()) }
     }
 
-    /// The directory of [`Document::for_directory`].
+    /// Returns the directory of [`Document::for_directory`].
     pub fn directory(&self) -> Option<&Path> {
         self.directory.as_deref()
     }
 
-    /// The file that it was read from.
+    /// Returns the file that the document was read from.
     pub fn file(&self) -> Option<&Path> {
         self.directory.is_none().then_some(&*self.path)
     }
 
-    /// Reads the whole into a struct that names the tables it is about, and leaves the others to their owners. A
-    /// struct with `deny_unknown_fields` for a table refuses unknown keys in it.
+    /// Deserializes the document into a struct of the tables it names, and ignores the others. A struct with
+    /// `deny_unknown_fields` for a table refuses unknown keys in it.
     ///
     /// # Errors
     /// [`ConfigError::Parse`], with line and column.
@@ -123,7 +125,7 @@ impl Document {
         })
     }
 
-    /// Reads what concerns the caller of every `[[volume]]`, in their order.
+    /// Deserializes the caller's keys of every `[[volume]]`, in order.
     ///
     /// # Errors
     /// As [`Document::tables`].
@@ -140,7 +142,7 @@ impl Document {
         Ok(self.tables::<Volumes<T>>()?.volume)
     }
 
-    /// Refuses [renamed](RENAMED) keys, and those that none of the `owners` knows.
+    /// Refuses [renamed](RENAMED) keys, and those that are unknown to all `owners`.
     ///
     /// # Errors
     /// [`ConfigError::Invalid`] with the new name; [`ConfigError::Parse`] with line and column, and what there is instead.
@@ -149,21 +151,22 @@ impl Document {
         unknown::refuse(&self.text, owners).map_err(|source| self.refused(source))
     }
 
-    /// Every key that has a value in it, dotted, with that as TOML has it. Tables of a list are told apart by their `name`s, else by
-    /// their places: `volume[pub].path`.
+    /// Returns every key with its value as TOML, dotted. Tables of a list are told apart by their `name`s,
+    /// else by their places: `volume[pub].path`.
     pub fn said(&self) -> BTreeMap<String, String> {
         self.text.parse().map(|table| said::flatten(&table)).unwrap_or_default()
     }
 
-    /// This text with the value that another one has for a key of [`said`](Self::said), or without it where that has none. `None` where the
-    /// key is in a table of a list, such as a volume, that one of them does not have.
+    /// Returns this text with the value that `of` has for a key of [`said`](Self::said), or without the key
+    /// where `of` lacks it. `None` for a key in a table of a list, such as a volume, that one of the two does
+    /// not have.
     pub fn with(&self, key: &str, of: &Self) -> Option<Self> {
         let mut table = self.text.parse().ok()?;
         said::take(&mut table, key, &of.text.parse().ok()?)?;
         Some(Self { text: toml::to_string(&table).ok()?, ..self.clone() })
     }
 
-    /// The error, with the file and the line that its key is on.
+    /// Returns the error with the file and the line of its key.
     pub fn placed(&self, error: ConfigError) -> ConfigError {
         match error {
             ConfigError::Invalid { key, problem, place } if place.is_empty() && self.directory.is_none() => {
@@ -178,7 +181,7 @@ impl Document {
         }
     }
 
-    /// A path that was written in it: relative ones are meant from its directory.
+    /// Resolves a path of the document: a relative one is based on the document's directory.
     pub fn resolve(&self, path: &mut PathBuf) {
         if let Some(base) = self.path.parent() {
             *path = base.join(&*path);
@@ -189,7 +192,7 @@ impl Document {
         self.refused_with(source, None)
     }
 
-    /// `known`: the words that may stand where something else does.
+    /// Makes the error of a refused text; `known` are the words that may stand in its place.
     fn refused_with(&self, source: toml::de::Error, known: Option<&str>) -> ConfigError {
         let written = source.span().and_then(|span| self.text.get(span)).unwrap_or_default();
         let message = source.message();

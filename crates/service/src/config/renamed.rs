@@ -1,21 +1,22 @@
-//! Keys, and values of keys, that an earlier version knew by another name. They are refused by the new one.
+//! Renamed keys and values, which are refused with their new names.
 
 use toml::{Table, Value};
 
 use super::ConfigError;
 
-/// A key, or one value of a key, that has another name now.
+/// Key, or one value of a key, with its new name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Renamed {
-    /// The key, dotted, such as `volume.hidden` for one of each `[[volume]]`.
+    /// Key, dotted, such as `volume.hidden` for one of each `[[volume]]`.
     pub key: &'static str,
-    /// The value that has another name; `None` where the key has.
+    /// Value that was renamed; `None` where the key was.
     pub value: Option<&'static str>,
-    /// The new name, as the refusal gives it: of a key in the same table, or dotted; of a table; or the value.
+    /// New name, as the refusal gives it: of a key in the same table, or dotted; of a table; or the value.
     pub now: &'static str,
 }
 
-/// All that was renamed. The first that fits counts, so that single keys of a table stand before the table.
+/// Renamed keys and values. The first that fits counts, so that single keys of a table stand before the
+/// table.
 pub const RENAMED: &[Renamed] = &[
     Renamed::key("volume.hidden", "serve_dotfiles"),
     Renamed::key("volume.count", "track_usage"),
@@ -40,7 +41,7 @@ impl Renamed {
         Self { key, value: Some(value), now }
     }
 
-    /// Every place of `table` where it stands, such as `volume[1].hidden`.
+    /// Returns every place of `table` with the key, such as `volume[1].hidden`.
     fn places(&self, table: &Table) -> Vec<String> {
         let mut found: Vec<(String, &Value)> = Vec::new();
         let (first, rest) = self.key.split_once('.').unwrap_or((self.key, ""));
@@ -65,7 +66,7 @@ impl Renamed {
     }
 }
 
-/// Refuses the first renamed key of `text`, and names the others.
+/// Refuses the first renamed key of `text`, and names the other ones.
 pub(super) fn refuse(text: &str) -> Result<(), ConfigError> {
     // What is no TOML is refused by the reader.
     let Ok(table) = text.parse::<Table>() else { return Ok(()) };
@@ -89,7 +90,7 @@ mod tests {
     use super::super::Document;
     use super::*;
 
-    /// Returns what a document of this text is refused with, with its place.
+    /// Returns the message that refuses a document of this text, with its place.
     fn refused(text: &str) -> Option<String> {
         let document = Document::of_text(Path::new("/etc/linerate.toml"), text);
         refuse(text).err().map(|error| document.placed(error).to_string())

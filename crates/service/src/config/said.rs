@@ -1,5 +1,4 @@
-//! Values of a configuration, key by key: to tell what another one changes, and on which line of the file a
-//! key is.
+//! Values of a configuration, key by key: to find the differences of two, and the line of a key.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,7 +6,8 @@ use std::ops::Range;
 use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
-/// Every key that has a value, dotted, with that as TOML has it. Tables of a list are told apart by their `name`s, else by their places.
+/// Returns every key with its value as TOML, dotted. Tables of a list are told apart by their `name`s, else
+/// by their places.
 pub(super) fn flatten(table: &Table) -> BTreeMap<String, String> {
     let mut said = BTreeMap::new();
     table.iter().for_each(|(key, value)| put_flat(key.clone(), value, &mut said));
@@ -28,13 +28,13 @@ fn put_flat(key: String, value: &Value, out: &mut BTreeMap<String, String>) {
     }
 }
 
-/// Returns what tells a table of a list from the others.
+/// Returns the `name` or else the index of a table in a list.
 fn place(at: usize, table: &Value) -> String {
     table.get("name").and_then(Value::as_str).map_or_else(|| at.to_string(), str::to_owned)
 }
 
-/// Gives a [flat](flatten) key of `into` the value that `from` has, or none where that has none. `None`: it is in a table of a list that one of
-/// them lacks.
+/// Gives a [flat](flatten) key of `into` the value that `from` has, or removes it where `from` lacks it.
+/// `None` for a key in a table of a list that one of the two lacks.
 pub(super) fn take(into: &mut Table, key: &str, from: &Table) -> Option<()> {
     take_below("", into, key, from)
 }
@@ -83,7 +83,7 @@ fn take_below(above: &str, into: &mut Table, key: &str, from: &Table) -> Option<
     None
 }
 
-/// The line of `text` on which a key is, such as `volume[0].mount`, or where it would be: that of the table that it belongs to.
+/// Returns the line of a key in `text`, such as `volume[0].mount`, or of the table that it belongs to.
 pub(super) fn line_of(text: &str, key: &str) -> Option<usize> {
     let whole = DeTable::parse(text).ok()?;
     let (mut table, mut found) = (whole.get_ref(), None);

@@ -1,11 +1,12 @@
-//! Sizes as people write them: `"10G"`.
+//! Sizes with units: `"10G"`.
 
 use std::fmt;
 
 use serde::Deserialize;
 use serde::de::{Deserializer, Error, Visitor};
 
-/// A number of bytes, or of bytes per second: an integer, or a text of digits and one of K, M, G or T, which are powers of 1024.
+/// Number of bytes, or of bytes per second: an integer, or a text of digits and one of K, M, G or T, which
+/// are powers of 1024.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size(pub u64);
 
@@ -26,7 +27,7 @@ impl<'de> Deserialize<'de> for Size {
     }
 }
 
-/// Reads a [`Size`] into a number (`deserialize_with`).
+/// Deserializes a [`Size`] into a number (`deserialize_with`).
 ///
 /// # Errors
 /// What would do instead.

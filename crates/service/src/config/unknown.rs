@@ -1,4 +1,4 @@
-//! Refuses keys without an owner, at the place where they stand.
+//! Refusal of keys without an owner, with their place.
 
 use std::fmt;
 
@@ -20,11 +20,11 @@ struct KnownKeys {
     volume: Vec<&'static str>,
 }
 
-/// A table, or several, of which the keys are known.
+/// Table, or several tables with the same known keys.
 #[derive(Clone, Copy)]
 struct Level<'k> {
     keys: &'k [&'static str],
-    /// Of the top: the table below that is shared.
+    /// Keys of the shared table below the top, when this is the top.
     below: Option<&'k KnownKeys>,
 }
 

@@ -1,6 +1,6 @@
-//! Errors in values, in the words of those that write configurations: text, number, list, table.
+//! Wording of errors in values: text, number, list, table.
 
-/// The message of what is refused as users know its words. `value` is what is written there, `known` the [words](words_of) that may be.
+/// Words the message about `value` in users' terms; `known` are the [words](words_of) that may stand there.
 pub(super) fn of_users(message: &str, value: &str, known: Option<&str>) -> String {
     if is_no_word(message) {
         let wanted = known.map_or_else(|| "a word".to_owned(), one_of);
@@ -28,7 +28,7 @@ pub(super) fn of_users(message: &str, value: &str, known: Option<&str>) -> Strin
     }
 }
 
-/// Returns whether something else stands where a word is wanted, in a message that does not say which words
+/// Returns whether a message says that something else stands where a word is wanted, without the words that
 /// may stand there.
 pub(super) fn is_no_word(message: &str) -> bool {
     message == "wanted string or table" || message.starts_with("wanted exactly 1 element")
@@ -44,7 +44,7 @@ pub(super) fn words_of(message: &str) -> Option<&str> {
     unknown(message, "unknown variant `").map(|(_, known)| known)
 }
 
-/// Returns what is unknown, and what is known there.
+/// Returns the unknown word of a message, and the known ones.
 fn unknown<'m>(message: &'m str, prefix: &str) -> Option<(&'m str, &'m str)> {
     let (found, known) = message.strip_prefix(prefix)?.rsplit_once("`, expected ")?;
     Some((found, known.strip_prefix("one of ").unwrap_or(known)))
@@ -55,7 +55,7 @@ fn one_of(known: &str) -> String {
     if words.contains(", ") || words.contains(" or ") { format!("one of the words {words}") } else { words }
 }
 
-/// A value by how it is written.
+/// Describes a value by its notation.
 fn written_there(value: &str) -> String {
     let is_number =
         |text: &str| text.starts_with(|first: char| first.is_ascii_digit() || "+-".contains(first));

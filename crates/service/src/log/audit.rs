@@ -1,5 +1,5 @@
-//! Fields of every line of the audit log, by whichever protocol the request came: its packed form, and what
-//! lines of JSON begin with.
+//! Fields of every line of the audit log, for any protocol: their packed form, and the beginning of JSON
+//! lines.
 
 use std::fmt::Display;
 use std::io::Write;
@@ -10,27 +10,27 @@ use super::packed::{put_address, put_text, take, take_address, take_text};
 use super::text::put_json_field;
 use crate::datetime::Moment;
 
-/// An operation that a user did, or was refused.
+/// Operation that a user did, or was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Act<'a> {
-    /// Time when it ended, in microseconds since 1970.
+    /// Time of the operation's end, in microseconds since 1970.
     pub unix_us: u64,
-    /// Time that it took.
+    /// Duration of the operation, in microseconds.
     pub duration_us: u32,
-    /// 0, or what it failed with.
+    /// Result of the operation: 0, or the error's code.
     pub code: i64,
-    /// The client.
+    /// Address of the client.
     pub peer: SocketAddr,
-    /// Name of the user empty: no user that the client named. Cut at [`Act::USER_MAX`] bytes.
+    /// Name of the user; empty when the client named none. Cut at [`Act::USER_MAX`] bytes.
     pub user: &'a [u8],
-    /// The user's AFS number.
+    /// AFS number of the user.
     pub user_id: i32,
 }
 
 impl<'a> Act<'a> {
-    /// Longest user's name that the log shows.
+    /// Longest user's name that the log shows, in bytes.
     pub const USER_MAX: usize = 256;
-    /// Longest packed form.
+    /// Longest packed form, in bytes.
     pub const PACKED_MAX: usize = 8 + 4 + 8 + 4 + 16 + 2 + 2 + Self::USER_MAX;
 
     /// Makes the record of an operation that ends now.
@@ -40,7 +40,7 @@ impl<'a> Act<'a> {
         Self { unix_us: Moment::now().unix_us, duration_us, code, peer, user, user_id }
     }
 
-    /// Appends it to a batch.
+    /// Appends the packed form to a batch.
     pub fn pack(&self, batch: &mut Vec<u8>) {
         batch.extend_from_slice(&self.unix_us.to_le_bytes());
         batch.extend_from_slice(&self.duration_us.to_le_bytes());
@@ -51,7 +51,7 @@ impl<'a> Act<'a> {
         put_text(self.user, Self::USER_MAX, batch);
     }
 
-    /// Takes one off the front of a batch; `None` at its end.
+    /// Takes a packed record off the front of a batch; `None` at its end.
     pub fn unpack(batch: &mut &'a [u8]) -> Option<Self> {
         let unix_us = u64::from_le_bytes(take(batch)?);
         let duration_us = u32::from_le_bytes(take(batch)?);
@@ -62,7 +62,8 @@ impl<'a> Act<'a> {
         Some(Self { unix_us, duration_us, code, peer, user: take_text(batch)?, user_id })
     }
 
-    /// Begins a line: `{"time":…,"call":…,"code":…,"peer":…,"port":…,"user_id":…,"duration_us":…,"user":…`. Times are UTC.
+    /// Appends the beginning of a line:
+    /// `{"time":…,"call":…,"code":…,"peer":…,"port":…,"user_id":…,"duration_us":…,"user":…`. Times are UTC.
     pub fn put_json_head(&self, call: impl Display, out: &mut Vec<u8>) {
         let _ = write!(
             out,

@@ -1,4 +1,4 @@
-//! Lines as OpenAFS's file server writes them into its audit log (`osi_auditU`): words before values, a blank behind each.
+//! Lines in the form of OpenAFS's audit log (`osi_auditU`): words before values, a blank behind each.
 
 use std::io::Write;
 
@@ -27,7 +27,8 @@ pub fn put_head(event: &str, act: &Act<'_>, out: &mut Vec<u8>) {
     let _ = write!(out, " HOST {} ID {} ", act.peer.ip(), act.user_id);
 }
 
-/// Appends a value behind its word: `STR a\x20b `. Blanks and what is not visible are `\xHH`, so that it stays one word.
+/// Appends a value behind its word: `STR a\x20b `. Blanks and invisible bytes become `\xHH`, so that the
+/// value stays one word.
 pub fn put_value(word: &str, value: &[u8], out: &mut Vec<u8>) {
     let _ = write!(out, "{word} ");
     put_escaped_word(value, out);

@@ -1,10 +1,11 @@
-//! Text of clients in lines of logs: whatever they sent, a line stays one line, and its fields stay apart.
+//! Clients' text in log lines: any input stays one line, with its fields apart.
 
 use std::fmt::Write as _;
 use std::io::Write as _;
 
-/// Quotes, backslashes and everything outside visible ASCII become `\xHH`, as nginx writes them: no client
-/// can forge a line or send a control sequence to a terminal that shows the log.
+/// Appends text with quotes, backslashes and all but visible ASCII as `\xHH`, as nginx does.
+///
+/// No client can forge a line or send a control sequence to a terminal that shows the log.
 pub fn put_escaped(text: &[u8], out: &mut Vec<u8>) {
     for byte in text {
         if matches!(byte, b' '..=b'~') && !matches!(byte, b'"' | b'\\') {
@@ -25,8 +26,8 @@ pub fn put_escaped_word(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// A JSON string (RFC 8259 7). `<` is escaped too, so that the text is harmless inside HTML, and what acts on a terminal: control
-/// characters, and those that change in which direction text is shown.
+/// Appends a JSON string (RFC 8259 7). `<` is escaped too, so that the text is harmless inside HTML, and so
+/// is what acts on a terminal: control characters, and those that change the direction of text.
 pub fn put_json_string(text: &str, out: &mut String) {
     out.push('"');
     for character in text.chars() {
@@ -53,7 +54,8 @@ pub fn put_json_string(text: &str, out: &mut String) {
     out.push('"');
 }
 
-/// A field of a JSON object behind others, with U+FFFD for what is not UTF-8; nothing where the text is empty.
+/// Appends a field of a JSON object behind others, with U+FFFD for what is not UTF-8; nothing for an empty
+/// text.
 pub fn put_json_field(field: &str, text: &[u8], out: &mut Vec<u8>) {
     if text.is_empty() {
         return;
