@@ -12,13 +12,13 @@ use crate::state::{CallCell, DriverShared};
 use rx::abort;
 use rx::{CallMut, ReadError, Side, WriteError};
 
-/// A call in progress, ours or a client's. Dropped before its end it is aborted.
+/// Call in progress, ours or a client's. A call that is dropped before its end is aborted.
 pub struct Call {
     shared: Rc<DriverShared>,
     cell: Rc<CallCell>,
-    /// Nothing is left to write.
+    /// True when nothing is left to write.
     finished: bool,
-    /// Keeps the connection open.
+    /// Handle that keeps the connection open.
     _connection: Option<Rc<CloseOnDrop>>,
 }
 
@@ -43,8 +43,8 @@ impl Call {
         Ok(())
     }
 
-    /// Has `len` bytes written in place by `fill`, which gets one payload room after the other and fills each
-    /// whole. It must not use the driver.
+    /// Writes `len` bytes in place by `fill`, which gets one payload room after the other and fills each
+    /// whole. `fill` must not use the driver.
     ///
     /// # Errors
     /// How the call ended.
@@ -67,7 +67,7 @@ impl Call {
         Ok(PacketBuffers::new(Rc::clone(&self.shared), Rc::clone(&self.cell), batch))
     }
 
-    /// Sends what is written even if it does not fill a packet.
+    /// Sends what is written, even if it does not fill a packet.
     ///
     /// # Errors
     /// How the call ended.
@@ -75,7 +75,7 @@ impl Call {
         self.when_writable(|call| call.flush()).await
     }
 
-    /// Ends our direction. What is written still goes out when the call is dropped after this by a server; a
+    /// Ends our direction of the stream. Written data still goes out when a server then drops the call; a
     /// client reads the reply.
     ///
     /// # Errors
@@ -86,8 +86,8 @@ impl Call {
         Ok(())
     }
 
-    /// Lends the next bytes to `take`, in order and in as many pieces as packets, waiting for the first. Returns
-    /// how many there were; 0 at the end of the peer's stream. `take` must not use the driver.
+    /// Lends the next bytes to `take`, in order and in as many pieces as packets, waiting for the first.
+    /// Returns how many there were; 0 at the end of the peer's stream. `take` must not use the driver.
     ///
     /// # Errors
     /// How the call ended, if not well.
@@ -111,7 +111,7 @@ impl Call {
         self.when_readable(|call| copy_out(call, into)).await.map(Option::unwrap_or_default)
     }
 
-    /// Fills `into` with the next bytes, waiting for all of them. What comes behind them stays for the next read.
+    /// Fills `into` with the next bytes, waiting for all of them. Bytes behind them stay for the next read.
     ///
     /// # Errors
     /// [`CallError::Short`] when the peer's stream ends before; how the call ended, if not well.
@@ -126,9 +126,9 @@ impl Call {
         Ok(())
     }
 
-    /// Takes the next bytes in their packets, as many as have come and at most `max`, waiting for the first. None at the
-    /// end of the peer's stream. What comes behind them stays for the next read. Reading goes on while they are held, up to
-    /// the call's window.
+    /// Takes the next bytes in their packets, as many as have come and at most `max`, waiting for the first.
+    /// The result is empty at the end of the peer's stream. Bytes behind stay for the next read. Reading goes
+    /// on while packets are held, up to the call's window.
     ///
     /// # Errors
     /// [`CallError::Held`] when the whole window is held already; how the call ended, if not well.
@@ -182,7 +182,8 @@ impl Call {
         &self.cell
     }
 
-    /// Does `body`, again when there is something to read if there is nothing now; `None` at the end of the stream.
+    /// Runs `body`, again after more data has come if it had nothing to read; `None` at the end of the
+    /// stream.
     async fn when_readable<T>(
         &mut self,
         mut body: impl FnMut(&mut CallMut<'_>) -> Result<T, ReadError>,
@@ -215,7 +216,7 @@ impl Call {
         .await
     }
 
-    /// Does `body`, again when there is room if there is none now.
+    /// Runs `body`, again after room has become free if it had none.
     async fn when_writable<T>(
         &mut self,
         mut body: impl FnMut(&mut CallMut<'_>) -> Result<T, WriteError>,
@@ -268,7 +269,7 @@ fn fill_rooms(call: &mut CallMut<'_>, len: u64, fill: &mut impl FnMut(&mut [u8])
     Ok(filled)
 }
 
-/// Copies unread bytes and marks them read; returns how many.
+/// Copies unread bytes, marks them read, and returns how many.
 fn copy_out(call: &mut CallMut<'_>, into: &mut [u8]) -> Result<usize, ReadError> {
     let mut filled = 0;
     while filled < into.len() {
@@ -285,7 +286,7 @@ fn copy_out(call: &mut CallMut<'_>, into: &mut [u8]) -> Result<usize, ReadError>
     Ok(filled)
 }
 
-/// Lends unread bytes and marks them read; returns how many.
+/// Lends unread bytes, marks them read, and returns how many.
 fn lend(call: &mut CallMut<'_>, take: &mut impl FnMut(&[u8])) -> usize {
     let mut count = 0;
     for slice in call.read_vectored(SLICES_MAX) {
@@ -321,5 +322,5 @@ impl std::fmt::Debug for Call {
     }
 }
 
-/// Slices lent by one read.
+/// Most slices lent by one read.
 const SLICES_MAX: usize = 256;

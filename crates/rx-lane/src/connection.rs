@@ -1,4 +1,4 @@
-//! Client connections.
+//! Connections that the lane opens, as clients.
 
 use std::future::poll_fn;
 use std::net::SocketAddr;
@@ -10,8 +10,8 @@ use crate::call::Call;
 use crate::state::DriverShared;
 use rx::{ConnectionHandle, Dscp, Limits, OpenError, Priority};
 
-/// A connection we opened; clones are handles to the same one. It closes soon after the last handle and the last
-/// of its calls are dropped.
+/// Connection that we opened; clones are handles to the same one. It closes soon after the last handle and
+/// the last of its
 #[derive(Clone)]
 pub struct Connection {
     open: Rc<CloseOnDrop>,
@@ -64,31 +64,32 @@ impl Connection {
         shared.state.borrow().endpoint.connection(*handle).map(|connection| connection.service())
     }
 
-    /// The peer's address; `None` when it is gone.
+    /// Returns the peer's address; `None` when the connection is gone.
     pub fn remote(&self) -> Option<SocketAddr> {
         let CloseOnDrop { shared, handle } = &*self.open;
         shared.state.borrow().endpoint.connection(*handle).map(|view| view.remote())
     }
 
-    /// Epoch, and id without channel bits; `None` when it is gone.
+    /// Returns the epoch, and the id without channel bits; `None` when the connection is gone.
     pub fn id(&self) -> Option<(u32, u32)> {
         let CloseOnDrop { shared, handle } = &*self.open;
         shared.state.borrow().endpoint.connection(*handle).map(|view| view.id())
     }
 
-    /// Has its packets leave before or after those of others.
+    /// Sets whether the connection's packets leave before or after those of others.
     pub fn set_priority(&self, priority: Priority) {
         let CloseOnDrop { shared, handle } = &*self.open;
         shared.state.borrow_mut().endpoint.set_priority(*handle, priority);
     }
 
-    /// Has each of its packets sent with this code point (DSCP) from now on.
+    /// Sets the code point (DSCP) of each packet that the connection sends from now on.
     pub fn set_dscp(&self, dscp: Dscp) {
         let CloseOnDrop { shared, handle } = &*self.open;
         shared.state.borrow_mut().endpoint.set_dscp(*handle, dscp);
     }
 
-    /// Aborts it with all its calls; the peer is told the code. Further calls fail with it.
+    /// Aborts the connection and all its calls with a code that the peer gets. Further calls fail with the
+    /// same code.
     pub fn abort(&self, code: i32) {
         let CloseOnDrop { shared, handle } = &*self.open;
         shared.state.borrow_mut().endpoint.abort_connection(*handle, code);
@@ -96,14 +97,14 @@ impl Connection {
         shared.kick();
     }
 
-    /// Bounds what the DATA of its calls takes, bytes a second with Rx headers; `None` takes the bound away.
+    /// Bounds the rate of the connection's DATA, in bytes a second with Rx headers; `None` removes the bound.
     pub fn set_rate(&self, bytes_per_second: Option<u64>) {
         let CloseOnDrop { shared, handle } = &*self.open;
         shared.state.borrow_mut().endpoint.set_rate(lane::time::clock(), *handle, bytes_per_second);
         shared.kick();
     }
 
-    /// Changes how long its calls may take, those under way too.
+    /// Sets the time limits of the connection's calls, those under way too.
     pub fn set_limits(&self, limits: Limits) {
         let CloseOnDrop { shared, handle } = &*self.open;
         shared.state.borrow_mut().endpoint.set_limits(*handle, limits);

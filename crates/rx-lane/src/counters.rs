@@ -2,14 +2,14 @@
 
 use rx::{EndpointStats, PacketPool};
 
-/// Declares the block and the copying of the endpoint's own counters into it, so that each is listed once.
+/// Declares the counter block and the copying of the endpoint's own counters, so that each is listed once.
 macro_rules! rx_counters {
     (
         own { $($own:tt)* }
         endpoint { $($field:ident $(as $family:ident [$label:ident = $value:literal])? : $help:literal,)* }
     ) => {
         lane::counter_block! {
-            /// What one lane's Rx does: packet books, traffic, calls, and every refusal by its reason.
+            /// Counters of one lane's Rx: packet books, traffic, calls, and every refusal by its reason.
             pub struct RxCounters {
                 $($own)*
                 $(count $field $(as $family [$label = $value])? : $help,)*

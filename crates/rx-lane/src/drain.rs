@@ -1,4 +1,4 @@
-//! The end of a driver's service.
+//! Drain: the end of a driver's service.
 
 use std::future::poll_fn;
 use std::rc::Rc;
@@ -22,19 +22,19 @@ use crate::state::DriverShared;
 /// Result of a drain.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Drained {
-    /// Calls that were still in progress at the deadline, and aborted.
+    /// Number of calls that were still in progress at the deadline, and aborted.
     pub cut: usize,
-    /// Handlers that still go on, as a shield stands or their service outlives its calls.
+    /// Number of handlers that go on, as a shield stands or their service outlives its calls.
     pub shielded: usize,
-    /// Connections of clients that were let go.
+    /// Number of clients' connections that were closed.
     pub connections: usize,
 }
 
 impl Driver {
     /// Ends the service to clients. From now on and for good their new calls are aborted with
-    /// [`RESTARTING`](abort::RESTARTING), which stock clients try again elsewhere or later; calls that services have in
-    /// hand, and replies on their way, have `within` to end, then they are aborted with the same code. Connections are
-    /// let go then, their services told ([`Handler::gone`](crate::Handler::gone)).
+    /// [`RESTARTING`](abort::RESTARTING), which stock clients try again elsewhere or later; calls that
+    /// services have in hand, and replies on their way, have `within` to end, then they are aborted with the
+    /// same code. Connections are let go then, their services told ([`Handler::gone`](crate::Handler::gone)).
     ///
     /// Calls we make are not concerned: a handler may need them to come to its end. The driver goes on to answer clients
     /// until the lane ends. Dropped early, it still refuses new calls.
@@ -61,8 +61,8 @@ impl Driver {
         Drained { cut, shielded: shared.counters.handlers.get() as usize, connections }
     }
 
-    /// Drains it, then ends it: calls that we made are aborted here, new ones find their connection gone, and the socket is
-    /// closed with the last handle to the driver. Its lane goes on.
+    /// Drains the driver, then ends it: calls that we made are aborted here, new ones find their connection
+    /// gone, and the socket is closed with the last handle to the driver. Its lane goes on.
     pub async fn close(&self, within: Duration) -> Drained {
         let drained = self.drain(within).await;
         self.shared.close();
@@ -71,7 +71,7 @@ impl Driver {
 }
 
 impl DriverShared {
-    /// Waits until `holds`; looks whenever a pass or a handler has ended.
+    /// Waits until `holds`, which is called whenever a pass or a handler has ended.
     pub(super) async fn until(self: &Rc<Self>, holds: impl Fn(&Self) -> bool) {
         poll_fn(|cx| {
             if holds(self) {
@@ -83,7 +83,7 @@ impl DriverShared {
         .await;
     }
 
-    /// No call of a client is in progress, and no handler.
+    /// Returns whether neither a client's call nor a handler is in progress.
     fn is_idle(&self) -> bool {
         self.state.borrow().serving == 0 && self.counters.handlers.get() == 0
     }

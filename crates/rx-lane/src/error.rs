@@ -1,40 +1,40 @@
-//! Failures of calls and connections, as the application sees it.
+//! Failures of calls and connections as the application sees them.
 
 use rx::DeadReason;
 
 /// End of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallEnd {
-    /// Well.
+    /// The call ended well.
     Finished,
-    /// With an abort code, the peer's or ours.
+    /// The call was aborted with this code, the peer's or ours.
     Aborted(i32),
-    /// By a time limit.
+    /// The call ended by a time limit.
     Dead(DeadReason),
 }
 
 /// Reason why a call cannot go on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// The peer, or a broken rule, ended it.
+    /// The peer aborted the call with this code, or the call broke a rule.
     #[error("the call was aborted with code {0}")]
     Aborted(i32),
-    /// A time limit ended it.
+    /// The call ended by a time limit.
     #[error("the call is dead: {}", reason(*.0))]
     Dead(DeadReason),
-    /// The call has ended well, or its writing half has: nothing more can be written.
+    /// The call has ended well, or its writing half has: no more can be written.
     #[error("the call has ended")]
     Ended,
-    /// The peer's stream ended before all that was asked for had come.
+    /// The peer's stream ended before all bytes had come.
     #[error("the peer's stream ended early")]
     Short,
-    /// All that may come is held by its reader: let go of some first.
+    /// The reader holds the whole window: some packets must be dropped first.
     #[error("the reader holds the whole window")]
     Held,
-    /// Rooms of it are lent out: commit or drop them first.
+    /// Rooms of the call are lent out: commit or drop them first.
     #[error("payload rooms of the call are lent out")]
     Lent,
-    /// The call's connection has no numbers left for calls: open another.
+    /// The call's connection has no call numbers left: open another.
     #[error("the connection's call numbers are used up")]
     UsedUp,
     /// The call's connection does not exist any more.
@@ -66,21 +66,21 @@ fn reason(reason: DeadReason) -> &'static str {
 /// Reason why a driver did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// The socket.
+    /// The socket could not be opened.
     #[error("cannot bind {address}: {source}")]
     Bind {
-        /// Address that it was to listen at.
+        /// Address that the socket was to have.
         address: std::net::SocketAddr,
-        /// The system's answer.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// A socket made elsewhere.
+    /// A socket of another origin could not be adopted.
     #[error("the lane cannot take over its socket: {source}")]
     Adopt {
-        /// The system's answer.
+        /// Error of the system.
         source: std::io::Error,
     },
-    /// No random numbers for epochs and keys.
+    /// The system gave no random numbers for epochs and keys.
     #[error("the system gives no random numbers: {0}")]
     Random(std::io::Error),
 }

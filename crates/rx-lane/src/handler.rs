@@ -1,4 +1,4 @@
-//! Services' code: how it runs, and what becomes of a call whose handler fails, panics or is dropped.
+//! Handlers of services: how they run, and the end of a call when its handler fails, panics or is dropped.
 
 use std::any::Any;
 use std::net::IpAddr;
@@ -13,7 +13,7 @@ use crate::server_call::ServerCall;
 use crate::server_connection::ServerConnection;
 use crate::state::{CallCell, DriverShared};
 
-/// The code that a call is aborted with: what its client gets for an error. 0 would say that all is well, so it counts as
+/// Code that a call is aborted with: what its client gets for an error. 0 would mean success, so it counts as
 /// [`USER_ABORT`](abort::USER_ABORT).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the call is aborted with code {0}")]
@@ -26,8 +26,8 @@ pub struct AbortCode(pub i32);
 //@ empty: the call is aborted, and the handler dropped where it waits; others feel nothing
 //@ counter: rx_handlers_failed, rx_handlers_cancelled
 //@ attack: rx-slow-stores
-/// A service's code: runs once for each call, as a task of the lane. A closure from [`ServerCall`] to a future is one
-/// that keeps nothing of connections.
+/// Code of a service, run once for each call, as a task of the lane. A closure from [`ServerCall`] to a
+/// future is one that keeps nothing of connections.
 ///
 /// - An **error** is the call's abort code, also where a part of the reply has left.
 /// - A call that is **dropped unfinished** is aborted with [`USER_ABORT`](abort::USER_ABORT).
@@ -36,23 +36,23 @@ pub struct AbortCode(pub i32);
 ///   connection is gone) is dropped at its next `await`, unless a [`Shield`](crate::Shield) stands or its service
 ///   [`outlives_calls`](Service::outlives_calls).
 pub trait Handler: 'static {
-    /// State that the service keeps of each connection: its client's host and identity, for instance.
+    /// State that the service keeps for each connection: its client's host and identity, for instance.
     type Connection: 'static;
-    /// Error of a call.
+    /// Error that aborts a call.
     type Error: Into<AbortCode>;
 
-    /// A connection has its first call, and its client has proved its identity. What is returned lives as
-    /// long as the connection, and the calls that still have it in hand.
+    /// Returns the state for a connection with its first call, after the client has proved its identity. The
+    /// state lives as long as the connection, and the calls that still hold it.
     fn connected(&self, connection: &ServerConnection) -> Self::Connection;
 
-    /// Answers one call.
+    /// Handles one call of a client.
     fn handle(
         &self,
         call: ServerCall<Self::Connection>,
     ) -> impl Future<Output = Result<(), Self::Error>> + 'static;
 
-    /// A connection is no more: there will be no further call of it. Handlers whose calls have died with it may not have
-    /// been dropped yet.
+    /// Tells the handler that a connection is gone and has no further calls. Handlers whose calls have died
+    /// with it may not have been dropped yet.
     fn gone(&self, data: Rc<Self::Connection>, end: ConnectionEnd) {
         let _ = (data, end);
     }
@@ -91,17 +91,17 @@ impl From<CallError> for AbortCode {
     }
 }
 
-/// A service as the driver knows it.
+/// Service as the driver calls it, with its types erased.
 pub(super) trait Offer {
     fn service(&self) -> &Service;
 
-    /// Starts a task that answers a call.
+    /// Starts a task that handles a call.
     fn start(self: Rc<Self>, shared: &Rc<DriverShared>, cell: Rc<CallCell>, ip: IpAddr);
 
     fn gone(&self, data: Rc<dyn Any>, end: ConnectionEnd);
 }
 
-/// A service's handler, and how it is offered.
+/// Handler of a service, with its options.
 pub(super) struct Offered<H> {
     pub(super) handler: H,
     pub(super) service: Service,
@@ -134,7 +134,7 @@ impl<H: Handler> Offer for Offered<H> {
 }
 
 impl<H: Handler> Offered<H> {
-    /// Returns what the service keeps of the call's connection.
+    /// Returns the service's state of the call's connection.
     fn data(self: &Rc<Self>, shared: &DriverShared, connection: &ServerConnection) -> Rc<H::Connection> {
         let handle = connection.handle();
         let known = shared.state.borrow().attached.get(handle).and_then(|data| data.downcast().ok());
@@ -147,7 +147,7 @@ impl<H: Handler> Offered<H> {
     }
 }
 
-/// One service's task: its place among all that the lane may have, and the call that it answers.
+/// Task of a service: its place among all that the lane may have, and the call that it handles.
 struct HandlerSlot {
     shared: Rc<DriverShared>,
     cell: Rc<CallCell>,
@@ -162,7 +162,7 @@ impl HandlerSlot {
         Self { shared: Rc::clone(shared), cell, ip, panic_code }
     }
 
-    /// Runs the handler to its end; `None` if its call dies before.
+    /// Runs the handler to its end; `None` if the call dies before.
     async fn answer<H: Handler>(&self, offered: Rc<Offered<H>>) -> Option<Result<(), H::Error>> {
         let connection = ServerConnection::new(&self.shared, self.cell.handle.connection);
         let data = offered.data(&self.shared, &connection);
@@ -193,8 +193,7 @@ impl Drop for HandlerSlot {
     }
 }
 
-/// Runs a service's `work` for a call to its end, or, if the call dies, until it next waits without a shield; `None`
-/// then.
+/// Runs a service's `work` for a call to its end; `None` if the call dies and `work` waits without a shield.
 async fn while_alive<T>(cell: &CallCell, work: impl Future<Output = T>) -> Option<T> {
     let mut work = std::pin::pin!(work);
     std::future::poll_fn(|cx| {

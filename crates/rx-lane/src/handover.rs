@@ -1,6 +1,6 @@
-//! Mail between the lanes that share an address. Packets that came to the wrong lane (a client on two networks, a burst
-//! that the kernel steered by its first packet, a lane that has just come back) go to the lane that owns their
-//! connection; so do questions about the whole process and their answers.
+//! Messages between the lanes that share an address. Packets that came to the wrong lane (a client on two
+//! networks, a burst that the kernel steered by its first packet, a lane that has just come back) go to the
+//! lane that owns their connection; so do questions about the whole process and their answers.
 //!
 //! No lane ever waits for another: a full box drops the packets, which Rx treats as loss in the network.
 
@@ -20,56 +20,57 @@ use rxdebug::DeskMail;
 pub(super) enum Mail {
     Packets(Handed),
     Desk(DeskMail),
-    /// About a packet of a connection that the other lane owns.
+    /// Report about a packet of a connection that the other lane owns.
     Unreachable(Unreachable),
 }
 
-/// Datagrams of one sender, equal in size but for the last.
+/// Datagrams of one sender, equal in size but for the last, handed to another lane.
 #[derive(Debug)]
 pub(super) struct Handed {
     pub(super) remote: SocketAddr,
     pub(super) local: Option<IpAddr>,
     pub(super) segment: usize,
     pub(super) bytes: Vec<u8>,
-    /// Handovers so far.
+    /// Number of handovers so far.
     pub(super) hops: u8,
 }
 
-/// Mail that did not arrive.
+/// Message that was not delivered.
 #[derive(Debug)]
 pub(super) enum Undelivered {
-    /// The other lane has as much as it may.
+    /// The other lane's box is full.
     Full(Mail),
     /// The other lane has ended.
     Gone(Mail),
 }
 
-/// One lane's membership of a [`LaneGroup`]: it hands packets to the other lanes and takes what they hand over.
+/// Membership of one lane in a [`LaneGroup`]: hands packets to the other lanes and takes those handed over.
 #[derive(Debug)]
 pub struct LaneGroupLink {
     lane: usize,
     lane_map: Arc<LaneMap>,
-    /// `None` where there is no other lane.
+    /// Ends of the mesh; `None` without other lanes.
     ends: Option<(Sender<Mail>, Port<Mail>)>,
 }
 
-/// The lanes of a server that share an address. Each joins with a driver, leaves as that ends, and may join again. Clones
-/// are handles to the same group.
+/// Lanes of a server that share an address. Each joins with a driver, leaves as that ends, and may join
+/// again. Clones are handles to the same group.
 #[derive(Clone, Debug)]
 pub struct LaneGroup {
     lane_map: Arc<LaneMap>,
-    /// `None` where there is no other lane.
+    /// Exchange between the lanes; `None` with a single lane.
     exchange: Option<Exchange<Mail>>,
 }
 
 impl LaneGroup {
-    /// The lanes of a listener group, none of which has joined. `capacity` is that of [`LaneGroupLink::over`].
+    /// Makes the group of a listener group's lanes, none of which has joined. `capacity` is that of
+    /// [`LaneGroupLink::over`].
     pub fn over(steering: &Steering, capacity: usize) -> Self {
         let silos = steering.silos().iter().map(|silo| silo.lanes.clone()).collect();
         Self::of(LaneMap::new(silos), capacity)
     }
 
-    /// Makes the links for `lanes` lanes of one silo ([`over`](Self::over)).
+    /// Makes the group of `lanes` lanes of one silo ([`over`](Self::over)).
     pub fn between(lanes: usize, capacity: usize) -> Self {
         Self::of(LaneMap::one_silo(lanes), capacity)
     }
@@ -81,7 +82,7 @@ impl LaneGroup {
         Self { lane_map: Arc::new(lane_map), exchange }
     }
 
-    /// The links of a lane, for its driver; `None` as long as it has others.
+    /// Returns the link of a lane, for its driver; `None` as long as the lane has another.
     ///
     /// # Panics
     /// When there is no such lane.
@@ -99,15 +100,15 @@ impl LaneGroup {
         Some(LaneGroupLink { lane, lane_map: Arc::clone(&self.lane_map), ends })
     }
 
-    /// Returns whether some lane has links.
+    /// Returns whether any lane has a link.
     pub fn is_in_use(&self) -> bool {
         self.lane_map.is_anybody_present()
     }
 }
 
 impl LaneGroupLink {
-    /// The links among all lanes of a listener group, in the order of the lanes. `capacity` bounds what waits from
-    /// each lane to each other, in runs of packets.
+    /// Makes the links among all lanes of a listener group, in the order of the lanes. `capacity` bounds what
+    /// waits from each lane to each other, in runs of packets.
     ///
     /// Where the group has several silos, a client's connection is owned by a lane of the silo that its packets
     /// reach.
@@ -121,7 +122,7 @@ impl LaneGroupLink {
         Self::among(LaneMap::one_silo(lanes), capacity)
     }
 
-    /// Makes the links of a lane that shares its address with no other.
+    /// Makes the link of a lane that shares its address with no other.
     pub fn alone() -> Self {
         let lane_map = Arc::new(LaneMap::one_silo(1));
         Self { lane: 0, lane_map, ends: None }
@@ -133,12 +134,12 @@ impl LaneGroupLink {
         lanes.map(|lane| lane_group.join(lane).expect("each joins once")).collect()
     }
 
-    /// Returns which of the lanes this is.
+    /// Returns the number of this lane in the group.
     pub fn lane(&self) -> usize {
         self.lane
     }
 
-    /// Lanes that share the address.
+    /// Returns the number of lanes that share the address.
     pub fn lanes(&self) -> usize {
         self.lane_map.lanes()
     }
@@ -158,7 +159,7 @@ impl LaneGroupLink {
         })
     }
 
-    /// Takes what other lanes sent, at most `max` pieces; registers for more when there is none.
+    /// Takes at most `max` messages of other lanes; registers the waker when there are none.
     pub(super) fn poll_recv(&mut self, cx: &mut Context<'_>, out: &mut Vec<Mail>, max: usize) -> Poll<()> {
         let Some((_, port)) = &mut self.ends else { return Poll::Pending };
         while out.len() < max

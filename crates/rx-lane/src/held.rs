@@ -1,4 +1,4 @@
-//! Received bytes in their packets, in a reader's hands.
+//! Received bytes in their packets, held by a reader.
 
 use std::cell::{Cell, RefCell};
 use std::io::IoSlice;
@@ -10,9 +10,9 @@ use rx::{CallHandle, ReadBatch};
 
 use crate::state::DriverShared;
 
-/// Received bytes that their reader holds, across as many `await`s as it likes, to be written to a file by one vectored
-/// write without a copy. Their places in the call's window stay taken until it is dropped: a slow disk is a closed window
-/// to the peer, and a call never holds more than its window.
+/// Received bytes that their reader holds across any number of `await`s, to be written to a file by one
+/// vectored write without a copy. Their places in the call's window stay taken until this is dropped: a slow
+/// disk is a closed window to the peer, and a call never holds more than its window.
 #[must_use = "what is dropped is not written anywhere"]
 pub struct Held {
     shared: Rc<DriverShared>,
@@ -25,12 +25,12 @@ impl Held {
         Self { shared, call, batch }
     }
 
-    /// The bytes in order, in as many pieces as packets.
+    /// Returns the bytes in order, in as many pieces as packets.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         self.batch.slices()
     }
 
-    /// The bytes from `from` on, for a vectored write; at most 1,001 pieces.
+    /// Returns the bytes from `from` on, for a vectored write; at most 1,001 pieces.
     pub fn io_slices(&self, from: usize) -> Vec<IoSlice<'_>> {
         let mut skip = from;
         let rest = self.slices().map(|slice| {
@@ -41,8 +41,9 @@ impl Held {
         rest.filter(|slice| !slice.is_empty()).map(IoSlice::new).collect()
     }
 
-    /// The packets' buffers, for an operation of the ring: `file.write_vectored_at(offset, held.into_bufs())`. Once all are
-    /// dropped, also by an operation that was given up, the window moves on.
+    /// Converts to the packets' buffers, for an operation of the ring:
+    /// `file.write_vectored_at(offset, held.into_bufs())`. Once all are dropped, also by an operation that
+    /// was given up, the window moves on.
     pub fn into_bufs(mut self) -> Vec<Buf> {
         let mut batch = std::mem::take(&mut self.batch);
         let buffers = batch.take_buffers();
@@ -60,12 +61,12 @@ impl Held {
         buffers.into_iter().enumerate().map(lend).collect()
     }
 
-    /// Bytes in all.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.batch.len()
     }
 
-    /// Returns whether there is not a byte: so at the end of the peer's stream.
+    /// Returns whether no byte is held, as at the end of the peer's stream.
     pub fn is_empty(&self) -> bool {
         self.batch.is_empty()
     }
@@ -76,7 +77,7 @@ struct Lending {
     shared: Rc<DriverShared>,
     call: CallHandle,
     batch: RefCell<ReadBatch>,
-    /// Buffers not back yet.
+    /// Number of lent buffers that are not back.
     out: Cell<usize>,
 }
 

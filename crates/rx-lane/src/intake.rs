@@ -1,4 +1,4 @@
-//! Takes in what has come to a lane: feeds the endpoint its own packets, and hands on those of connections that other
+//! Intake of a lane's packets: gives the endpoint its own, and hands over those of connections that other
 //! lanes own.
 
 use std::net::{IpAddr, SocketAddr};
@@ -12,7 +12,7 @@ use crate::handover::{Handed, LaneGroupLink, Mail, Undelivered};
 use rx::{Arrival, Endpoint};
 use rxdebug::LaneDesk;
 
-/// One lane's way in, for one pass.
+/// Intake of one lane, for one pass.
 pub(super) struct Intake<'p> {
     pub(super) now: Instant,
     pub(super) endpoint: &'p mut Endpoint,
@@ -27,12 +27,13 @@ pub(super) struct DatagramRun<'b> {
     pub(super) local: Option<IpAddr>,
     pub(super) segment: usize,
     pub(super) bytes: &'b [u8],
-    /// Handovers so far.
+    /// Number of handovers so far.
     pub(super) hops: u8,
 }
 
 impl Intake<'_> {
-    /// Takes datagrams, the first of which came by `arrival`. Neighbours that another lane owns go to it together.
+    /// Takes datagrams, the first of which came by `arrival`. Neighbours that another lane owns go to it
+    /// together.
     pub(super) fn take(&mut self, run: &DatagramRun<'_>, arrival: Arrival) {
         let mut strays: Option<(usize, Range<usize>)> = None;
         let mut end = 0;
@@ -74,7 +75,7 @@ impl Intake<'_> {
         }
     }
 
-    /// Takes the network's word of a packet of ours. The kernel gives it to any lane of a group.
+    /// Takes an ICMP report about a packet of ours. The kernel gives it to any lane of a group.
     pub(super) fn take_unreachable(&mut self, report: Unreachable) {
         let Unreachable { peer, ref quoted, port_closed } = report;
         let Some(owner) = self.endpoint.sender_elsewhere(peer, quoted) else {
@@ -87,7 +88,7 @@ impl Intake<'_> {
         }
     }
 
-    /// Has the desk answer what was asked, and sends what it has to say to other lanes.
+    /// Handles the questions asked of this lane, and sends its messages to other lanes.
     pub(super) fn post(&mut self) {
         self.desk.handle_questions(self.now, self.endpoint);
         while let Some((to, mail)) = self.desk.poll_mail() {
@@ -134,5 +135,5 @@ impl Intake<'_> {
 //@ counter: rx_handed_over
 //@ attack: none, an assignment, which refuses nothing
 //@ reach: server
-/// Handovers of one packet at most.
+/// Most handovers of one packet.
 const HOPS_MAX: u8 = 4;

@@ -78,11 +78,11 @@ use state::DriverShared;
 pub struct DriverConfig {
     /// Limits and timers of the protocol. The lane numbers in it are set from the driver's [`LaneGroupLink`].
     pub endpoint: EndpointConfig,
-    /// Calls in the hands of services at once; more are aborted, and those of a host that has as many as are free.
+    /// Most calls that services handle at once; further ones are aborted, as are those of a host that has as
+    /// many as are free.
     pub handlers_max: usize,
-    /// Time for which the lane gathers packets of stock peers at most where they come fast, on Linux from
-    /// 6.12 on; zero for never. Less where few packets are under way, so that the peers do not run out of
-    /// work.
+    /// Longest time for which the lane gathers packets of stock peers that come fast, on Linux from 6.12 on;
+    /// zero for never. Shorter where few packets are under way, so that the peers do not run out of work.
     pub gather: Duration,
     /// Receive and send buffers of the socket, and coalesced receives.
     pub socket: UdpOptions,
@@ -97,14 +97,14 @@ pub struct Driver {
 
 /// Proof of a client's identity: makes the [`Security`] of a new connection.
 pub trait Credentials {
-    /// Security index.
+    /// Returns the index of the security class.
     fn index(&self) -> u8;
 
-    /// State for one connection.
+    /// Returns the security state of one new connection.
     fn security(&self) -> Box<dyn Security>;
 }
 
-/// No proof: security class 0.
+/// Credentials without proof: security class 0.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Anonymous;
 
@@ -129,8 +129,8 @@ impl Driver {
         Self::start(socket, LaneGroupLink::alone(), config)
     }
 
-    /// Starts Rx on a socket that may share its address with those of other lanes, as [`open_group`] makes them, or as a
-    /// server lends them to its services.
+    /// Starts Rx on a socket that may share its address with other lanes', as [`open_group`] or a server
+    /// makes them.
     ///
     /// # Errors
     /// [`StartError::Random`].
@@ -142,7 +142,7 @@ impl Driver {
         Self::start_counting(socket, link, config, Arc::default())
     }
 
-    /// Starts the driver ([`start`](Self::start)) with existing counters: of one driver at a time.
+    /// Starts the driver ([`start`](Self::start)) with existing counters, of one driver at a time.
     ///
     /// # Errors
     /// [`StartError::Random`].
@@ -200,13 +200,13 @@ impl Driver {
         self.serve_as(service, Service::default(), handler);
     }
 
-    /// Serves a service ([`serve`](Self::serve)) with its upgrade.
+    /// Offers a service ([`serve`](Self::serve)) with options, such as its upgrade.
     pub fn serve_as(&self, id: u16, service: Service, handler: impl Handler) {
         self.shared.state.borrow_mut().endpoint.add_service(id, service);
         self.shared.add_handler(id, service, handler);
     }
 
-    /// Accepts connections of one more security class.
+    /// Adds a security class whose connections are accepted.
     pub fn add_security(&self, factory: Box<dyn SecurityFactory>) {
         self.shared.state.borrow_mut().endpoint.add_security(factory);
     }
@@ -224,8 +224,8 @@ impl Driver {
         self.connect_with(remote, service, credentials, ConnectOptions::default())
     }
 
-    /// Connects ([`connect`](Self::connect)) with a service upgrade or from one address: a server that calls
-    /// its client back gives what [`ServerCall::local_ip`] says.
+    /// Opens a connection ([`connect`](Self::connect)) with a service upgrade or from one address: a server
+    /// that calls its client back passes [`ServerCall::local_ip`].
     ///
     /// # Errors
     /// [`ConnectError`].
@@ -247,8 +247,8 @@ impl Driver {
         Ok(Connection::new(Rc::clone(&self.shared), handle))
     }
 
-    /// Marks every packet of the lane's socket from now on (SO_MARK), as a listener's TCP connections are; 0 takes the mark
-    /// away.
+    /// Sets the mark of every packet that the lane's socket sends from now on (SO_MARK), as for a listener's
+    /// TCP connections; 0 removes it.
     ///
     /// # Errors
     /// The system's: it needs CAP_NET_ADMIN.
@@ -256,22 +256,22 @@ impl Driver {
         self.shared.socket.set_mark(mark)
     }
 
-    /// Has all DATA of this lane obey a rate that it shares with others. The source hears in each pass how many bytes, with Rx
-    /// headers, have been sent under the bound since the last one, and how many connections wait for their turn; it says
-    /// how many bytes a second may be sent, `None` for no bound. A service of a server hands
-    /// `service::part::Part::exchange`.
+    /// Sets the source of a rate that all DATA of this lane obeys and shares with others. The source gets in
+    /// each pass the bytes, with Rx headers, that were sent under the bound since the last one, and the
+    /// number of connections that wait for their turn; it returns the bytes a second that may be sent, `None`
+    /// for no bound. A service of a server passes `service::part::Part::exchange`.
     pub fn set_rate_source(&self, source: impl FnMut(u64, usize) -> Option<u64> + 'static) {
         *self.shared.share.borrow_mut() = Some(rate::Share::new(source));
         self.shared.kick();
     }
 
-    /// Has `tell` hear of clients that come with a security class which is not offered: an address, which may be forged, and
-    /// the class's index. At most once a second; it must not use the driver.
+    /// Sets the callback for clients that come with a security class which is not offered: an address, which
+    /// may be forged, and the class's index. Called at most once a second; it must not use the driver.
     pub fn on_proof_refused(&self, tell: impl Fn(SocketAddr, u8) + 'static) {
         *self.shared.proof_refused.borrow_mut() = Some(Box::new(tell));
     }
 
-    /// The socket's address.
+    /// Returns the socket's address.
     ///
     /// # Errors
     /// The system's.
@@ -279,18 +279,18 @@ impl Driver {
         self.shared.socket.local_addr()
     }
 
-    /// The lane's Rx counters, to be read from any thread.
+    /// Returns the lane's Rx counters, to be read from any thread.
     pub fn counters(&self) -> Arc<RxCounters> {
         Arc::clone(&self.shared.counters)
     }
 
-    /// The protocol's state, to look at. It must not be held across an await.
+    /// Borrows the protocol's state, to look at. The borrow must not be held across an await.
     pub fn endpoint(&self) -> Ref<'_, Endpoint> {
         Ref::map(self.shared.state.borrow(), |state| &state.endpoint)
     }
 }
 
-/// Since 1970.
+/// Returns the time of day since 1970.
 fn time_of_day() -> Duration {
     lane::time::wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default()
 }

@@ -5,8 +5,8 @@ use std::net::SocketAddr;
 use lane::backend::UdpOptions;
 use lane::socket::reuseport::{Group, GroupConfig, GroupError, Steering, Transport};
 
-/// Opens one socket for each lane of `steering` on one address; packets are steered to the lane that owns their
-/// connection. Each lane adopts its descriptor and starts a driver on it.
+/// Opens one socket for each lane of `steering` on one address; packets are steered to the lane that owns
+/// their connection. Each lane adopts its descriptor and starts a driver on it.
 ///
 /// # Errors
 /// [`GroupError`].

@@ -5,10 +5,10 @@
 
 use std::time::{Duration, Instant};
 
-/// The rates at which packets and calls of stock peers come.
+/// Rates at which packets and calls of stock peers come.
 #[derive(Debug)]
 pub(super) struct Moderation {
-    /// Each second, of late.
+    /// Rate of stock peers' packets of late, per second.
     packets: f64,
     calls: f64,
     jumbograms: f64,
@@ -18,31 +18,31 @@ pub(super) struct Moderation {
     at: Instant,
 }
 
-/// Counts so far.
+/// Counts of packets and calls since the driver's start.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct TrafficCounts {
     /// Packets of stock peers.
     pub(super) packets: u64,
-    /// Calls that have begun, of all peers.
+    /// Calls of all peers that have begun.
     pub(super) calls: u64,
-    /// Jumbograms sent to stock peers, and of these the ones that IP cuts into fragments.
+    /// Jumbograms sent to stock peers, and those of them that IP cuts into fragments.
     pub(super) jumbograms: u64,
     pub(super) cut: u64,
-    /// Of the calls, the ones that have not ended.
+    /// Begun calls that have not ended.
     pub(super) under_way: u64,
 }
 
 impl Moderation {
-    /// `wait` is how long to gather at most; zero for never.
+    /// Makes the moderation with `wait` as the longest time to gather; zero for never.
     pub(super) fn new(now: Instant, wait: Duration) -> Self {
         let none = 0.0;
         let seen = TrafficCounts::default();
         Self { packets: none, calls: none, jumbograms: none, cut: none, seen, wait, at: now }
     }
 
-    /// Returns what to gather for after a pass. Peers work on while we wait as long as they have something in
-    /// hand: a call of many packets half a window, a small one no more than its packets. Packets of
-    /// jumbograms are worked off sooner; and where IP cuts those up, sending takes us so long that enough
+    /// Returns the time to gather for after a pass. Peers work on while we wait as long as they have
+    /// something in hand: a call of many packets half a window, a small one no more than its packets. Packets
+    /// of jumbograms are worked off sooner; and where IP cuts those up, sending takes us so long that enough
     /// comes meanwhile.
     pub(super) fn after_pass(&mut self, now: Instant, seen: TrafficCounts) -> Option<Duration> {
         let time = now.saturating_duration_since(self.at).as_secs_f64();
@@ -64,19 +64,19 @@ impl Moderation {
     }
 }
 
-/// Time in which an old rate loses most of its weight, seconds.
+/// Time in seconds in which an old rate loses most of its weight.
 const MEMORY_S: f64 = 0.001;
-/// Time for which to gather at most unless configured otherwise.
+/// Default of the longest time to gather.
 pub(super) const WAIT: Duration = Duration::from_micros(100);
-/// Less is not worth it.
+/// Shortest time that is worth a wait.
 const WAIT_MIN: Duration = Duration::from_micros(25);
-/// Packets a second that make a wait worth it.
+/// Least packets a second that make a wait worthwhile.
 const RATE_MIN: f64 = 60_000.0;
-/// Packets of a stock peer's window that it may have worked off before we look again.
+/// Packets of a stock peer's window that it may have sent before we look again.
 const HALF_A_WINDOW: f64 = 16.0;
-/// ACKs that a stock peer gives for a jumbogram, about.
+/// ACKs that a stock peer sends for a jumbogram, about.
 const ACKS_PER_JUMBOGRAM: f64 = 3.0;
-/// Time that a stock peer takes for a packet that came alone; for one of a jumbogram it is a third.
+/// Time that a stock peer takes for a single packet; a third for one of a jumbogram.
 const PACKET_TIME: Duration = Duration::from_nanos(2_250);
 
 #[cfg(test)]

@@ -19,20 +19,20 @@ pub struct PacketBuffers {
     shared: Rc<DriverShared>,
     cell: Rc<CallCell>,
     batch: Option<WriteBatch>,
-    /// Instead of the batch, while its buffers are lent on.
+    /// Lent buffers, which take the batch's place until they are back.
     lending: Option<Rc<Lending>>,
     len: usize,
     packets: usize,
 }
 
-/// Rooms whose buffers are lent on.
+/// Payload rooms whose buffers are lent on.
 struct Lending {
     shared: Rc<DriverShared>,
     cell: Rc<CallCell>,
     batch: RefCell<Option<WriteBatch>>,
-    /// Buffers not back yet.
+    /// Number of lent buffers that are not back.
     out: Cell<usize>,
-    /// No task waits for the buffers any more.
+    /// True when no task waits for the buffers any more.
     given_up: Cell<bool>,
 }
 
@@ -42,8 +42,9 @@ impl PacketBuffers {
         Self { shared, cell, batch: Some(batch), lending: None, len, packets }
     }
 
-    /// The rooms as buffers for an operation of the ring: `file.read_vectored_at(offset, len, packet_buffers.bufs())`. They are to be
-    /// dropped before [`commit`](Self::commit); what an operation that was given up has in hand comes back with its end.
+    /// Lends the rooms as buffers for an operation of the ring:
+    /// `file.read_vectored_at(offset, len, packet_buffers.bufs())`. They are to be dropped before
+    /// [`commit`](Self::commit); the buffers of an operation that was given up come back with its end.
     pub fn bufs(&mut self) -> Vec<Buf> {
         self.reclaim();
         let Some(mut batch) = self.batch.take() else { return Vec::new() };
@@ -60,35 +61,35 @@ impl PacketBuffers {
         buffers.into_iter().enumerate().map(lend).collect()
     }
 
-    /// Takes the batch back if all of its buffers are.
+    /// Takes the batch back once all of its buffers are dropped.
     fn reclaim(&mut self) {
         if let Some(lending) = self.lending.take_if(|lending| lending.out.get() == 0) {
             self.batch = lending.batch.take();
         }
     }
 
-    /// The rooms in order; each is to be filled whole before the next.
+    /// Returns the rooms in order; each is to be filled whole before the next.
     pub fn slices_mut(&mut self) -> impl Iterator<Item = &mut [u8]> {
         self.reclaim();
         self.batch.as_mut().into_iter().flat_map(WriteBatch::payloads)
     }
 
-    /// Returns the buffers for a vectored read.
+    /// Returns the rooms for a vectored read.
     pub fn io_slices(&mut self) -> Vec<IoSliceMut<'_>> {
         self.slices_mut().map(IoSliceMut::new).collect()
     }
 
-    /// Bytes of room.
+    /// Returns the bytes of all rooms.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns whether there is no room; so where none was asked for.
+    /// Returns whether there is no room, as when none was asked for.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Packets that the rooms are of.
+    /// Returns the number of packets that the rooms are part of.
     pub fn packets(&self) -> usize {
         self.packets
     }

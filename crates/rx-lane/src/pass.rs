@@ -1,4 +1,4 @@
-//! The driver's task: receive a batch, let calls run, send once.
+//! Driver's task: receives a batch, lets calls run, sends once.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -59,7 +59,7 @@ struct Pass {
     shared: Rc<DriverShared>,
     link: LaneGroupLink,
     desk: LaneDesk,
-    /// Time when the endpoint last heard the time of day.
+    /// Time when the endpoint last got the time of day.
     time_told: Option<Instant>,
     received: Vec<Datagram>,
     mail: Vec<Mail>,
@@ -67,22 +67,23 @@ struct Pass {
     blocked: Option<(Transmit, usize)>,
     sleep: Sleep,
     moderation: Moderation,
-    /// This pass was kicked, took something in or sent something.
+    /// True when this pass was kicked, took something in or sent something.
     progress: bool,
     idle: Idle,
 }
 
-/// Passes that timers alone have caused and in which nothing happened.
+/// State of passes that timers alone have caused and in which nothing happened.
 #[derive(Debug, Default)]
 struct Idle {
     /// Number of passes in a row after each of which a timer was due.
     passes: u32,
-    /// No timer causes a pass before this.
+    /// Time before which no timer causes a pass.
     until: Option<Instant>,
 }
 
 impl Idle {
-    /// A pass that ran the timers of `now` has ended with one set for `due`. Says whether the next pass has been put off.
+    /// Notes the end of a pass that ran the timers of `now`, with the next due at `due`. Returns whether the
+    /// next pass is put off.
     fn after_pass(&mut self, now: Instant, progress: bool, due: Option<Instant>) -> bool {
         self.until = None;
         if progress || due.is_none_or(|at| at > now) {
@@ -105,26 +106,26 @@ impl Drop for Pass {
     }
 }
 
-/// End of a transmit pass.
+/// Result of a transmit pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum PassEnd {
-    /// Nothing more to send now.
+    /// All packets were sent.
     All,
-    /// The socket takes no more.
+    /// The socket takes no more packets.
     Blocked,
 }
 
-/// End of one burst.
+/// Result of one burst.
 enum Burst {
     Gone,
-    /// A path-MTU probe that the interface cannot carry.
+    /// The burst is a path-MTU probe that the interface cannot carry.
     TooLarge,
     /// The socket took only so many datagrams.
     Stuck(usize),
 }
 
 impl Pass {
-    /// Ready when there are packets, a timer is due, or a call has done something.
+    /// Returns ready when there are packets, a timer is due, or a call has done something.
     fn poll_work(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         let mut ready = self.shared.was_kicked(cx.waker());
         match self.shared.socket.poll_recv(cx, &mut self.received, RECEIVES_PER_PASS) {
@@ -152,7 +153,7 @@ impl Pass {
         if ready { Poll::Ready(()) } else { Poll::Pending }
     }
 
-    /// Feeds everything that has come to the endpoint.
+    /// Feeds all received packets to the endpoint.
     fn take_in(&mut self, now: Instant) {
         self.shared.now.set(now);
         let mut state = self.shared.state.borrow_mut();
@@ -200,7 +201,7 @@ impl Pass {
         state.close_due(now);
     }
 
-    /// The transmit pass. A long one pauses for receiving and goes on in the next pass.
+    /// Runs the transmit pass. A long one pauses for receiving and goes on in the next pass.
     fn send_out(&mut self) -> PassEnd {
         let mut state = self.shared.state.borrow_mut();
         for _ in 0..TRANSMITS_PER_PASS {
@@ -229,7 +230,7 @@ impl Pass {
         PassEnd::All
     }
 
-    /// Sends a burst from its datagram `done` on.
+    /// Sends a burst from datagram `done` on.
     fn send(&self, state: &DriverState, transmit: &Transmit, mut done: usize) -> Burst {
         while done < transmit.segments() {
             let parts = transmit.slices(state.endpoint.pool(), done);
@@ -275,7 +276,7 @@ impl Pass {
         }
     }
 
-    /// A pass in which nothing happened is followed by sleep, or the lane would do nothing else.
+    /// Puts off the next pass after ones in which nothing happened, or the lane would do nothing else.
     fn note_progress(&mut self) {
         let progress = std::mem::take(&mut self.progress);
         let (now, due) = (self.shared.now.get(), self.shared.state.borrow().deadline());
@@ -297,17 +298,17 @@ impl Pass {
 
 /// Receive buffers, each with up to 64 KiB of coalesced datagrams, taken in one pass.
 const RECEIVES_PER_PASS: usize = 64;
-/// Of these, how many are taken between two looks at the clock.
+/// Receive buffers taken between two looks at the clock.
 const RECEIVES_PER_CLOCK: usize = 8;
 /// Bursts sent before the socket is looked at again.
 const TRANSMITS_PER_PASS: usize = 64;
 /// Passes in a row in which nothing happens and a timer stays due, before the driver sleeps all the same.
 const IDLE_PASSES_MAX: u32 = 16;
-/// Time that the driver sleeps then, though a timer stays due.
+/// Time that the driver sleeps after such passes, though a timer stays due.
 const IDLE_SLEEP: Duration = Duration::from_millis(5);
-/// Interval at which the endpoint hears the time of day, which an operator may change.
+/// Interval at which the endpoint gets the time of day, which an operator may change.
 const TIME_OF_DAY_EVERY: Duration = Duration::from_secs(1);
-/// errno of a datagram larger than the path's MTU.
+/// Error number of a datagram larger than the path's MTU (EMSGSIZE).
 const EMSGSIZE: i32 = 90;
 
 #[cfg(test)]

@@ -10,15 +10,15 @@ use crate::call::Call;
 use crate::server_connection::ServerConnection;
 use crate::state::{CallCell, DriverShared, wake};
 
-/// A call that a client made; a [`Call`] that knows its connection, and what its service keeps of that.
+/// Call of a client: a [`Call`] with its connection and the service's state for it.
 pub struct ServerCall<C = ()> {
     call: Call,
     connection: ServerConnection,
     data: Rc<C>,
 }
 
-/// While it stands, the handler of a call that has died is not dropped: for a section that must be gone through once it
-/// is begun, as the commit of a write. It ends with the lane all the same.
+/// Guard that keeps the handler of a call that has died from being dropped, for a section that must be
+/// finished, as the commit of a write. It ends with the lane all the same.
 ///
 /// ```no_run
 /// # async fn example(call: rx_lane::ServerCall, disk: impl AsyncFn()) {
@@ -44,27 +44,28 @@ impl<C> ServerCall<C> {
         Self { call: Call::new(shared, cell, None), connection, data }
     }
 
-    /// Returns what the service keeps of the call's connection.
+    /// Returns the service's state of the call's connection.
     pub fn data(&self) -> &Rc<C> {
         &self.data
     }
 
-    /// The call's connection.
+    /// Returns the connection of the call.
     pub fn connection(&self) -> &ServerConnection {
         &self.connection
     }
 
-    /// The service it is for, after any upgrade; `None` when the connection is gone.
+    /// Returns the service of the call, after any upgrade; `None` when the connection is gone.
     pub fn service(&self) -> Option<u16> {
         self.connection.service()
     }
 
-    /// The client's address; `None` when the connection is gone.
+    /// Returns the client's address; `None` when the connection is gone.
     pub fn remote(&self) -> Option<SocketAddr> {
         self.connection.remote()
     }
 
-    /// Address of ours that the client uses, where the host has several: a connection back to it goes from there.
+    /// Returns the address of ours that the client uses, where the host has several: for a connection back to
+    /// the client.
     pub fn local_ip(&self) -> Option<IpAddr> {
         self.connection.local_ip()
     }
@@ -74,7 +75,7 @@ impl<C> ServerCall<C> {
         self.connection.principal()
     }
 
-    /// Has the handler go on even if the call dies, as long as the shield lives.
+    /// Keeps the handler running, even if the call dies, as long as the shield lives.
     pub fn shield(&self) -> Shield {
         let cell = Rc::clone(self.call.cell());
         cell.shields.set(cell.shields.get() + 1);

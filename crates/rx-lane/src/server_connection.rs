@@ -1,4 +1,4 @@
-//! Connections that clients opened, as services see them, and what services keep for them.
+//! Connections that clients opened, as services see them, with the services' state for them.
 
 use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
@@ -18,8 +18,8 @@ use crate::state::DriverShared;
 //@ empty: as connections, and the service is told; others feel nothing
 //@ counter: rx_connections_displaced, rx_connections
 //@ attack: rx-connections
-/// A connection that a client opened; clones are handles to the same one. It keeps nothing alive, so a service may store
-/// it with what it keeps of the connection; once that is gone, everything asked of it is `None`.
+/// Connection that a client opened; clones are handles to the same one. It keeps nothing alive, so a service
+/// may store it with what it keeps of the connection; once that is gone, everything asked of it is `None`.
 #[derive(Clone)]
 pub struct ServerConnection {
     shared: Weak<DriverShared>,
@@ -35,48 +35,50 @@ impl ServerConnection {
         self.handle
     }
 
-    /// The client's address now; it may move.
+    /// Returns the client's present address, which may change.
     pub fn remote(&self) -> Option<SocketAddr> {
         self.look(|view| view.remote())
     }
 
-    /// Address of ours that the client uses, where the host has several: a connection back to it goes from there.
+    /// Returns the address of ours that the client uses, where the host has several: for a connection back to
+    /// the client.
     pub fn local_ip(&self) -> Option<IpAddr> {
         self.look(|view| view.local_ip()).flatten()
     }
 
-    /// Epoch, and id without channel bits.
+    /// Returns the epoch, and the id without channel bits; `None` when the connection is gone.
     pub fn id(&self) -> Option<(u32, u32)> {
         self.look(|view| view.id())
     }
 
-    /// The service, after any upgrade.
+    /// Returns the service, after any upgrade; `None` when the connection is gone.
     pub fn service(&self) -> Option<u16> {
         self.look(|view| view.service())
     }
 
-    /// Index of the security class.
+    /// Returns the index of the security class; `None` when the connection is gone.
     pub fn security_index(&self) -> Option<u8> {
         self.look(|view| view.security_index())
     }
 
-    /// Returns the principal that the client proved to be, how its packets are protected, and when that
-    /// expires; `None` also for an anonymous one.
+    /// Returns the client's proven principal, with the protection of its packets and the expiry; `None` also
+    /// for an anonymous one.
     pub fn principal(&self) -> Option<Principal> {
         self.look(|view| view.principal().cloned()).flatten()
     }
 
-    /// Returns whether there may be further calls.
+    /// Returns whether further calls are possible.
     pub fn is_alive(&self) -> bool {
         self.look(|view| view.error().is_none()).unwrap_or(false)
     }
 
-    /// Returns how long its calls may take.
+    /// Returns the time limits of the connection's calls.
     pub fn limits(&self) -> Option<Limits> {
         self.look(|view| view.limits())
     }
 
-    /// Changes how long its calls may take, those under way too. False if it is gone.
+    /// Sets the time limits of the connection's calls, those under way too. Returns false when the connection
+    /// is gone.
     pub fn set_limits(&self, limits: Limits) -> bool {
         let Some(shared) = self.shared.upgrade() else { return false };
         let found = shared.state.borrow_mut().endpoint.set_limits(self.handle, limits);
@@ -84,20 +86,22 @@ impl ServerConnection {
         found
     }
 
-    /// Has its packets leave before or after those of others. False if it is gone.
+    /// Sets whether the connection's packets leave before or after those of others. Returns false when the
+    /// connection is gone.
     pub fn set_priority(&self, priority: Priority) -> bool {
         let Some(shared) = self.shared.upgrade() else { return false };
         shared.state.borrow_mut().endpoint.set_priority(self.handle, priority)
     }
 
-    /// Has each of its packets sent with this code point (DSCP) from now on. False if it is gone.
+    /// Sets the code point (DSCP) of each packet that the connection sends from now on. Returns false when
+    /// the connection is gone.
     pub fn set_dscp(&self, dscp: Dscp) -> bool {
         let Some(shared) = self.shared.upgrade() else { return false };
         shared.state.borrow_mut().endpoint.set_dscp(self.handle, dscp)
     }
 
-    /// Bounds what the DATA of its calls takes, bytes a second with Rx headers; `None` takes the bound away. False if it
-    /// is gone.
+    /// Bounds the rate of the connection's DATA, in bytes a second with Rx headers; `None` removes the bound.
+    /// Returns false when the connection is gone.
     pub fn set_rate(&self, bytes_per_second: Option<u64>) -> bool {
         let Some(shared) = self.shared.upgrade() else { return false };
         let now = lane::time::clock();
@@ -106,7 +110,7 @@ impl ServerConnection {
         found
     }
 
-    /// Aborts it with all its calls; its client is told the code, and has to open another.
+    /// Aborts the connection and all its calls with a code for the client, which has to open another.
     pub fn abort(&self, code: i32) {
         let Some(shared) = self.shared.upgrade() else { return };
         shared.state.borrow_mut().endpoint.abort_connection(self.handle, code);
@@ -168,7 +172,7 @@ impl Attachments {
 }
 
 impl Attached {
-    /// Tells the service that the connection is no more, in a task of the service's own.
+    /// Tells the service that the connection is gone, in a task of the service's own.
     pub(super) fn end(self, end: ConnectionEnd) {
         lane::spawn(async move { self.offer.gone(self.data, end) }).detach();
     }

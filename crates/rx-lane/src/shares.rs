@@ -1,11 +1,11 @@
-//! Numbers of calls that services have in hand, by source.
+//! Shares of the calls that services handle, by source.
 
 use std::net::IpAddr;
 
 use budget::{Books, Shares};
 
-/// The calls that services have in hand, by the host they came from. A host may have as many as are free; an IPv6 /56 twice, a /48
-/// three times as many.
+/// Calls that services handle, by host. A host may have as many as are free; an IPv6 /56 twice, a /48 three
+/// times as many.
 #[derive(Debug)]
 pub(super) struct HandlerShares(Books);
 
@@ -14,7 +14,8 @@ impl HandlerShares {
         Self(Books::new(max, Shares::ONCE.with_min(HANDLERS_MIN)))
     }
 
-    /// Takes a place for a call from `ip`; false if its host or network has its share, or all are taken.
+    /// Takes a place for a call from `ip`; false when the host or network has its share, or all places are
+    /// taken.
     pub(super) fn take(&mut self, ip: IpAddr) -> bool {
         self.0.take(ip.into(), 1).is_ok()
     }
@@ -24,7 +25,7 @@ impl HandlerShares {
     }
 }
 
-/// Calls that a host may have in hand as long as any place is free.
+/// Calls that a host may have as long as any place is free.
 const HANDLERS_MIN: usize = 16;
 
 #[cfg(test)]

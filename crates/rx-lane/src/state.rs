@@ -22,7 +22,7 @@ use rx::abort;
 use rx::header::CHANNELS;
 use rx::{CallHandle, ConnectionEnd, ConnectionHandle, Endpoint, Event, Service};
 
-/// Told the address of a client and the security class that it asked for.
+/// Callback with the address of a client and the security class that it asked for.
 pub(super) type ProofRefused = Box<dyn Fn(SocketAddr, u8)>;
 
 pub(super) struct DriverShared {
@@ -30,33 +30,34 @@ pub(super) struct DriverShared {
     pub(super) socket: Rc<UdpSocket>,
     pub(super) counters: Arc<RxCounters>,
     handlers: RefCell<HashMap<u16, Rc<dyn Offer>>>,
-    /// The lane's part of a rate.
+    /// Part of a rate that the lane has.
     pub(super) share: RefCell<Option<crate::rate::Share>>,
-    /// Hears of clients whose security class is not offered.
+    /// Callback for clients whose security class is not offered.
     pub(super) proof_refused: RefCell<Option<ProofRefused>>,
     shares: RefCell<HandlerShares>,
-    /// The last pass's time, for destructors, which may run when the lane is gone.
+    /// Time of the last pass, for destructors, which may run when the lane is gone.
     pub(super) now: Cell<Instant>,
-    /// A call was written, read or opened outside of the driver's pass: there may be something to send.
+    /// True when a call was written, read or opened outside of the driver's pass: there may be something to
+    /// send.
     kicked: Cell<bool>,
     task: RefCell<Option<Waker>>,
-    /// Passes so far.
+    /// Number of passes so far.
     pub(super) passes: Cell<u64>,
-    /// Tasks that wait for something to come to its end.
+    /// Tasks that wait for the end of a pass or handler.
     watchers: RefCell<Vec<Waker>>,
-    /// The driver's task has ended, or will before it does anything more.
+    /// True when the driver's task has ended, or will before it does anything more.
     closed: Cell<bool>,
 }
 
 pub(super) struct DriverState {
     pub(super) endpoint: Endpoint,
-    /// By connection and channel: one call at a time each.
+    /// Calls by connection and channel: one at a time each.
     calls: Vec<Option<Rc<CallCell>>>,
-    /// Of these, calls of clients.
+    /// Number of the calls that are clients'.
     pub(super) serving: usize,
-    /// State that services keep of clients' connections.
+    /// State that services keep for clients' connections.
     pub(super) attached: Attachments,
-    /// Connections that are not in use any more, and when to close them.
+    /// Connections that are no longer in use, with the time to close them.
     closing: VecDeque<(Instant, ConnectionHandle)>,
     /// Tasks that wait for a free channel.
     channel_waiters: HashMap<ConnectionHandle, Vec<Waker>>,
@@ -69,14 +70,14 @@ pub(super) struct CallCell {
     pub(super) end: Cell<Option<CallEnd>>,
     pub(super) reader: RefCell<Option<Waker>>,
     pub(super) writer: RefCell<Option<Waker>>,
-    /// A client made it.
+    /// True for a call that a client made.
     served: bool,
-    /// The task of the service that has the call.
+    /// Waker of the service's task that has the call.
     pub(super) handler: RefCell<Option<Waker>>,
-    /// Set while the handler's task runs, which decides about a call that it drops unfinished.
+    /// True while the handler's task runs, which decides about a call that it drops unfinished.
     pub(super) handled: Cell<bool>,
     pub(super) unfinished: Cell<bool>,
-    /// Sections under way that the call's death does not end.
+    /// Number of sections under way that the call's death does not end.
     pub(super) shields: Cell<u32>,
 }
 
@@ -111,7 +112,7 @@ impl DriverShared {
         }
     }
 
-    /// Ends the driver's task, and all calls with it.
+    /// Ends the driver's task, and all calls of the driver.
     pub(super) fn close(&self) {
         self.closed.set(true);
         let calls = self.state.borrow_mut().all();
@@ -122,7 +123,7 @@ impl DriverShared {
         self.kick();
     }
 
-    /// Returns whether nothing is sent or received any more.
+    /// Returns whether sending and receiving have ended.
     pub(super) fn is_closed(&self) -> bool {
         self.closed.get()
     }
@@ -131,8 +132,8 @@ impl DriverShared {
         self.handlers.borrow_mut().insert(id, Rc::new(Offered { handler, service }));
     }
 
-    /// The driver has ended: its services are asked for nothing any more. They may have it in hand, to call their clients, so
-    /// neither would let go of the other.
+    /// Drops the services after the driver's end. They may hold the driver, to call their clients, so neither
+    /// would release the other.
     pub(super) fn end_services(&self) {
         let handlers = self.handlers.take();
         let attached = std::mem::take(&mut self.state.borrow_mut().attached);
@@ -149,7 +150,7 @@ impl DriverShared {
         }
     }
 
-    /// Returns whether there was a kick since the last time; if not, the next one wakes `task`.
+    /// Returns whether there was a kick since the last call; if not, the next one wakes `task`.
     pub(super) fn was_kicked(&self, task: &Waker) -> bool {
         let kicked = self.kicked.replace(false);
         if !kicked {
@@ -158,7 +159,7 @@ impl DriverShared {
         kicked
     }
 
-    /// Takes the endpoint's events to those they concern: starts services, wakes tasks.
+    /// Delivers the endpoint's events: starts services, wakes tasks.
     pub(super) fn dispatch(self: &Rc<Self>) {
         loop {
             let event = self.state.borrow_mut().endpoint.poll_event();
@@ -200,7 +201,8 @@ impl DriverShared {
         }
     }
 
-    /// Aborts a call that is not over yet; says whether it was not. No client is told 0: it would be no error.
+    /// Aborts a call that has not ended, and returns whether it had not. No client is sent 0, which would
+    /// mean success.
     pub(super) fn end_call(&self, cell: &CallCell, code: i32) -> bool {
         let code = if code == 0 { abort::USER_ABORT } else { code };
         let mut state = self.state.borrow_mut();
@@ -229,7 +231,7 @@ impl DriverShared {
         }
     }
 
-    /// A handler from `ip` has ended.
+    /// Gives back the place of a handler for `ip` that has ended.
     pub(super) fn give_back_place(&self, ip: IpAddr) {
         self.shares.borrow_mut().give_back(ip);
     }
@@ -243,7 +245,7 @@ impl DriverShared {
         self.watchers.borrow_mut().drain(..).for_each(Waker::wake);
     }
 
-    /// The task's pass is at its end.
+    /// Counts the end of a pass, and wakes its watchers.
     pub(super) fn end_pass(&self) {
         self.passes.set(self.passes.get() + 1);
         self.wake_watchers();
@@ -262,7 +264,7 @@ impl DriverState {
         cell
     }
 
-    /// Wakes `waker` when the connection has a channel free again.
+    /// Wakes `waker` when the connection has a free channel again.
     pub(super) fn wait_for_channel(&mut self, connection: ConnectionHandle, waker: &Waker) {
         let waiters = self.channel_waiters.entry(connection).or_default();
         if !waiters.iter().any(|known| known.will_wake(waker)) {
@@ -276,7 +278,7 @@ impl DriverState {
         self.closing.push_back((now + LINGER, connection));
     }
 
-    /// Closes what has lingered long enough.
+    /// Closes the connections that have lingered long enough.
     pub(super) fn close_due(&mut self, now: Instant) {
         while let Some(&(_, connection)) = self.closing.front().filter(|(at, _)| *at <= now) {
             self.closing.pop_front();
@@ -284,7 +286,7 @@ impl DriverState {
         }
     }
 
-    /// Returns when something is to be done without a packet or a call's doing.
+    /// Returns the next time at which the driver acts without a packet or a call.
     pub(super) fn deadline(&self) -> Option<Instant> {
         let closing = self.closing.front().map(|(at, _)| *at);
         [closing, self.endpoint.poll_timeout()].into_iter().flatten().min()
@@ -310,7 +312,7 @@ impl DriverState {
         self.calls.get(slot(call))?.as_ref().filter(|cell| cell.handle == call)
     }
 
-    /// Notes how a call ended and forgets it.
+    /// Notes the end of a call, wakes its tasks and forgets it.
     fn end(&mut self, call: CallHandle, end: CallEnd) {
         let Some(cell) = self.take_call(call) else { return };
         cell.end.set(Some(end));
@@ -319,7 +321,7 @@ impl DriverState {
         wake(Some(&cell.handler));
     }
 
-    /// Takes all calls. Tasks that wait to make one more look again.
+    /// Returns all calls. Tasks that wait to make one more look again.
     fn all(&mut self) -> Vec<Rc<CallCell>> {
         self.channel_waiters.drain().flat_map(|(_, waiters)| waiters).for_each(Waker::wake);
         self.calls.iter().flatten().map(Rc::clone).collect()
@@ -352,12 +354,12 @@ impl CallCell {
         }
     }
 
-    /// Returns whether the peer will not take part in it any more.
+    /// Returns whether the call was aborted or timed out, so that the peer no longer takes part.
     pub(super) fn has_died(&self) -> bool {
         matches!(self.end.get(), Some(CallEnd::Aborted(_) | CallEnd::Dead(_)))
     }
 
-    /// The error that a call without a live half gives its owner.
+    /// Returns the error for an operation on a call that has ended.
     pub(super) fn error(&self) -> CallError {
         self.end.get().map_or(CallError::Gone, CallError::from)
     }

@@ -1,5 +1,5 @@
-//! Calls as the streams of generated stubs (`rxgen`, `xdr::rpc`); a [`ServerCall`](crate::ServerCall) is one as the call that it
-//! leads to.
+//! Calls as the streams of generated stubs (`rxgen`, `xdr::rpc`); a [`ServerCall`](crate::ServerCall) is one
+//! by its inner call.
 
 use std::time::Instant;
 

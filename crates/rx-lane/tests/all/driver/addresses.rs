@@ -1,4 +1,5 @@
-//! Connections back to a client, from the address at which it reached us, and connections that ask for a newer service.
+//! Tests of connections back to a client, from the address at which it reached us, and of connections that
+//! ask for a newer service.
 
 use std::cell::Cell;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};

@@ -1,4 +1,4 @@
-//! A driver that ends before its lane does.
+//! Tests of a driver that ends before its lane does.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Packets to and from files by the ring, without a copy.
+//! Tests of packets to and from files by the ring, without a copy.
 
 use std::ffi::CString;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ async fn open(dir: &Dir, name: &str) -> File {
     dir.open(&CString::new(name).unwrap(), how).await.unwrap()
 }
 
-/// Serves a call like StoreData: what is received goes to the file, packet by packet, by vectored writes.
+/// Serves a call like StoreData: received packets go to the file, one by one, by vectored writes.
 async fn store(mut call: ServerCall, file: Rc<File>) -> Result<(), AbortCode> {
     let mut at = 0;
     loop {
@@ -85,7 +85,7 @@ fn file_is_stored_from_packets_and_fetched_into_packets() {
     });
 }
 
-/// The handler is dropped while the ring has its packets, or what it lent is not given back at all.
+/// Drops the handler while the ring has its packets, or its lent buffers are not back.
 #[test]
 fn buffers_that_an_abandoned_operation_has_in_hand_come_back() {
     let home = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Services' handlers: how many there are, and what becomes of those whose call has died.
+//! Tests of services' handlers: their bound, and the end of those whose call has died.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -53,7 +53,7 @@ fn busy_service_says_so_with_the_code_it_chose() {
     });
 }
 
-/// Serves calls that wait for something that never comes, and has a client give one up.
+/// Serves calls that wait for something that never comes, and makes a client give one up.
 async fn give_up_a_call(service: Service) -> (Driver, Rc<Cell<bool>>) {
     let (server, client) = (bind(config()), bind(config()));
     let reached = Rc::new(Cell::new(false));
@@ -95,7 +95,7 @@ fn handler_that_outlives_its_call_goes_on() {
     });
 }
 
-/// Data that a task writes at the end of a long turn leaves at its end, so the round trip does not begin
+/// Writes data at the end of a long turn, which leaves only then, so that the round trip does not begin
 /// before.
 #[test]
 fn round_trips_are_measured_from_when_packets_leave() {

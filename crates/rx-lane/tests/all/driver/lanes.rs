@@ -1,4 +1,4 @@
-//! Several lanes on one address: every packet is served by the lane that owns its connection.
+//! Tests of several lanes on one address: every packet is served by the lane that owns its connection.
 
 use std::net::UdpSocket as StdSocket;
 use std::time::Duration;
@@ -43,7 +43,7 @@ fn call_from(address: std::net::SocketAddr, clients: usize, len: usize) -> u64 {
     })
 }
 
-/// Lanes publish what they count at the end of a pass, after the last reply has left.
+/// Waits until the lanes have published so many calls, as they do at the end of a pass, after the last reply.
 fn await_calls(server: &TwoLanes, calls: u64) {
     for _ in 0..1000 {
         if server.sum(|lane| lane.calls_accepted.get()) == calls {
@@ -54,7 +54,8 @@ fn await_calls(server: &TwoLanes, calls: u64) {
     panic!("{} calls of {calls}", server.sum(|lane| lane.calls_accepted.get()));
 }
 
-/// All connections of a cache manager come from one port. Their packets stay in order: no lane hands any over.
+/// Checks a cache manager's connections, all from one port: their packets stay in order, and no lane hands
+/// any over.
 #[test]
 fn connections_of_one_socket_are_served_by_one_lane_and_nothing_is_sent_twice() {
     let Some(server) = two_lanes() else { return };

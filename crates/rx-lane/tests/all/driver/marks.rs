@@ -1,4 +1,4 @@
-//! Code points of packets: the lane's mark, and code points of connections.
+//! Tests of packets' code points: the lane's mark, and code points of connections.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -17,7 +17,7 @@ use super::{SERVICE, config, echo, pattern, run};
 const EXPEDITED: Dscp = Dscp::new(46).expect("six bits");
 const LOWER_EFFORT: Dscp = Dscp::new(1).expect("six bits");
 
-/// Traffic classes of the packets that went through a relay, and how many those were.
+/// Traffic classes of the packets that went through a relay, and the number of packets.
 #[derive(Debug, Default)]
 struct Seen {
     to_server: BTreeSet<u8>,
@@ -33,8 +33,7 @@ impl Seen {
     }
 }
 
-/// Passes packets on between `server` and the sender to the address that is returned, and notes their
-/// classes.
+/// Relays packets between `server` and the sender to the returned address, and notes their traffic classes.
 fn relay(at: SocketAddr, server: SocketAddr) -> (SocketAddr, Rc<RefCell<Seen>>) {
     let options = UdpOptions { traffic_class: true, ..UdpOptions::default() };
     let socket = UdpSocket::bind(at, &options).expect("a free port");
@@ -70,7 +69,8 @@ async fn exchange(connection: &Connection) {
     assert!(call.read_to_end(200_000).await.expect("answered") == pattern(200_000), "bytes differ");
 }
 
-/// Both sides set a code point each; every packet of the connection that leaves afterwards has it, and none of another.
+/// Sets a code point on both sides, and checks that every later packet of the connection has it, and no
+/// packet of another connection.
 async fn connections_have_code_points(driver: impl Fn() -> Driver, at: SocketAddr) {
     let (server, client) = (driver(), driver());
     server.serve(SERVICE, async |call: ServerCall| {

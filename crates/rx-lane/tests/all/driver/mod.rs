@@ -1,4 +1,4 @@
-//! The driver on real lanes over loopback: bytes both ways, several lanes, and what happens when things end early.
+//! Tests of the driver on real lanes over loopback: bytes both ways, several lanes, and early ends.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -41,7 +41,7 @@ fn run<T: 'static>(test: impl Future<Output = T> + 'static) -> T {
     run_here(options, bounded).expect("the machine has io_uring").expect("the test ends in time")
 }
 
-/// Every buffer is back once calls and their last ACKs are through.
+/// Checks that every buffer is back once calls and their last ACKs are through.
 async fn assert_books_balance(driver: &Driver) {
     for _ in 0..100 {
         if driver.endpoint().pool().is_empty() {

@@ -1,5 +1,6 @@
-//! Clients whose packets come by any NIC of a server with two silos, in a seeded world: the first lane that takes a
-//! connection up serves it, and every other one hands its packets over.
+//! Clients whose packets come by any NIC of a server with two silos, in a seeded world.
+//!
+//! The first lane that takes a connection up serves it, and every other one hands its packets over.
 
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -25,7 +26,7 @@ const SILOS: [Range<usize>; 2] = [0..2, 2..4];
 const CLIENTS: usize = 3;
 const CONNECTIONS: usize = 4;
 const CALLS: usize = 4;
-/// The type of VERSION packets.
+/// Type of VERSION packets.
 const VERSION: u8 = 13;
 
 fn config() -> DriverConfig {
@@ -40,7 +41,7 @@ fn steering() -> Steering {
     Steering::new(vec![silo(0), silo(1)]).unwrap()
 }
 
-/// The NIC that each client's packets come by.
+/// NIC by which each client's packets come.
 struct Paths {
     rng: StdRng,
     nics: HashMap<(u32, u32), usize>,
@@ -59,7 +60,7 @@ struct Changes {
 const NO_CHANGES: Changes = Changes { move_rate: 0.0, drained_after: usize::MAX };
 
 impl Paths {
-    /// Returns what the kernel's selector answers.
+    /// Returns the lane that the kernel's selector would choose.
     fn lane(&mut self, from: SocketAddr, datagram: &[u8]) -> Option<usize> {
         let route = Route::of(datagram)?;
         if !route.from_client && datagram[20] != VERSION {
@@ -75,7 +76,7 @@ impl Paths {
     }
 }
 
-/// Starts four lanes on one address; returns their counters.
+/// Starts four lanes on one address, and returns their counters.
 fn serve(world: &World, server: &Host, changes: Changes) -> Vec<Arc<RxCounters>> {
     let rng = StdRng::seed_from_u64(world.seed());
     let mut paths = Paths { rng, nics: HashMap::new(), changes, seen: 0 };
@@ -99,12 +100,12 @@ fn serve(world: &World, server: &Host, changes: Changes) -> Vec<Arc<RxCounters>>
     counters.take()
 }
 
-/// Has clients make calls of random sizes at once and compares what comes back.
+/// Makes clients call with random sizes at the same time, and compares the replies.
 fn call_from_everywhere(world: &World) {
     call_from(world, 1);
 }
 
-/// Calls from many addresses ([`call_from_everywhere`]), from hosts of a network of their own.
+/// Calls from many addresses ([`call_from_everywhere`]), on hosts of a network of their own.
 fn call_from(world: &World, net: u8) {
     let driver = world.host(&format!("10.0.{net}.0"));
     let hosts: Vec<Host> = (1..=CLIENTS).map(|n| world.host(&format!("10.0.{net}.{n}"))).collect();
@@ -215,7 +216,7 @@ fn connections_of_a_drained_node_stay_with_its_lanes_and_new_ones_begin_elsewher
     });
 }
 
-/// A socket's full queue (the device's, say) empties without a packet or a timer telling of it.
+/// Empties a socket's full queue (the device's, say) without a packet or a timer that tells of it.
 #[test]
 fn bursts_that_the_socket_refused_go_out_as_soon_as_it_takes_again() {
     seeds(20, |seed| {

@@ -1,4 +1,5 @@
-//! Paths of different MTUs between network namespaces: probes are never cut up, data always gets through.
+//! Tests of paths of different MTUs between network namespaces: probes are never fragmented, data always gets
+//! through.
 
 use std::net::SocketAddr;
 use std::sync::mpsc;
@@ -9,7 +10,7 @@ use testkit::netns::{Namespace, ip};
 
 use super::{SERVICE, config, pattern, run};
 
-/// A server, a router and a client in namespaces of their own: 10.9.0.1 - 10.9.0.2, 10.9.1.2 - 10.9.1.1.
+/// Server, router and client in namespaces of their own: 10.9.0.1 - 10.9.0.2, 10.9.1.2 - 10.9.1.1.
 struct Path {
     server: Namespace,
     router: Namespace,
@@ -17,7 +18,7 @@ struct Path {
 }
 
 impl Path {
-    /// `None` where the test may not make namespaces: it is skipped.
+    /// Makes the namespaces and links; `None` where the test may not make namespaces, and is skipped.
     #[track_caller]
     fn new(server_side_mtu: u32, client_side_mtu: u32) -> Option<Self> {
         let server = Namespace::new_or_skip()?;
@@ -40,8 +41,10 @@ impl Path {
         Some(Self { server, router, client })
     }
 
-    /// Has the client fetch `calls` replies of `reply_bytes` from a server that may send packets of up to
-    /// `packet_size_max`; returns what the server counted and the packet size it has arrived at.
+    /// Fetches `calls` replies of `reply_bytes` from a server that may send packets of up to
+    /// `packet_size_max`.
+    ///
+    /// Returns what the server counted, and the packet size it has arrived at.
     fn fetch(&self, packet_size_max: u16, calls: usize, reply_bytes: usize) -> (EndpointStats, usize) {
         let (address, bound) = mpsc::channel::<SocketAddr>();
         let (done, finished) = mpsc::channel::<()>();

@@ -1,4 +1,4 @@
-//! A lane that obeys its part of a rate, and connections that have one of their own.
+//! Tests of a lane that obeys its part of a rate, and of connections with rates of their own.
 
 use std::cell::Cell;
 use std::rc::Rc;
@@ -23,7 +23,7 @@ impl Part {
     }
 }
 
-/// Has `len` bytes sent to the server and back; how long it took.
+/// Sends `len` bytes to the server and back, and returns the time.
 async fn there_and_back(connection: &rx_lane::Connection, len: usize) -> Duration {
     let start = Instant::now();
     let mut call = connection.call().await.expect("a channel");

@@ -1,5 +1,5 @@
-//! Interface of services: data of their own for each connection, rooms and held packets, shields, and what
-//! becomes of their errors. In seeded worlds, over paths that lose packets.
+//! Tests of services: data of their own for each connection, rooms and held packets, shields, and their
+//! errors. In seeded worlds, over paths that lose packets.
 
 mod draining;
 mod holding;
@@ -29,7 +29,7 @@ fn config() -> DriverConfig {
     config
 }
 
-/// A driver of the lane that this runs on.
+/// Starts a driver on the current lane.
 fn start(at: ([u8; 4], u16), seed: u64, config: DriverConfig) -> Driver {
     let socket = UdpSocket::bind(at.into(), &config.socket).unwrap();
     let mut rng = StdRng::seed_from_u64(seed);
@@ -45,7 +45,7 @@ fn lossy(seed: u64) -> Config {
     config
 }
 
-/// A server with one service, and a host for its clients.
+/// Server with one service, and a host for its clients.
 struct Pair {
     world: World,
     server: Host,
@@ -100,7 +100,7 @@ impl Pair {
     }
 }
 
-/// Makes a call and gives its reply.
+/// Makes a call and returns its reply.
 async fn ask(connection: &Connection, request: &[u8]) -> Result<Vec<u8>, CallError> {
     let mut call = connection.call().await?;
     call.write(request).await?;
@@ -156,7 +156,7 @@ fn panic_of_a_handler_aborts_its_call_alone() {
 }
 
 impl Drop for Pair {
-    /// The driver's socket belongs to the world.
+    /// Drops the driver in its world, which has the socket.
     fn drop(&mut self) {
         let driver = self.driver.take();
         if !std::thread::panicking() {
@@ -165,14 +165,14 @@ impl Drop for Pair {
     }
 }
 
-/// Counts the calls of each connection, and what becomes of connections.
+/// Handler that counts the calls of each connection, and the ends of connections.
 #[derive(Default)]
 struct Counting {
     connected: Cell<usize>,
     gone: Rc<RefCell<Vec<(ConnectionEnd, u64)>>>,
 }
 
-/// State that is kept of one connection.
+/// State that the handler keeps for one connection.
 struct Kept {
     connection: ServerConnection,
     remote: SocketAddr,
@@ -280,7 +280,7 @@ fn connection_that_fails_is_gone_for_its_service_and_its_handlers_end() {
     pair.assert_books_balance();
 }
 
-/// Steps that a handler has made.
+/// Steps that a handler has reached.
 #[derive(Default)]
 struct Steps {
     begun: Cell<bool>,
@@ -297,7 +297,7 @@ impl Drop for OnDrop {
     }
 }
 
-/// A service that takes a second over a commit, shielded or not, and another second after it.
+/// Makes a service that takes a second for a commit, shielded or not, and another second after it.
 fn committing(shielded: bool) -> (Rc<Steps>, impl Handler) {
     let steps = Rc::new(Steps::default());
     let told = Rc::clone(&steps);
@@ -354,7 +354,7 @@ fn shielded_section_comes_to_its_end_though_the_client_gives_up_and_then_the_han
     }
 }
 
-/// A service that sets limits and waits for ever.
+/// Makes a service that sets limits and waits for ever.
 fn waiting(limits: impl Fn(&mut Limits) + 'static) -> (Rc<Steps>, impl Handler) {
     let (steps, limits) = (Rc::new(Steps::default()), Rc::new(limits));
     let told = Rc::clone(&steps);

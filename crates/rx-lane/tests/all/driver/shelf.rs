@@ -1,4 +1,4 @@
-//! A small file service by generated stubs, and a client of it.
+//! File service by generated stubs, and a client of it.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ use interface::{CallBack, FIDS_MAX, Fid, Status, StoreStatus, WORDS_MAX, files};
 pub(crate) const SERVICE: u16 = 77;
 const NO_SUCH_FILE: i32 = 2;
 
-/// Files by vnode.
+/// Files by vnode, served from memory.
 #[derive(Default)]
 pub(crate) struct Shelf {
     files: RefCell<BTreeMap<u32, Vec<u8>>>,
@@ -158,7 +158,7 @@ async fn fetch(connection: &Connection, vnode: u32) -> Result<Vec<u8>, Refused> 
     Ok(bytes)
 }
 
-/// Has `driver` serve it.
+/// Serves the files of `shelf` by `driver`.
 pub(crate) fn serve(driver: &Driver, shelf: Rc<Shelf>) {
     driver.serve(SERVICE, move |mut call: ServerCall| {
         let shelf = Rc::clone(&shelf);
@@ -170,7 +170,7 @@ fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 31 + at / 253) as u8).collect()
 }
 
-/// Procedures whose parameters are lists and names.
+/// Calls procedures with lists and names as parameters.
 async fn lists(connection: &Connection) -> Result<(), Refused> {
     let mut call = connection.call().await?;
     let path = List([&b"a"[..], b"bcdef", b""].map(Into::into).to_vec());
@@ -187,7 +187,7 @@ async fn lists(connection: &Connection) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Every procedure, and requests that break the interface, against a server that keeps nothing yet.
+/// Calls every procedure, also with requests that break the interface, on a server without files at first.
 pub(crate) async fn scenario(connection: Connection, seed: u64) {
     let data = pattern(300_000 + seed as usize % 12 * 777);
     assert_eq!(status(&connection, 5).await, Err(Failure::Stream(CallError::Aborted(NO_SUCH_FILE))));

@@ -1,4 +1,4 @@
-//! Generated servers and clients over simulated lanes, on paths that lose packets.
+//! Tests of generated servers and clients over simulated lanes, on paths that lose packets.
 
 use std::cell::Cell;
 use std::rc::Rc;

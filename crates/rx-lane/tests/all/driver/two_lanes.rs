@@ -1,4 +1,4 @@
-//! A server of two real lanes on one address.
+//! Server of two real lanes on one address.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -16,15 +16,15 @@ use rx_lane::{Driver, DriverConfig, LaneGroupLink, RxCounters, open_group};
 /// Two lanes that serve until this is dropped.
 pub(crate) struct TwoLanes {
     pub(crate) address: SocketAddr,
-    /// By lane.
+    /// Counters by lane.
     pub(crate) counters: Vec<Arc<RxCounters>>,
     stop: Arc<AtomicBool>,
     runtime: Option<Runtime>,
 }
 
 impl TwoLanes {
-    /// Starts two lanes that share a port of loopback; `serve` says what each offers. `None` where there is one CPU
-    /// only: the test is skipped.
+    /// Starts two lanes that share a port of loopback; `serve` offers the services of each. `None` where
+    /// there is one CPU only: the test is skipped.
     #[track_caller]
     pub(crate) fn start(steering: Steering, config: DriverConfig, serve: fn(&Driver)) -> Option<Self> {
         let topology = Topology::read(Path::new("/")).unwrap();
@@ -63,7 +63,7 @@ impl TwoLanes {
         Some(Self { address, counters, stop, runtime: Some(runtime) })
     }
 
-    /// Returns what both lanes have counted together.
+    /// Returns the sum of a counter over both lanes.
     pub(crate) fn sum(&self, of: fn(&RxCounters) -> u64) -> u64 {
         self.counters.iter().map(|lane| of(lane)).sum()
     }

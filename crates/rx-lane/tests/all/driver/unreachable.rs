@@ -1,4 +1,4 @@
-//! Servers that are not there: over loopback the kernel says so at once.
+//! Tests of servers that are not there, which the kernel reports at once over loopback.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::time::{Duration, Instant};

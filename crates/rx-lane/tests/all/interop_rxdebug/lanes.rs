@@ -1,4 +1,4 @@
-//! The stock `rxdebug` reads a server of several lanes as one.
+//! Tests that the stock `rxdebug` reads a server of several lanes as one.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -82,18 +82,19 @@ fn stock_rxdebug_reads_all_lanes_of_a_server() {
     });
 }
 
-/// Writes a connection's ids as rxdebug does.
+/// Formats a connection's ids as rxdebug does.
 fn cuid((epoch, cid): (u32, u32)) -> String {
     format!("{epoch:x}/{cid:x}")
 }
 
-/// The words that follow `name`, without punctuation.
+/// Returns the words that follow `name`, without punctuation.
 fn words_after(text: &str, name: &str) -> Vec<String> {
     let words: Vec<&str> = text.split_whitespace().collect();
     let pairs = words.windows(2).filter(|pair| pair[0] == name);
     pairs.map(|pair| pair[1].trim_end_matches([',', '.']).to_owned()).collect()
 }
 
-/// Of each client: together more than one share of an answer holds, and fewer than one asker is answered in a second.
+/// Connections of each client: all together exceed one lane's share of an answer, and stay below what one
+/// client gets in a second.
 const CONNECTIONS: usize = 40;
 const PACKETS: usize = 4000;

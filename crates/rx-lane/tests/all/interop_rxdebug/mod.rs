@@ -1,4 +1,5 @@
-//! The stock `rxdebug` (Debian: openafs-client) reads our server, and tshark finds nothing malformed in what we send.
+//! Tests with the stock `rxdebug` (Debian: openafs-client) on our server, and with tshark on the packets that
+//! we send.
 
 use std::net::SocketAddr;
 use std::process::{Child, Command, Output, Stdio};
@@ -11,7 +12,7 @@ use rxperf::{Outbound, Request, Work};
 
 mod lanes;
 
-/// A service whose calls stay open until the client has seen enough.
+/// Id of a service whose calls stay open until the client has seen enough.
 const SLOW_SERVICE: u16 = 78;
 
 #[track_caller]

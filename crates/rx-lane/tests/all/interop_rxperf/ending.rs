@@ -1,4 +1,4 @@
-//! Ends of failed calls, as the stock library tells it: handlers' abort codes, and a server that drains.
+//! Tests of failed calls' ends in the stock library: handlers' abort codes, and a server that drains.
 
 use std::cell::Cell;
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use rx_lane::{AbortCode, Anonymous, CallError, ServerCall};
 
 use super::{StockServer, bind, finished, run, stock};
 
-/// Runs the stock client for `times` calls of 100,000 bytes that it receives; returns the codes of those that failed.
+/// Runs the stock client for `times` received calls of 100,000 bytes, and returns the codes of failed ones.
 async fn failures(program: &Path, server: SocketAddr, times: usize) -> Vec<i32> {
     let (port, times) = (server.port().to_string(), times.to_string());
     let mut command = Command::new(program);

@@ -1,4 +1,4 @@
-//! Ours and stock's over a path that loses packets: our client must not be the slow one.
+//! Tests of our and the stock client over a path that loses packets: ours must not be the slow one.
 
 use std::net::SocketAddr;
 use std::path::Path as FilePath;
@@ -10,10 +10,11 @@ use rxperf::Work;
 use super::relay::{Path, Relay};
 use super::{StockServer, bind, call, run, server, stock, stock_client};
 
-/// One way.
+/// Delay of the path in one direction.
 const DELAY: Duration = Duration::from_millis(5);
 const BYTES: u32 = 384 << 10;
-/// One call each, all at the same time: each is limited by its losses, and none by the machine.
+/// Number of calls, all at the same time, one for each seed: each is limited by its losses, and none by the
+/// machine.
 const SEEDS: u64 = 9;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,7 +23,8 @@ enum Client {
     Stock,
 }
 
-/// Receives one reply over a path of its own; how long that took. The relay is handed back: it takes a while to stop.
+/// Receives one reply over a path of its own, and returns the time. The relay is handed back, as it takes a
+/// while to stop.
 async fn receive(program: &FilePath, client: Client, from: SocketAddr, path: Path) -> (Duration, Relay) {
     let relay = Relay::start(from, path);
     let start = Instant::now();
@@ -41,7 +43,8 @@ async fn receive(program: &FilePath, client: Client, from: SocketAddr, path: Pat
     (start.elapsed(), relay)
 }
 
-/// A stock server that is known to answer: what it misses while it starts would be a loss that only one has.
+/// Starts a stock server and waits until it answers, as packets lost at its start would count as losses for
+/// one side.
 async fn started(program: &FilePath) -> StockServer {
     let (server, client) = (StockServer::start(program, &[]), bind());
     let connection = client.connect(server.address, rxperf::SERVICE, &Anonymous).unwrap();
@@ -49,7 +52,8 @@ async fn started(program: &FilePath) -> StockServer {
     server
 }
 
-/// The median rates, Mb/s, of the stock server to our client and to stock's, then of our server to both.
+/// Returns the median rates, Mb/s, of the stock server to our client and to stock's, then of our server to
+/// both.
 async fn rates(program: &'static FilePath, loss: u64) -> [f64; 4] {
     let (stock, (own, _moved)) = (started(program).await, server());
     let (stocks, ours) = (stock.address, own.local_addr().unwrap());
@@ -78,8 +82,8 @@ async fn rates(program: &'static FilePath, loss: u64) -> [f64; 4] {
     medians
 }
 
-/// The receiver's ACKs are what a stock sender's recovery lives on: too few, and each loss costs it a
-/// timeout.
+/// Compares the rates under loss: a stock sender's recovery needs the receiver's ACKs, and each loss with too
+/// few costs a timeout.
 #[test]
 fn our_client_over_a_lossy_path_is_at_least_as_fast_as_stocks() {
     let Some(rxperf) = stock::rxperf() else { return };

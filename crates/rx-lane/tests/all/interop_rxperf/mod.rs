@@ -1,5 +1,6 @@
-//! The stock Rx library (OpenAFS) against ours, by rxperf's calls, both ways, in every mode, with threads and odd sizes,
-//! and over a path that loses packets.
+//! Tests of ours against the stock Rx library (OpenAFS), by rxperf's calls.
+//!
+//! Both ways, in every mode, with threads and odd sizes, and over a path that loses packets.
 
 mod ending;
 mod lossy;
@@ -18,7 +19,7 @@ use rx::{DeadReason, EndpointConfig};
 use rx_lane::{Anonymous, CallError, Driver, DriverConfig, ServerCall};
 use rxperf::{Inbound, Outbound, Plan, Reply, Request, Work};
 
-/// Below, at and above what one packet holds, one less than a power of two, and more than any window.
+/// Sizes below, at and above a packet's payload, one less than a power of two, and more than any window.
 const SIZES: &[u32] =
     &[0, 1, 3, 1387, 1388, 1411, 1412, 1413, 1416, 1417, 2833, 65_535, 1_000_003, 5_000_001];
 
@@ -48,7 +49,7 @@ struct Moved {
     to_clients: Cell<u64>,
 }
 
-/// Our server with the rxperf service, counting what goes through its calls.
+/// Starts our server with the rxperf service, and counts the bytes of its calls.
 fn server() -> (Driver, Rc<Moved>) {
     let (server, moved) = (bind(), Rc::new(Moved::default()));
     let tally = Rc::clone(&moved);
@@ -75,7 +76,7 @@ async fn counted(mut call: ServerCall, moved: Rc<Moved>) -> Result<(), CallError
     Ok(())
 }
 
-/// Runs the stock client; it must end well, without a word of complaint, and say `headline`.
+/// Runs the stock client; it must end well, without a complaint, and print `headline`.
 async fn stock_client(program: &Path, server: SocketAddr, flags: &[&str], headline: &str) {
     let port = server.port().to_string();
     let mut command = Command::new(program);
@@ -87,7 +88,8 @@ async fn stock_client(program: &Path, server: SocketAddr, flags: &[&str], headli
     assert!(out.starts_with(headline), "{flags:?}: {out}");
 }
 
-/// Every packet is back and no call has failed, but for the last ones of up to `clients` that ended without an ACK.
+/// Checks that every packet is back and no call has failed, but for the last ones of up to `clients` that
+/// ended without an ACK.
 async fn assert_books_balance(driver: &Driver, clients: u64) {
     let give_up = lane::time::now() + EndpointConfig::default().dead_time + Duration::from_secs(5);
     while !driver.endpoint().pool().is_empty() && lane::time::now() < give_up {
@@ -177,7 +179,7 @@ fn stock_client_follows_a_file() {
     });
 }
 
-/// A stock server process, stopped when dropped.
+/// Process of a stock server, stopped when dropped.
 struct StockServer {
     child: Child,
     address: SocketAddr,
@@ -201,7 +203,7 @@ impl StockServer {
         Self { child, address }
     }
 
-    /// Ends it; it must have run until now and complained of nothing.
+    /// Ends the server, which must have run until now without a complaint.
     fn stop(mut self) {
         assert!(self.child.try_wait().unwrap().is_none(), "the stock server has ended by itself");
         self.child.kill().unwrap();

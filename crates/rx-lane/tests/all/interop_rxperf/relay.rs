@@ -1,5 +1,5 @@
-//! A path with loss: a UDP relay that hands each datagram on after a fixed delay, or drops it by a seeded draw. Equal
-//! seeds lose the same datagrams of each direction, counted from the first.
+//! Path with loss: a UDP relay that forwards each datagram after a fixed delay, or drops it by a seeded draw.
+//! Equal seeds lose the same datagrams of each direction, counted from the first.
 
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -14,11 +14,11 @@ pub(crate) struct Path {
     pub(crate) seed: u64,
     /// Datagrams lost of a hundred.
     pub(crate) loss: u64,
-    /// One way.
+    /// Delay of one direction.
     pub(crate) delay: Duration,
 }
 
-/// The relay between one client and one server, stopped when dropped.
+/// Relay between one client and one server, stopped when dropped.
 pub(crate) struct Relay {
     /// Address where the client finds the server.
     pub(crate) address: SocketAddr,
@@ -59,7 +59,7 @@ impl Relay {
         relay
     }
 
-    /// One direction: a thread that takes and draws, and one that waits and hands on.
+    /// Starts the two threads of one direction: one takes and draws, one waits and forwards.
     fn carry(
         &mut self,
         path: Path,
@@ -106,7 +106,7 @@ fn loopback() -> UdpSocket {
     socket
 }
 
-/// SplitMix64.
+/// Random numbers of SplitMix64.
 struct Draws(u64);
 
 impl Draws {

@@ -1,9 +1,9 @@
-//! The stock Rx at the other end: `testkit::stock_rx`.
+//! Stock Rx at the other end, built by `testkit::stock_rx`.
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
-/// The program; `None` where it cannot be had: the test is skipped.
+/// Builds or finds the program; `None` where it cannot be had, and the test is skipped.
 ///
 /// # Panics
 /// When what is installed does not build: that is a defect, and no reason to skip.

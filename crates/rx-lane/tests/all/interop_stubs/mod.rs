@@ -1,5 +1,8 @@
-//! Generated stubs against those that the stock rxgen makes of the same interface, over the stock Rx library: our server
-//! and its client, its server and our client, with data before and behind the parameters.
+//! Tests of generated stubs against those that the stock rxgen makes of the same interface, over the stock Rx
+//! library.
+//!
+//! Our server and the stock client, the stock server and our client, with data before and behind the
+//! parameters.
 
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::path::{Path, PathBuf};
@@ -24,7 +27,7 @@ fn bind() -> Driver {
     Driver::bind(([127, 0, 0, 1], 0).into(), config).expect("loopback has free ports")
 }
 
-/// The stock side; `None` where it cannot be had: the test is skipped.
+/// Builds the stock side; `None` where it cannot be had, and the test is skipped.
 #[track_caller]
 fn stock() -> Option<&'static Path> {
     static PROGRAM: OnceLock<Option<PathBuf>> = OnceLock::new();
@@ -65,7 +68,7 @@ fn stock_stubs_call_every_procedure_of_our_server() {
     });
 }
 
-/// A stock server process, stopped when dropped.
+/// Process of a stock server, stopped when dropped.
 struct StockServer(Child);
 
 impl Drop for StockServer {

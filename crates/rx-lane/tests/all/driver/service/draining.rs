@@ -1,8 +1,8 @@
-//! Servers that end under load.
+//! Tests of servers that end under load.
 
 use super::*;
 
-/// Clients in a loop, at calls that take their time, while their server ends.
+/// Ends a server while clients call in a loop, with calls that take their time.
 #[test]
 fn drain_under_load_lets_calls_end_and_says_how_many_it_cut() {
     seeds(30, |seed| {
@@ -72,7 +72,7 @@ fn drain_under_load_lets_calls_end_and_says_how_many_it_cut() {
     });
 }
 
-/// Clients that open calls and then neither send nor read, and a handler that is shielded: the drain ends in time.
+/// Ends a drain in time, with clients that neither send nor read, and a handler that is shielded.
 #[test]
 fn drain_ends_at_its_deadline_whatever_clients_and_handlers_do() {
     let pair = Pair::new(9, Config::default(), config(), async |mut call: ServerCall| {

@@ -1,9 +1,9 @@
-//! Packets that handlers hold, and rooms that they fill.
+//! Tests of packets that handlers hold, and of rooms that they fill.
 
 use super::*;
 
-/// Serves a call like StoreData: two words of arguments, data that is held while a slow disk writes it, and a
-/// word behind it.
+/// Serves a call like StoreData: two words of arguments, data held while a slow disk writes it, and a word
+/// behind it.
 async fn store(mut call: ServerCall, seed: u64) -> Result<(), AbortCode> {
     let mut rng = StdRng::seed_from_u64(seed);
     let mut head = [0; 8];
@@ -109,7 +109,7 @@ fn fetch_fills_rooms_across_awaits_and_no_packet_leaves_half_empty() {
     });
 }
 
-/// A peer that dies while its packets, and rooms for it, are in a handler's hands.
+/// Kills a peer while its packets, and rooms for it, are held by a handler.
 #[test]
 fn client_that_dies_mid_hold_leaves_nothing_behind() {
     seeds(20, |seed| {
