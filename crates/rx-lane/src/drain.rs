@@ -61,7 +61,7 @@ impl Driver {
         Drained { cut, shielded: shared.counters.handlers.get() as usize, connections }
     }
 
-    /// Drains the driver, then ends it: calls that we made are aborted here, new ones find their connection
+    /// Drains the driver, then ends it. Calls that we made are aborted here, new ones find their connection
     /// gone, and the socket is closed with the last handle to the driver. Its lane goes on.
     pub async fn close(&self, within: Duration) -> Drained {
         let drained = self.drain(within).await;
