@@ -1,5 +1,5 @@
-//! The admin address: metrics for Prometheus, health for load balancers, figures for `linerate stat`. Served
-//! by a housekeeping thread, never by a lane, and only for requests that use a name of its own.
+//! Admin address: metrics for Prometheus, health for load balancers, figures for `linerate stat`. Served by a
+//! housekeeping thread, never by a lane, and only for requests that use a name of the server.
 
 mod connections;
 mod host;
@@ -27,7 +27,7 @@ use crate::stats::Snapshot;
 use crate::usage::UsageGauges;
 use crate::volumes::VolumeShown;
 
-/// The sources of what the admin address shows: counters, health and memory.
+/// Sources of the admin address's answers: counters, health and memory.
 #[derive(Clone)]
 pub(crate) struct AdminSources {
     pub(crate) blocks: Blocks,
@@ -36,11 +36,11 @@ pub(crate) struct AdminSources {
     /// Set when the server begins to drain: health turns to 503 so that no new client is sent here.
     pub(crate) draining: Arc<AtomicBool>,
     pub(crate) health: Arc<Health>,
-    /// Look at the nodes of the lanes' memory, made on requests for figures.
+    /// Requests for a look at the memory of lanes, made with those for figures.
     pub(crate) memory: Look,
     /// Volumes that the index knew when the control thread last looked.
     pub(crate) volumes: Arc<Mutex<Vec<VolumeShown>>>,
-    /// Names by which it is asked, beside its address and loopback's.
+    /// Names by which the server may be asked, beside its address and loopback's.
     pub(crate) names: Arc<[String]>,
     pub(crate) counters: Arc<AdminCounters>,
 }
@@ -51,8 +51,8 @@ impl AdminSources {
     }
 }
 
-/// Tells of lanes that another program than the server runs, such as a benchmark's, on a thread of its own that
-/// ends with the process. `blocks` may still be added to.
+/// Serves the counters of lanes that another program than the server runs, such as a benchmark's, on a thread
+/// of its own that ends with the process. `blocks` may still be added to.
 ///
 /// # Errors
 /// The system's, when `addr` cannot be listened at.
@@ -114,7 +114,7 @@ fn router(subject: AdminSources) -> Router {
         .with_state(subject)
 }
 
-/// Lets through what asks by a name of the server.
+/// Passes on a request that uses a name of the server, and refuses any other.
 async fn named(
     State(subject): State<AdminSources>,
     ConnectInfo(Local(local)): ConnectInfo<Local>,

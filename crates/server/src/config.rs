@@ -1,5 +1,5 @@
-//! The configuration: `linerate.toml`, checked as a whole before anything starts. Unknown keys are refused
-//! by name, and every refusal says where and what would do.
+//! Configuration: `linerate.toml`, checked as a whole before anything starts. Unknown keys are refused by
+//! name, and every refusal says where and what would do.
 //!
 //! What is here concerns the server, whatever it serves; each service reads its own tables and gives back its
 //! [`Settings`].
@@ -35,37 +35,37 @@ use crate::overlap::MountedDirectories;
 /// Services of the program, in the order of their lines in messages.
 pub type Services = [Arc<dyn Service>];
 
-/// Everything an operator can say.
+/// Configuration of a server, complete.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Lanes, state and shutdown.
     pub server: ServerSection,
-    /// The file that it was read from, where it was.
+    /// File that the configuration was read from, if any.
     pub file: Option<PathBuf>,
-    /// Exported directories.
+    /// Directories that the server exports.
     pub volumes: Vec<VolumeSection>,
-    /// Access log.
+    /// Access and audit log.
     pub log: LogSection,
-    /// Metrics and health.
+    /// Address and names of metrics and health.
     pub admin: AdminSection,
-    /// Users.
+    /// Accounts of the users.
     pub identity: IdentitySection,
-    /// Wishes for each service.
+    /// Settings of each service.
     pub(crate) wishes: Vec<Wish>,
-    /// Every key that the file gives a value, and that.
+    /// Keys that the file gives, with their values.
     pub(crate) said: BTreeMap<String, String>,
-    /// Document that it was read from.
+    /// Document that the configuration was read from.
     document: Document,
 }
 
-/// A service, and what the configuration wants of it.
+/// Service with its settings in the configuration.
 #[derive(Clone)]
 pub(crate) struct Wish {
     pub(crate) service: Arc<dyn Service>,
     pub(crate) settings: Option<Arc<dyn Settings>>,
 }
 
-/// The tables of the server itself.
+/// Tables of the server itself.
 #[derive(Deserialize)]
 struct Tables {
     #[serde(default)]
@@ -78,13 +78,13 @@ struct Tables {
     identity: IdentitySection,
 }
 
-/// `[log]`
+/// Table `[log]`: access and audit log.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct LogSection {
-    /// A file, FIFO or socket, or `-` for standard output; absent: no access log.
+    /// File, FIFO or socket of the access log, or `-` for standard output; absent for no access log.
     pub access: Option<PathBuf>,
-    /// Format of its lines.
+    /// Format of the access log's lines.
     pub format: LogFormat,
     /// Path of the audit log, with the same rules as `access`.
     pub audit: Option<PathBuf>,
@@ -92,25 +92,25 @@ pub struct LogSection {
     pub audit_format: AuditFormat,
 }
 
-/// Formats of the access log.
+/// Format of the access log.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum LogFormat {
-    /// Apache's combined format.
+    /// Combined format of Apache.
     #[default]
     Combined,
-    /// One JSON object a line.
+    /// JSON, one object a line.
     Json,
 }
 
-/// Formats of the audit log.
+/// Format of the audit log.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum AuditFormat {
-    /// One JSON object a line.
+    /// JSON, one object a line.
     #[default]
     Json,
-    /// The format of OpenAFS's servers.
+    /// Format of OpenAFS's servers.
     OpenAfs,
 }
 
@@ -132,14 +132,15 @@ impl From<AuditFormat> for Format {
     }
 }
 
-/// `[admin]`
+/// Table `[admin]`: metrics and health.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct AdminSection {
-    /// Address of metrics, health and `linerate stat`; `off`: none.
+    /// Address of metrics, health and `linerate stat`; `None` for `off`.
     #[serde(deserialize_with = "service::config::address")]
     pub listen: Option<SocketAddr>,
-    /// Names and addresses by which it is asked, beside `localhost`, loopback addresses and that at which a request comes in.
+    /// Names and addresses by which the admin address may be asked, beside `localhost`, loopback addresses
+    /// and that at which a request comes in.
     pub names: Vec<String>,
 }
 
@@ -154,7 +155,7 @@ impl Config {
         Ok(config)
     }
 
-    /// A configuration that serves one directory.
+    /// Makes the configuration that serves one directory with defaults.
     ///
     /// # Errors
     /// As [`Config::load`].
@@ -162,8 +163,8 @@ impl Config {
         Self::read(&Document::for_directory(path), services)
     }
 
-    /// Reads a document for `services`, without checking what is the server's own: a caller that changes
-    /// something of it does that afterwards, by [`Config::check`].
+    /// Reads a document for `services` without the server's own checks, which a caller that changes the
+    /// result makes afterwards, by [`Config::check`].
     ///
     /// # Errors
     /// As [`Config::load`].
@@ -206,7 +207,7 @@ impl Config {
         Ok(Self { server, file, volumes, log, admin, identity, wishes, said, document })
     }
 
-    /// Checks what types alone cannot say.
+    /// Checks what types alone cannot express.
     ///
     /// # Errors
     /// The first contradiction.
@@ -214,7 +215,7 @@ impl Config {
         self.check_unplaced().map_err(|error| self.placed(error))
     }
 
-    /// The error, with the file and the line that its key is on.
+    /// Returns the error with the file and the line of its key.
     pub(crate) fn placed(&self, error: ConfigError) -> ConfigError {
         self.document.placed(error)
     }
@@ -248,7 +249,7 @@ impl Config {
         self.check_overlaps()
     }
 
-    /// A log that goes into a file that the server reads would spoil it.
+    /// Refuses a log that would be written into a file that the server reads.
     fn check_log_places(&self) -> Result<(), ConfigError> {
         let accounts = self.identity.accounts.clone().or_else(default_accounts);
         let wanted = self.wishes.iter().filter_map(|wish| wish.settings.as_ref());
@@ -268,12 +269,12 @@ impl Config {
         Ok(())
     }
 
-    /// Returns how long a drain may take.
+    /// Returns the longest time of a drain.
     pub fn drain(&self) -> Duration {
         Duration::from_secs(self.server.drain_seconds)
     }
 
-    /// The addresses that services want, by the service's place.
+    /// Returns the addresses that services want, each with the service's index.
     pub(crate) fn sockets(&self) -> Vec<(usize, Wanted)> {
         let of = |(at, wish): (usize, &Wish)| {
             let wanted = wish.settings.iter().flat_map(|settings| settings.sockets());
@@ -282,7 +283,7 @@ impl Config {
         self.wishes.iter().enumerate().flat_map(of).collect()
     }
 
-    /// Returns what services are reached at, by their names.
+    /// Returns the bound addresses of services, with their names.
     pub(crate) fn bound(&self, change: &Change) -> Vec<(&'static str, Bound)> {
         let of = |(at, wish): (usize, &Wish)| {
             let name = wish.service.name();
@@ -299,9 +300,9 @@ impl Config {
         ConfigError::invalid(key, format!("no address to listen on: give {all} one"))
     }
 
-    /// A file that is in two volumes would have two numbers and two versions, and clients of the one would
-    /// not hear of changes by those of the other. Where no client writes and nothing is numbered it may be in
-    /// several.
+    /// Refuses volumes that share files, if clients write to one or its files are numbered. Such a file would
+    /// have two numbers and two versions, and clients of the one would not be notified of changes by those of
+    /// the other.
     fn check_overlaps(&self) -> Result<(), ConfigError> {
         let is_numbered =
             |(_, volume): &(usize, &VolumeSection)| volume.objects || volume.writable != Writable::Nobody;
@@ -351,7 +352,8 @@ impl fmt::Debug for Wish {
 }
 
 impl LogSection {
-    /// Lines of both in one file would be of two formats, and cut each other's file at a rotation.
+    /// Refuses one file for both logs, whose lines would be of two formats, and whose rotations would cut
+    /// each other.
     fn check(&self) -> Result<(), ConfigError> {
         let (Some(access), Some(audit)) = (&self.access, &self.audit) else { return Ok(()) };
         if !logs::is_one(access, audit) {
@@ -393,7 +395,7 @@ impl Default for AdminSection {
     }
 }
 
-/// A server that is to stop is to stop on the same day.
+/// Longest drain, so that a server stops on the same day.
 const DRAIN_SECONDS_MAX: u64 = 86_400;
 /// Keys that the server reads itself.
 const OWN: Keys = Keys {

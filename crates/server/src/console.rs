@@ -1,6 +1,6 @@
-//! The console: a Unix socket by which an administrator of this machine lists the users of services, and ends
+//! Console: a Unix socket by which an administrator of this machine lists the users of services, and ends
 //! them ([`service::admin_endpoint`]). Only root and the server's own user are heard, as the kernel tells the
-//! user of a peer. It goes by the name of the admin address, in the network namespace of the server, and
+//! user of a peer. The socket has the name of the admin address, in the network namespace of the server, and
 //! leaves nothing in any directory.
 
 use std::collections::HashMap;
@@ -21,7 +21,7 @@ use axum::serve::Listener;
 use service::admin_endpoint::AdminEndpoint;
 use tokio::net::{UnixListener, UnixStream, unix};
 
-/// The admin endpoints of services, by the service's name.
+/// Admin endpoints of services, by the service's name.
 #[derive(Clone, Default)]
 pub(crate) struct AdminEndpoints(Arc<HashMap<&'static str, Arc<dyn AdminEndpoint>>>);
 
@@ -34,7 +34,7 @@ impl FromIterator<(&'static str, Arc<dyn AdminEndpoint>)> for AdminEndpoints {
 /// Reason why a server could not be asked.
 #[derive(Debug, thiserror::Error)]
 pub enum ConsoleError {
-    /// No process listens, or one that did not answer the question.
+    /// No process listens, or the one that does gave no answer.
     #[error(
         "no server of this machine can be asked at {address} ({source}): is it running, is this its admin address, and are you root or \
          the user who runs it?"
@@ -45,13 +45,13 @@ pub enum ConsoleError {
         /// Error of the kernel.
         source: io::Error,
     },
-    /// The state directory does not tell the server's user.
+    /// The state directory does not identify the server's user.
     #[error("state directory {0}")]
     StateDirectory(String),
-    /// The service has no such thing.
+    /// The service has no such object.
     #[error("there is no {0}")]
     NotThere(String),
-    /// The server could not answer.
+    /// The server answered with an error.
     #[error("the server answered {0:?}")]
     Answered(String),
 }
@@ -73,17 +73,17 @@ pub(crate) async fn serve(listener: StdListener, endpoints: AdminEndpoints) -> i
     axum::serve(listener, router).await
 }
 
-/// A server of this machine, as a command knows it.
+/// Server of this machine, as a command addresses it.
 #[derive(Clone, Copy, Debug)]
 pub struct RunningServer {
     admin: SocketAddr,
-    /// User that may hold its console, beside root and the caller.
+    /// User that may hold the console, beside root and the caller.
     believed: Option<u32>,
 }
 
 impl RunningServer {
     /// Makes the handle of the server with this admin address, if it is root's or the caller's own. With a
-    /// state directory its owner is believed too.
+    /// state directory its owner is trusted too.
     ///
     /// # Errors
     /// The state directory is not there, or others than its owner may write to it.
@@ -108,7 +108,7 @@ fn owner_of(state: &std::path::Path) -> Result<u32, String> {
     Ok(meta.uid())
 }
 
-/// Asks a server what it has at `path`, such as `smb/sessions`: JSON.
+/// Asks a server for its objects at `path`, such as `smb/sessions`, as JSON.
 ///
 /// # Errors
 /// [`ConsoleError`].
@@ -116,7 +116,7 @@ pub fn ask(server: RunningServer, path: &str) -> Result<String, ConsoleError> {
     exchange(server, "GET", path)
 }
 
-/// Has a server end what it has at `path`, such as `smb/sessions/17`.
+/// Asks a server to end its object at `path`, such as `smb/sessions/17`.
 ///
 /// # Errors
 /// [`ConsoleError`].
@@ -124,8 +124,8 @@ pub fn end_at(server: RunningServer, path: &str) -> Result<(), ConsoleError> {
     exchange(server, "DELETE", path).map(drop)
 }
 
-/// Tells a server that lists or modes were changed beside it: what its clients ask from here on is answered by the
-/// new ones.
+/// Tells a server that lists or modes were changed beside it: later requests of its clients are answered by
+/// the new ones.
 ///
 /// # Errors
 /// [`ConsoleError`].
@@ -133,8 +133,8 @@ pub fn rights_changed(server: RunningServer) -> Result<(), ConsoleError> {
     end_at(server, "rights/known")
 }
 
-/// Tells the server ([`rights_changed`]) of a directory that was given a list: it remembers that, whether or
-/// not a client has asked for it.
+/// Tells the server ([`rights_changed`]) of a directory that was given a list, which it remembers even before
+/// a client asks for it.
 ///
 /// # Errors
 /// [`ConsoleError`].
@@ -142,7 +142,7 @@ pub fn list_given(server: RunningServer, directory: &std::path::Path) -> Result<
     end_at(server, &crate::objects::given(directory))
 }
 
-/// One request, answered and closed.
+/// Sends one request and returns the answer.
 fn exchange(server: RunningServer, method: &str, path: &str) -> Result<String, ConsoleError> {
     let unreachable = |source| ConsoleError::Unreachable { address: server.admin, source };
     let answer = converse(server, method, path).map_err(unreachable)?;
@@ -169,8 +169,8 @@ fn converse(server: RunningServer, method: &str, path: &str) -> io::Result<Vec<u
     Ok(answer)
 }
 
-/// Any local user could have taken the name first: a command that is answered by another than root, its own
-/// user or a believed one reports that, and asks nothing.
+/// Checks that the socket's owner is trusted, as any local user could have taken the name first: another one
+/// is reported, and asked nothing.
 fn check_server(stream: &StdStream, believed: Option<u32>) -> io::Result<()> {
     let (peer, own) = (rustix::net::sockopt::socket_peercred(stream)?.uid, rustix::process::geteuid());
     if is_trusted(peer.as_raw(), own.as_raw(), believed) {
@@ -194,12 +194,12 @@ fn is_trusted(peer: u32, own: u32, believed: Option<u32>) -> bool {
     peer == 0 || peer == own || believed == Some(peer)
 }
 
-/// The name of a server's console: abstract, as unix(7) has it.
+/// Returns the abstract name of a server's console (unix(7)).
 fn name(admin: SocketAddr) -> io::Result<UnixAddr> {
     UnixAddr::from_abstract_name(format!("linerate/{admin}"))
 }
 
-/// Lets in users that may administer this server.
+/// Listener that accepts only users that may administer this server.
 struct Administrators(UnixListener);
 
 impl Listener for Administrators {
@@ -253,7 +253,7 @@ async fn end(
     ended.map_or_else(not_there, |()| StatusCode::NO_CONTENT.into_response())
 }
 
-/// Asks a service, on a thread that may wait.
+/// Asks a service's endpoint, on a thread that may wait.
 async fn at<T: Send + 'static>(
     endpoints: &AdminEndpoints,
     service: &str,
@@ -309,8 +309,7 @@ mod tests {
         assert!(matches!(end_at(server, "inn/rooms/2"), Err(ConsoleError::NotThere(_))));
     }
 
-    /// Returns what is said to a console that the user 65534 holds, by a command that names these state
-    /// directories.
+    /// Returns the results of commands with these state directories at a console that user 65534 holds.
     fn answers_of_another(states: &[Option<&std::path::Path>]) -> Option<Vec<Result<String, ConsoleError>>> {
         let admin: SocketAddr = format!("127.0.0.2:{}", std::process::id() % 50_000 + 1).parse().unwrap();
         // A command that does not believe it leaves before it has answered.

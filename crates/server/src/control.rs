@@ -1,4 +1,4 @@
-//! Between the control thread and the lanes, by the mesh: what lanes are told, and the news they give.
+//! Messages between the control thread and the lanes, by the mesh: orders to lanes, and their events.
 //!
 //! Each lane has room for so much that it has not taken yet; beyond it the control thread gets its message back and tries
 //! again later. That a verdict was given, and that the control thread has ended, stands in what both share: these only
@@ -11,7 +11,7 @@ use lane::mesh::{Exchange, Limits, Mail, Member, Port, Refused, Sender};
 
 use crate::lane_main::{Control, LaneEvent};
 
-/// The control thread's way to one lane. Dropped, it ends the lane.
+/// Control thread's sender to one lane. Its drop ends the lane.
 #[derive(Debug)]
 pub(crate) struct LaneControl {
     sender: Sender<Control>,
@@ -19,13 +19,13 @@ pub(crate) struct LaneControl {
     over: Arc<AtomicBool>,
 }
 
-/// A lane's receiver of [`Control`] messages.
+/// Receiver of a lane's [`Control`] messages.
 pub(crate) struct ControlReceiver {
     port: Port<Control>,
     over: Arc<AtomicBool>,
 }
 
-/// Sends a lane's events to the control thread.
+/// Sender of a lane's events to the control thread.
 #[derive(Clone)]
 pub(crate) struct EventSender {
     inner: Arc<EventSenderInner>,
@@ -34,17 +34,17 @@ pub(crate) struct EventSender {
 struct EventSenderInner {
     sender: Sender<LaneEvent>,
     control: Member,
-    /// Lanes that may still tell something.
+    /// Number of lanes that may still send events.
     alive: Arc<AtomicUsize>,
 }
 
-/// The control thread's receiver of lane events.
+/// Receiver of all lanes' events in the control thread.
 pub(crate) struct EventReceiver {
     port: Port<LaneEvent>,
     alive: Arc<AtomicUsize>,
 }
 
-/// The ways to `lanes` lanes, each with room for `room` messages, and their ends.
+/// Makes the senders to `lanes` lanes, each with room for `room` messages, and the lanes' receivers.
 pub(crate) fn controls(lanes: usize, room: usize) -> (Vec<LaneControl>, Vec<ControlReceiver>) {
     // The control thread is the last member.
     let exchange = Exchange::new(lanes + 1, Limits { messages: room, calls: 0 });
@@ -58,7 +58,7 @@ pub(crate) fn controls(lanes: usize, room: usize) -> (Vec<LaneControl>, Vec<Cont
     ends.unzip()
 }
 
-/// The ways from `lanes` lanes, and where they end.
+/// Makes the senders of `lanes` lanes' events, and their receiver.
 pub(crate) fn events(lanes: usize) -> (Vec<EventSender>, EventReceiver) {
     let exchange = Exchange::new(lanes + 1, Limits { messages: NEWS_MAX, calls: 0 });
     let (control, alive) = (Member::from(lanes), Arc::new(AtomicUsize::new(lanes)));
@@ -71,7 +71,7 @@ pub(crate) fn events(lanes: usize) -> (Vec<EventSender>, EventReceiver) {
 }
 
 impl LaneControl {
-    /// Tells the lane something, at once or not at all.
+    /// Sends the lane a message, at once or not at all.
     ///
     /// # Errors
     /// What was to be told, when the lane has not come round to what it was told before, or has ended.
@@ -79,7 +79,7 @@ impl LaneControl {
         self.sender.cast(self.lane, control)
     }
 
-    /// Has the lane look at the verdict of its order. There is always room for that.
+    /// Wakes the lane to look at the verdict on its order. There is always room for that.
     pub(crate) fn ring(&self) {
         self.sender.ring(self.lane);
     }
@@ -93,8 +93,8 @@ impl Drop for LaneControl {
 }
 
 impl ControlReceiver {
-    /// Returns what comes next; a ring is [`Control::Decided`]. `None` when the control thread has let go of
-    /// the lane and all it said was taken.
+    /// Waits for the next message; a ring is [`Control::Decided`]. `None` when the control thread has let go
+    /// of the lane and all it said was taken.
     pub(crate) async fn recv(&mut self) -> Option<Control> {
         loop {
             if self.over.load(Ordering::SeqCst) {
@@ -109,7 +109,7 @@ impl ControlReceiver {
         }
     }
 
-    /// Returns what was told, if something was.
+    /// Returns the next message, if one waits.
     #[cfg(test)]
     pub(crate) fn try_recv(&mut self) -> Option<Control> {
         loop {
@@ -121,7 +121,8 @@ impl ControlReceiver {
 }
 
 impl EventSender {
-    /// Tells the control thread. Lanes say little, and there is room for much: what finds none is lost, and counted.
+    /// Sends an event to the control thread. Lanes say little, and there is room for much: what finds none is
+    /// lost, and counted.
     pub(crate) fn send(&self, what: LaneEvent) {
         // The control thread is gone only when the process ends.
         let _ = self.inner.sender.cast(self.inner.control, what);
@@ -136,7 +137,7 @@ impl Drop for EventSenderInner {
 }
 
 impl EventReceiver {
-    /// The next news; `None` when all lanes are gone and all they said was taken.
+    /// Waits for the next event; `None` when all lanes are gone and all their events were taken.
     pub(crate) async fn recv(&mut self) -> Option<LaneEvent> {
         loop {
             if self.alive.load(Ordering::SeqCst) == 0 {
@@ -154,7 +155,7 @@ impl EventReceiver {
     }
 }
 
-/// Largest number of events of one lane that were not received yet.
+/// Most events of one lane that wait to be received.
 const NEWS_MAX: usize = 256;
 
 #[cfg(test)]
@@ -168,8 +169,8 @@ mod tests {
 
     use super::*;
 
-    /// A control thread and two lanes, as lanes of a simulated host: what is said is heard, full or not, and
-    /// a lane that is let go ends.
+    /// Sends messages to simulated lanes by a control thread: all arrive, full or not, and a lane whose
+    /// sender is dropped ends.
     #[test]
     fn lanes_hear_what_they_are_told_and_end_with_their_control() {
         seeds(20, |seed| {

@@ -10,16 +10,16 @@ use crate::config::Config;
 /// Numbers that fit below the limit of open files.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Fit {
-    /// Connections of each lane, by service; at most what is configured.
+    /// Connections of each lane, by service; at most as configured.
     pub(crate) connections_per_lane: Vec<usize>,
     /// Descriptors that clients may have the process hold open together: connections, opens, transfers,
     /// locks.
     pub(crate) for_clients: usize,
-    /// Warnings for the administrator when it is less.
+    /// Warnings for the administrator where fewer fit than configured.
     pub(crate) warnings: Vec<String>,
 }
 
-/// Returns what fits, once the soft limit is raised to the hard one as every start does.
+/// Returns the numbers that fit after the soft limit is raised to the hard one, as every start does.
 pub(crate) fn fit(config: &Config, lanes: usize) -> Fit {
     let descriptors = getrlimit(Resource::Nofile).maximum;
     let descriptors = descriptors.map_or(usize::MAX, |max| usize::try_from(max).unwrap_or(usize::MAX));
@@ -67,14 +67,16 @@ fn fit_below(wanted: &[ConnectionsMax], own_per_lane: usize, lanes: usize, descr
     Fit { connections_per_lane, for_clients, warnings: warning.into_iter().collect() }
 }
 
-/// Standard streams, logs, signals, helpers.
+/// Descriptors of the process itself: standard streams, logs, signals, helpers.
 const OWN: usize = 48;
-/// Connections of the admin address: all there may be, where that is no great part of what the process may have.
+/// Descriptors of the admin address: all its connections, where these are no great part of what the process
+/// may have.
 const ADMIN: usize = crate::admin::CONNECTIONS_MAX;
 const ADMIN_DIVISOR: usize = 16;
-/// Ring, wakers, change notification, what a handshake or a probe holds for a moment.
+/// Descriptors of a lane itself: ring, wakers, change notification, and what a handshake or a probe holds for
+/// a moment.
 const OWN_PER_LANE: usize = 16;
-/// With fewer descriptors than even these take, accepting pauses.
+/// Connections of each lane even without enough descriptors, in which case accepting pauses.
 const CONNECTIONS_MIN: usize = 4;
 
 #[cfg(test)]

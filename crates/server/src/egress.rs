@@ -1,5 +1,5 @@
-//! Marks of each lane's packets, so that the machine's filters and routes send them out by a NIC of the
-//! lane's silo: that of a marked NIC whose link works, or none.
+//! Marks of each lane's packets, by which the machine's filters and routes send them out by a NIC of the
+//! lane's silo.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,19 +16,19 @@ pub(crate) type Marks = BTreeMap<String, u32>;
 /// Mark of a lane's packets.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Mark {
-    /// Nothing: none is configured for its silo.
+    /// No mark, as none is configured for the lane's silo.
     #[default]
     None,
-    /// Nothing, because no marked NIC of its silo has a link: the kernel chooses among those that work.
+    /// No mark, as no marked NIC of the silo has a link: the kernel chooses among those that work.
     LinkLost,
-    /// The mark of a NIC of its silo.
+    /// Mark of a NIC of the lane's silo.
     Of(u32),
 }
 
-/// Packets cannot be marked as the configuration says.
+/// Reason why packets cannot be marked as configured.
 #[derive(Debug, thiserror::Error)]
 pub enum EgressError {
-    /// CAP_NET_ADMIN is missing.
+    /// The capability CAP_NET_ADMIN is missing.
     #[error(
         "server.egress_marks: this process may not mark packets ({0}): give it CAP_NET_ADMIN \
          (AmbientCapabilities=CAP_NET_ADMIN in the service file, --cap-add NET_ADMIN for docker), or take the key out"
@@ -36,7 +36,7 @@ pub enum EgressError {
     NotAllowed(#[source] std::io::Error),
 }
 
-/// The marks in force, and the eye on their links.
+/// Marks in force, with the state of their links.
 pub(crate) struct Egress {
     marks: Marks,
     lanes: Vec<Mark>,
@@ -44,7 +44,7 @@ pub(crate) struct Egress {
 }
 
 impl Mark {
-    /// Returns the mark as the socket option wants it.
+    /// Returns the value for the socket option.
     pub(crate) fn value(self) -> u32 {
         match self {
             Self::None | Self::LinkLost => 0,
@@ -54,35 +54,37 @@ impl Mark {
 }
 
 impl Egress {
-    /// Makes the marks of the links as they are now.
+    /// Makes the marks by the present state of the links.
     pub(crate) fn new(marks: &Marks, layout: &Layout) -> Self {
         let lanes = marks_of_lanes(marks, layout, works);
         Self { marks: marks.clone(), lanes, next_look: Instant::now() }
     }
 
-    /// Returns what a lane starts with.
+    /// Returns the mark that a lane starts with.
     pub(crate) fn of_lane(&self, lane: usize) -> Mark {
         self.lanes[lane]
     }
 
-    /// Takes other marks over, for [`Egress::follow`] to put in force.
+    /// Sets the configured marks, which [`Egress::follow`] puts in force.
     pub(crate) fn set_marks(&mut self, marks: &Marks) {
         self.marks = marks.clone();
     }
 
-    /// Waits until links are worth another look; for ever where there are no marks. Nothing is lost when the future
-    /// is dropped.
+    /// Waits until links are due for another look; for ever without marks. Nothing is lost when the future is
+    /// dropped.
     pub(crate) async fn next_look(&self) {
         if self.is_at_rest() { std::future::pending().await } else { sleep_until(self.next_look).await }
     }
 
-    /// Returns whether there is nothing to look for: no marks, and no lane that has one still.
+    /// Returns whether no look is due: no marks, and no lane that still has one.
     fn is_at_rest(&self) -> bool {
         self.marks.is_empty() && self.lanes.iter().all(|mark| *mark == Mark::None)
     }
 
-    /// Looks at the links, and gives every lane whose mark has changed the new one by `tell`, which says whether the lane took it; otherwise
-    /// it is tried again at the next look. The lanes that took a new one are given by marks.
+    /// Looks at the links, gives changed marks to their lanes by `tell`, and returns the lanes that took one,
+    /// by mark.
+    ///
+    /// `tell` says whether the lane took it; otherwise it is tried again at the next look.
     pub(crate) fn follow(
         &mut self,
         layout: &Layout,
@@ -101,13 +103,16 @@ impl Egress {
     }
 }
 
+/// Checks that packets can be marked, if there are marks.
+///
 /// # Errors
+///
 /// [`EgressError`] when there are marks and they cannot be set.
 pub(crate) fn check(marks: &Marks) -> Result<(), EgressError> {
     if marks.is_empty() { Ok(()) } else { can_mark().map_err(EgressError::NotAllowed) }
 }
 
-/// Returns what the administrator should know: marks that no lane will use.
+/// Returns warnings for the administrator: marks that no lane will use.
 pub(crate) fn warnings(marks: &Marks, layout: &Layout) -> Vec<String> {
     let of_silos = |nic: &str| layout.silos.iter().any(|silo| has(silo, nic));
     let shared = |nic: &str| layout.shared_nics.iter().any(|shared| shared.name == nic);
@@ -135,7 +140,7 @@ pub(crate) fn warnings(marks: &Marks, layout: &Layout) -> Vec<String> {
     marks.keys().filter_map(warning).collect()
 }
 
-/// The mark of every lane. Several marked NICs of one silo are dealt out to its lanes.
+/// Returns the mark of every lane. Several marked NICs of one silo are dealt out to its lanes.
 fn marks_of_lanes(marks: &Marks, layout: &Layout, works: impl Fn(&str) -> bool) -> Vec<Mark> {
     let mut lanes = Vec::with_capacity(layout.lane_count());
     for silo in &layout.silos {
@@ -159,8 +164,7 @@ fn works(nic: &str) -> bool {
     carries(Path::new("/"), nic)
 }
 
-/// Time for which a lost link may stay unseen: packets that carry its mark are lost meanwhile, and sent
-/// again.
+/// Time for which a lost link may stay unseen: packets with its mark are lost meanwhile, and sent again.
 const LOOK_PERIOD: Duration = Duration::from_millis(250);
 
 #[cfg(test)]
@@ -170,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    /// Silos of two lanes, with these NICs.
+    /// Makes a layout of silos of two lanes, with these NICs.
     fn layout(nics: &[&[&str]]) -> Layout {
         let silo = |(silo, nics): (usize, &&[&str])| {
             let node = Some(silo as u32);

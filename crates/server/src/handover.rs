@@ -1,6 +1,6 @@
 //! State that services leave to the next server: a file for each of them in the state directory, beside the
-//! index. It is written when all has ended in order, and is gone before the next server believes any of it:
-//! one that is killed leaves none, and none is used twice.
+//! index. The files are written when all has ended in order, and are removed before the next server uses
+//! them: a server that is killed leaves none, and none is used twice.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
@@ -11,7 +11,7 @@ use std::sync::Arc;
 use index::checksum;
 use service::Service;
 
-/// Tells these services what the last server has left for them. What it left for others goes too.
+/// Passes the state that the last server left to these services. Files of other services are removed too.
 pub(crate) fn hand_over(state: &Path, services: &[Arc<dyn Service>]) {
     for path in files(state) {
         let service = services.iter().find(|service| file_of(state, service.name()) == path);
@@ -28,7 +28,7 @@ pub(crate) fn hand_over(state: &Path, services: &[Arc<dyn Service>]) {
     }
 }
 
-/// Keeps what these services leave for the next server.
+/// Writes the state that these services leave for the next server.
 pub(crate) fn leave(state: &Path, services: &[Arc<dyn Service>]) {
     for service in services {
         let Some(left) = service.export_state() else { continue };
@@ -46,7 +46,7 @@ pub(crate) fn leave(state: &Path, services: &[Arc<dyn Service>]) {
     }
 }
 
-/// Writes it whole or not at all.
+/// Writes a service's file, whole or not at all.
 fn kept(state: &Path, path: &Path, left: &[u8]) -> io::Result<()> {
     let mut head = [0; HEAD_LEN];
     head[..4].copy_from_slice(MAGIC);
@@ -62,7 +62,7 @@ fn kept(state: &Path, path: &Path, left: &[u8]) -> io::Result<()> {
     File::open(state)?.sync_all()
 }
 
-/// Reads it and takes it away for good.
+/// Reads a service's file and removes it for good.
 fn taken(state: &Path, path: &Path) -> io::Result<Vec<u8>> {
     let read = read(path);
     std::fs::remove_file(path)?;
@@ -89,7 +89,7 @@ fn read(path: &Path) -> io::Result<Vec<u8>> {
     if is_sound { Ok(left.to_vec()) } else { Err(damaged()) }
 }
 
-/// Returns what is left of whatever service, and what a server did not get to its end with.
+/// Returns the files left by any service, and incomplete ones.
 fn files(state: &Path) -> Vec<PathBuf> {
     let Ok(entries) = std::fs::read_dir(state) else { return Vec::new() };
     let paths = entries.filter_map(|entry| Some(entry.ok()?.path()));
@@ -105,7 +105,7 @@ const EXTENSION_NEW: &str = "left-new";
 const MAGIC: &[u8; 4] = b"LRLF";
 const FORMAT: u32 = 1;
 const HEAD_LEN: usize = 24;
-/// More than any service leaves.
+/// Bound of a service's state in bytes, above what any leaves.
 const LEFT_MAX: u64 = 80 << 20;
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! Troubles that `/health` tells beside "ok": troubles that keep no client from being served, and that an
-//! administrator should mend.
+//! Troubles that `/health` shows beside "ok": no client is kept from being served, but an administrator
+//! should act.
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
@@ -20,12 +20,12 @@ impl Health {
         self.troubles().insert(subject.to_owned(), trouble.into());
     }
 
-    /// The trouble with `subject` is over.
+    /// Clears the trouble with `subject`.
     pub(crate) fn clear(&self, subject: &str) {
         self.troubles().remove(subject);
     }
 
-    /// A line for each trouble.
+    /// Returns a line for each trouble.
     pub(crate) fn lines(&self) -> String {
         let mut lines = String::new();
         for (subject, trouble) in &*self.troubles() {
@@ -47,7 +47,7 @@ impl Health {
     }
 }
 
-/// A time, by the second.
+/// Formats a time in UTC, to the second.
 pub(crate) fn utc(time: SystemTime) -> String {
     let seconds = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default().as_secs();
     let DateTime { year, month, day, hour, minute, second, .. } = DateTime::from_unix(seconds.cast_signed());

@@ -1,5 +1,5 @@
-//! The index of a server that writes: one file in the state directory, held for as long as the process lives, with a thread
-//! that commits.
+//! Index of a server that writes: one file in the state directory, held for as long as the process lives,
+//! with a thread that commits.
 
 use std::fs::{DirBuilder, File};
 use std::os::unix::fs::DirBuilderExt;
@@ -16,7 +16,7 @@ use lane::memory::WordFile;
 use crate::health::utc;
 
 lane::counter_block! {
-    /// The index of numbers and versions.
+    /// Counters of the index.
     pub struct IndexCounters {
         gauge waiting: "Records of files that are not committed yet.",
         gauge reserved: "Files in use that have changed: each is one record when it is let go of.",
@@ -28,17 +28,17 @@ lane::counter_block! {
     }
 }
 
-/// The index, open.
+/// Index of a server, open.
 pub(crate) struct IndexFile {
     index: Arc<Index>,
     state: PathBuf,
-    /// Commits for as long as it lives.
+    /// Thread that commits for as long as this lives.
     _committer: Committer,
     counters: Arc<IndexCounters>,
 }
 
 impl IndexFile {
-    /// Opens the index in this directory, or makes it, and the directory.
+    /// Opens the index in this directory, or makes both.
     ///
     /// # Errors
     /// What is wrong, in words for the administrator.
@@ -64,7 +64,7 @@ impl IndexFile {
         &self.counters
     }
 
-    /// Returns what the administrator should know of how it was found.
+    /// Returns messages for the administrator about the state in which the index was found.
     pub(crate) fn news(&self) -> Vec<String> {
         self.news_of_last_stop().into_iter().chain(self.news_of_journal()).collect()
     }
@@ -110,12 +110,12 @@ impl IndexFile {
         }
     }
 
-    /// All volumes that it knows, by number.
+    /// Returns all volumes of the index, by number.
     pub(crate) fn volumes(&self) -> Vec<(VolumeId, VolumeRecord)> {
         self.index.volumes()
     }
 
-    /// Brings the counters up to date; what keeps it from committing, if something does.
+    /// Updates the counters, and returns the reason why commits fail, if they do.
     pub(crate) fn look(&self) -> Option<String> {
         let (backlog, (commits, failures)) = (self.index.backlog(), self.index.commits());
         let counters = &self.counters;
@@ -143,13 +143,14 @@ impl IndexFile {
         }
     }
 
-    /// The directory that it lies in.
+    /// Returns the directory of the index.
     pub(crate) fn state(&self) -> &Path {
         &self.state
     }
 
-    /// Ends in order: what lies on these paths is safe, all is committed, and so is that this was no crash. With objects in use
-    /// it is one, as what they would tell is missing. `leave` does what is to be done then, before another server can have the index.
+    /// Ends in order: syncs the volumes at these paths, commits all, and marks a clean stop. With objects in
+    /// use the stop counts as a crash, as their changes are missing. `leave` runs before another server can
+    /// open the index.
     pub(crate) fn close<'a>(
         &self,
         objects_in_use: usize,
@@ -176,7 +177,8 @@ impl IndexFile {
         closed.unwrap_or_else(|error| report_unwritten(&error));
     }
 
-    /// Ends what was no use of it, as in a start that was refused: the next opening finds that the last server stopped as it did.
+    /// Ends an opening without use, as in a start that was refused: the next one finds the stop of the last
+    /// server.
     pub(crate) fn put_back(&self) {
         self.index.put_back().unwrap_or_else(|error| report_unwritten(&error));
     }
@@ -202,7 +204,7 @@ pub(crate) fn make_state_dir(state: &Path) -> std::io::Result<()> {
     DirBuilder::new().recursive(true).mode(0o700).create(state)
 }
 
-/// Opens it; waits for a command that has it for a moment, such as `linerate volume list`.
+/// Opens the index; waits for a command that holds it for a moment, such as `linerate volume list`.
 fn open(state: &Path, options: Options) -> Result<Index, Error> {
     let until = Instant::now() + IN_USE_MAX;
     loop {
@@ -213,7 +215,7 @@ fn open(state: &Path, options: Options) -> Result<Index, Error> {
     }
 }
 
-/// The journal of what is not committed, which a kill leaves.
+/// Journal of uncommitted changes in a file that a kill leaves.
 struct Journal(WordFile);
 
 impl Words for Journal {
@@ -230,7 +232,7 @@ fn map(file: File, words_max: usize, words: usize) -> std::io::Result<Box<dyn Wo
     Ok(Box::new(Journal(WordFile::map(file, words_max, words)?)))
 }
 
-/// The error, with what to do about an index that is left as it is since this program cannot read it.
+/// Words the error, with the remedy for an index that this program cannot read and so leaves as it is.
 pub(crate) fn told(error: &Error) -> String {
     match error {
         Error::Format { .. } | Error::FileFormat { .. } => format!(
@@ -244,11 +246,11 @@ pub(crate) fn told(error: &Error) -> String {
     }
 }
 
-/// Longer than a command holds the index.
+/// Longest wait for a command that holds the index.
 const IN_USE_MAX: Duration = Duration::from_secs(2);
-/// Between two attempts to open it.
+/// Time between two attempts to open the index.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
-/// Delay after which what was told is safe; a crash before costs clients a fetch of what was changed.
+/// Delay after which changes are safe; a crash before costs clients a fetch of what was changed.
 const COMMIT_PERIOD: Duration = Duration::from_secs(1);
 
 #[cfg(test)]

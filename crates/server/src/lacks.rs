@@ -1,5 +1,5 @@
-//! Features that the kernel, or a filter of system calls, refuses though all is served: told once, at the
-//! start, with what it means.
+//! Features that the kernel or a filter of system calls refuses, reported once at the start with their
+//! effect.
 
 use identity::Writable;
 use lane::fs::changes_identities;
@@ -11,13 +11,14 @@ use service::volumes::VolumeSection;
 
 use crate::config::Config;
 
-/// A line for each. `sends_datagrams`: some service has a socket of UDP.
+/// Returns a line for each missing feature; `sends_datagrams` says that a service has a UDP socket.
 pub(crate) fn warnings(lanes: usize, sends_datagrams: bool) -> Vec<String> {
     let segments = sends_datagrams && !matches!(lane::socket::gso::is_available(), Ok(true));
     watches(lanes).err().map(without_watches).into_iter().chain(segments.then(without_segments)).collect()
 }
 
-/// A line for each reason why files of volumes are not known or found by the kernel's handles, of volumes whose files have lasting numbers.
+/// Returns a line for each reason why files of volumes cannot be found by the kernel's handles, for volumes
+/// with lasting numbers.
 pub(crate) fn without_handles(config: &Config) -> Vec<String> {
     let is_numbered = |volume: &&VolumeSection| volume.objects || volume.writable != Writable::Nobody;
     // AFS tells of those by itself, with more to it.
@@ -53,7 +54,7 @@ fn told_of_handles(lack: HandlesLack, names: &[String]) -> String {
     )
 }
 
-/// Checks whether each lane can have what tells it of changes, as it does once it needs it.
+/// Checks whether each lane can open a change notification (inotify), as it does once it needs one.
 fn watches(lanes: usize) -> Result<(), Errno> {
     let opened: Result<Vec<OwnedFd>, _> = (0..lanes).map(|_| inotify::init(CreateFlags::CLOEXEC)).collect();
     opened.map(drop)
@@ -85,7 +86,7 @@ fn without_segments() -> String {
         .to_owned()
 }
 
-/// The service's name.
+/// Name of the service.
 const AFS: &str = "afs";
 
 #[cfg(test)]

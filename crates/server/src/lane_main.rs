@@ -1,4 +1,4 @@
-//! Main of every lane: the services, and the ear for the control thread.
+//! Main of every lane: the services, and the receiver of the control thread's messages.
 
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -24,7 +24,7 @@ use crate::reload_transaction::{Preparation, PrepareRequest};
 use crate::silo::{AcceptRouter, Loads, Placement, SiloCounters, links_to_silos};
 use crate::startup_barrier::StartupBarrier;
 
-/// Site of each service of the program, by its place; `None` where it is not wanted.
+/// Site of each service of the program, by its index; `None` where it is not wanted.
 pub(crate) type Sites = Vec<Option<Arc<dyn Site>>>;
 
 /// Parameters that a lane starts with.
@@ -46,44 +46,46 @@ pub(crate) struct Boot {
     pub(crate) seed: u64,
 }
 
-/// From the control thread to a lane.
+/// Message from the control thread to a lane.
 pub(crate) enum Control {
-    /// Make ready to serve this, and say whether it can be done; serve as before until the verdict.
+    /// Prepare to serve this, and report whether it can be done; serve as before until the verdict.
     Prepare(Box<PrepareRequest>),
-    /// The verdict on what was prepared has been given. It stands in [`PrepareRequest::decision`]: this only wakes the lane.
+    /// Look at the verdict on the prepared order. It stands in [`PrepareRequest::decision`]: this only wakes
+    /// the lane.
     Decided,
-    /// Listen at these too; a listener with the same id is replaced.
+    /// Listen at these sockets too; a listener with the same id is replaced.
     Listen(Vec<LaneListener>),
-    /// Take what waits at the listeners, which get nothing new, then close them. Connections end as they become idle.
+    /// Accept what waits at the listeners, which get nothing new, then close them. Connections end as they
+    /// become idle.
     StopListening,
-    /// Judge by this where connections belong.
+    /// Place connections by this from now on.
     Place(Arc<Placement>),
     /// Mark the packets of every connection so, open ones too.
     Mark(Mark),
-    /// Take no more connections, end those there are within this time.
+    /// Take no more connections, and end the open ones within this time.
     Drain(Duration),
 }
 
-/// An event of a lane, for the control thread.
+/// Event of a lane, for the control thread.
 #[derive(Debug)]
 pub(crate) enum LaneEvent {
-    /// The lane serves.
+    /// The lane serves clients now.
     Serving,
-    /// The lane cannot do what it was told.
+    /// The lane cannot carry out an order, for this reason.
     Failed(String),
-    /// The lane can serve the order of this number, or cannot.
+    /// The lane is prepared for the order of this number, or cannot be.
     Prepared { lane: usize, order: u64, outcome: Result<(), String> },
-    /// The lane serves the order of this number.
+    /// The lane has switched to the order of this number.
     Switched { lane: usize, order: u64 },
     /// A listener ended without an order.
     ListenerDied { lane: usize, problem: String },
-    /// [`Control::StopListening`] is done.
+    /// The lane has carried out [`Control::StopListening`].
     StoppedListening { lane: usize },
     /// The lane has ended, with this many connections cut.
     Ended { cut: usize },
 }
 
-/// The main future of a lane.
+/// Runs a lane from its start to its end.
 pub(crate) async fn lane_main(spec: LaneSpec, mut boot: Boot) {
     let lane = lane::current();
     let (id, silo) = (lane.id().0, lane.silo().0);
@@ -176,7 +178,7 @@ async fn control_loop(
     }
 }
 
-/// Obeys the orders that remain while transfers come to their ends: links may still be lost.
+/// Carries out orders to mark packets while transfers come to their ends, as links may still be lost.
 async fn follow_marks(mut control: ControlReceiver, services: Rc<LaneServices>, counters: Arc<SiloCounters>) {
     while let Some(control) = control.recv().await {
         if let Control::Mark(new) = control {
@@ -194,8 +196,8 @@ fn mark(services: &LaneServices, counters: &SiloCounters, mark: Mark) {
     services.mark(mark.value());
 }
 
-/// Tells of the lane's end however it comes: as the main future ends or panics, or with the thread, where the ring fails and the future is
-/// dropped no more.
+/// Guard that reports the lane's end in any case: as the main future ends or panics, or with the thread where
+/// the ring fails.
 struct EndedGuard {
     cut: Arc<AtomicUsize>,
 }
@@ -227,6 +229,6 @@ impl Drop for EndEvent {
 }
 
 thread_local! {
-    /// Said once, at the latest as the thread ends.
+    /// Report of the lane's end, sent once, at the latest as the thread ends.
     static LAST_WORD: RefCell<Option<EndEvent>> = const { RefCell::new(None) };
 }

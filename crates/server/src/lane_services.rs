@@ -1,4 +1,4 @@
-//! The services of one lane, by their places in the program: what is meant for all of them goes through here.
+//! Services of one lane, by their index in the program, as one for operations on all of them.
 
 use std::cell::{Cell, OnceCell, RefCell};
 use std::rc::Rc;
@@ -15,8 +15,8 @@ use crate::lane_main::{Boot, Sites};
 use crate::logs::LaneLogs;
 use crate::metrics::Blocks;
 
-/// Every service that was ever wanted on the lane. One that no longer is has no sockets, and comes to its end with its
-/// last connection; wanted again, it goes on.
+/// Services that were ever wanted on the lane. One that no longer is has no sockets, and comes to its end
+/// with its last connection; wanted again, it goes on.
 pub(crate) struct LaneServices {
     slots: Vec<OnceCell<Rc<dyn LaneService>>>,
     volumes: RefCell<LaneVolumes>,
@@ -47,12 +47,13 @@ impl LaneServices {
         Ok(services)
     }
 
-    /// The service of this place, if it was ever wanted.
+    /// Returns the service of this index, if it was ever wanted.
     pub(crate) fn get(&self, place: usize) -> Option<Rc<dyn LaneService>> {
         self.slots.get(place)?.get().map(Rc::clone)
     }
 
-    /// Does everything that can fail of serving this. What is served is untouched until the switch.
+    /// Prepares to serve these sites and volumes: does everything that can fail. What is served is untouched
+    /// until the switch.
     pub(crate) fn prepare(self: &Rc<Self>, sites: &Sites, table: &VolumeTable) -> Result<Switch, String> {
         let volumes = self.volumes.borrow().followed_by(table).map_err(|error| error.to_string())?;
         let mut switches: Vec<Switch> = Vec::new();
@@ -112,7 +113,7 @@ impl LaneServices {
         self.running().for_each(|service| service.dismiss());
     }
 
-    /// Drains all at the same time. The number of those that are left at the deadline.
+    /// Drains all services at the same time, and returns the number of connections left at the deadline.
     pub(crate) async fn drain(&self, deadline: Instant) -> usize {
         let draining: Vec<_> =
             self.running().map(|service| lane::spawn(Rc::clone(service).drain(deadline))).collect();
@@ -124,21 +125,21 @@ impl LaneServices {
         left
     }
 
-    /// Takes up what the last server has left.
+    /// Restores the state that the last server left.
     pub(crate) async fn restore_state(&self) {
         for service in self.running() {
             Rc::clone(service).restore_state().await;
         }
     }
 
-    /// Puts down what the next is to have.
+    /// Saves the state for the next server.
     pub(crate) async fn save_state(&self) {
         for service in self.running() {
             Rc::clone(service).save_state().await;
         }
     }
 
-    /// Hands over what access logs have collected, for as long as the lane lives.
+    /// Hands over the access logs' records at intervals, for as long as the lane lives.
     pub(crate) async fn keep_logs_fresh(self: Rc<Self>) -> Ended {
         loop {
             lane::time::sleep(LOG_FLUSH_PERIOD).await;
@@ -151,8 +152,8 @@ impl LaneServices {
     }
 }
 
-/// Before what a crash left is looked for: first of all clients are served, and a check of the configuration takes nothing
-/// away.
+/// Delay of the sweep for what a crash left: first clients are served, and a check of the configuration
+/// removes nothing.
 const SWEEP_PAUSE: Duration = Duration::from_secs(5);
-/// Delay that a line of the access log may have.
+/// Longest delay of a line of the access log.
 const LOG_FLUSH_PERIOD: Duration = Duration::from_secs(1);

@@ -1,5 +1,5 @@
-//! The server around the protocols: configuration becomes silos and lanes, lanes become services, and
-//! everything they count is told at the admin address. Nothing here is on a data path.
+//! Server around the protocols: configuration becomes silos and lanes, lanes become services, and all
+//! counters are shown at the admin address. Nothing here is on a data path.
 
 pub mod config;
 pub mod console;

@@ -1,5 +1,6 @@
-//! The addresses a server is reached at: one group of sockets each, opened before any lane starts, so that a
-//! taken address is an error of the start and not of a lane. Lanes of drained nodes have no socket.
+//! Addresses of a server: one group of sockets each, opened before any lane starts.
+//!
+//! A taken address is so an error of the start and not of a lane. Lanes of drained nodes have no socket.
 
 use std::net::SocketAddr;
 use std::os::fd::OwnedFd;
@@ -14,11 +15,11 @@ use service::{Bound, Role, Transport, Wanted};
 
 use crate::silo::Taking;
 
-/// Every open group and what is spoken there.
+/// Open groups of sockets, with their services.
 pub(crate) struct Listeners {
     open: Vec<OpenListener>,
     next_id: ListenerId,
-    /// Addresses where calls of listeners that ended may still go on.
+    /// Addresses where calls of listeners that ended may still go on, with the end of that time.
     ended: Vec<(SocketAddr, Instant)>,
 }
 
@@ -28,36 +29,37 @@ pub(crate) struct Listeners {
 pub(crate) struct Change {
     open: Vec<OpenListener>,
     close: Vec<ListenerId>,
-    /// All that is wanted, in its order.
+    /// Wanted addresses as bound, in order, each with its service.
     bound: Vec<(usize, Bound)>,
 }
 
-/// A listener's name in messages to the lanes. Addresses would not do: port 0 may stand several times.
+/// Number of a listener in messages to the lanes. Addresses would not do: port 0 may occur several times.
 pub(crate) type ListenerId = u64;
 
 struct OpenListener {
     id: ListenerId,
-    /// The address as configured: port 0 stays 0, so that a reload recognises it.
+    /// Address as configured: port 0 stays 0, so that a reload recognises it.
     asked: SocketAddr,
     transport: Transport,
     to: Destination,
-    /// Shared by the old and the new listener while an address changes its role. Only the control thread locks it.
+    /// Group of sockets, shared by the old and the new listener while an address changes its role. Only the
+    /// control thread locks it.
     group: Arc<Mutex<Group>>,
 }
 
-/// The service that gets what comes by a socket.
+/// Service and role of connections that come by a socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Destination {
-    /// The service's place among all of the program.
+    /// Index of the service among all of the program.
     pub(crate) service: usize,
     /// Role of the socket.
     pub(crate) role: Role,
 }
 
-/// Lanes and the sockets that are new to them.
+/// Lanes with the sockets that are new to them.
 pub(crate) type NewSockets = Vec<(usize, LaneListener)>;
 
-/// A socket for one lane.
+/// Socket for one lane, with its listener's number and destination.
 #[derive(Debug)]
 pub(crate) struct LaneListener {
     pub(crate) id: ListenerId,
@@ -66,19 +68,19 @@ pub(crate) struct LaneListener {
     pub(crate) socket: OwnedFd,
 }
 
-/// An address that cannot be listened at.
+/// Reason why an address cannot be listened at.
 #[derive(Debug, thiserror::Error)]
 pub enum ListenError {
-    /// The sockets or their selector.
+    /// The sockets or their selector could not be made.
     #[error(transparent)]
     Group(#[from] GroupError),
-    /// This server's own calls have the address.
+    /// This server's own ending calls still have the address.
     #[error(
         "{0} was given up by a reload less than {seconds} seconds ago, and calls there may go on for so long: send SIGHUP again after that",
         seconds = LEAVE_WITHIN.as_secs()
     )]
     Leaving(SocketAddr),
-    /// The layout's silos.
+    /// The layout's silos cannot be steered to.
     #[error(transparent)]
     Steering(#[from] SteeringError),
 }
@@ -88,8 +90,8 @@ impl Listeners {
         Self { open: Vec::new(), next_id: 0, ended: Vec::new() }
     }
 
-    /// Binds what is `wanted` by services, given by their places, and not open yet, for every lane, and says what is
-    /// wanted no more. Nothing is kept when one address fails.
+    /// Binds the addresses of `wanted` that are not open yet, for every lane, and determines those that are
+    /// no longer wanted. Services are given by their index. Nothing is kept when one address fails.
     pub(crate) fn change(
         &mut self,
         wanted: &[(usize, Wanted)],
@@ -118,9 +120,9 @@ impl Listeners {
         self.open.extend(change.open);
     }
 
-    /// Sends nothing new to the lanes that take no connections, and opens listeners for those that do again: for
-    /// each such lane its new sockets. What waits at a drained lane is its own to take, before
-    /// [`Listeners::close`]. What fails is left as it was, to be tried again.
+    /// Steers nothing new to the lanes that take no connections, and opens listeners for those that do again,
+    /// whose new sockets are returned. What waits at a drained lane is its own to take, before
+    /// [`Listeners::close`]. A group that fails is left as it was, to be tried again.
     pub(crate) fn steer_to(&self, taking: &Taking) -> (NewSockets, Vec<ListenError>) {
         let (mut new, mut errors) = (NewSockets::new(), Vec::new());
         for listener in &self.open {
@@ -151,7 +153,7 @@ impl Listeners {
         Ok(())
     }
 
-    /// Finds listeners that something else has closed, and opens new ones for their lanes.
+    /// Finds listeners that another task has closed, and opens new ones for their lanes.
     pub(crate) fn repair(&self) -> Result<NewSockets, ListenError> {
         let mut new = NewSockets::new();
         for listener in &self.open {
@@ -163,7 +165,7 @@ impl Listeners {
         Ok(new)
     }
 
-    /// Takes over which NICs belong to which silo.
+    /// Updates which NICs belong to which silo.
     pub(crate) fn steer_nics(&self, layout: &Layout) -> Result<(), ListenError> {
         for listener in &self.open {
             listener.group().steer(Steering::by_layout(layout)?)?;
@@ -175,7 +177,7 @@ impl Listeners {
         self.open.clear();
     }
 
-    /// Returns how many addresses are open.
+    /// Returns the addresses that are open.
     #[cfg(test)]
     pub(crate) fn addresses(&self) -> Vec<SocketAddr> {
         self.open.iter().map(|open| open.group().address()).collect()
@@ -225,7 +227,7 @@ impl Listeners {
         Ok(address)
     }
 
-    /// Returns what is in the way of an address.
+    /// Returns the error of an address, with what is in its way.
     fn why_not(&self, asked: SocketAddr, error: GroupError) -> ListenError {
         let is_leaving =
             |(address, at): &(SocketAddr, Instant)| *address == asked && at.elapsed() < LEAVE_WITHIN;
@@ -237,7 +239,7 @@ impl Listeners {
 }
 
 impl Change {
-    /// One lane's sockets of the new listeners.
+    /// Returns one lane's sockets of the new listeners.
     pub(crate) fn for_lane(&self, lane: usize) -> Result<Vec<LaneListener>, ListenError> {
         let mut listeners = Vec::new();
         for open in &self.open {
@@ -249,7 +251,7 @@ impl Change {
         Ok(listeners)
     }
 
-    /// Takes connections at the new listeners: once every lane is ready to accept them, not before.
+    /// Starts to take connections at the new listeners: once every lane is ready to accept them, not before.
     pub(crate) fn listen(&self) -> Result<(), ListenError> {
         for open in &self.open {
             open.group().listen()?;
@@ -257,12 +259,12 @@ impl Change {
         Ok(())
     }
 
-    /// The addresses of one service, with the ports that the kernel chose.
+    /// Returns the addresses of one service, with the ports that the kernel chose.
     pub(crate) fn bound(&self, service: usize) -> Vec<Bound> {
         self.bound.iter().filter(|(of, _)| *of == service).map(|(_, bound)| *bound).collect()
     }
 
-    /// The listeners that end.
+    /// Returns the listeners that end.
     pub(crate) fn closed(&self) -> &[ListenerId] {
         &self.close
     }
@@ -279,7 +281,8 @@ impl OpenListener {
     }
 }
 
-/// Rx calls of a listener that ended go on for 10 seconds at most, and a moment more until their lanes have closed the socket.
+/// Time until the address of an ended listener is free: its Rx calls go on for 10 seconds at most, and their
+/// lanes close the socket a moment later.
 const LEAVE_WITHIN: Duration = Duration::from_secs(11);
-/// Connections that may wait at each lane to be accepted; the kernel caps it at net.core.somaxconn.
+/// Most connections that wait at each lane to be accepted; the kernel caps it at net.core.somaxconn.
 const BACKLOG: i32 = 4096;

@@ -1,4 +1,4 @@
-//! The tasks of one lane that take what comes by its sockets, one for each.
+//! Tasks of one lane that accept at its sockets, one for each.
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
@@ -25,17 +25,17 @@ pub(crate) struct Listening {
     counters: Arc<SiloCounters>,
     events: EventSender,
     tasks: RefCell<HashMap<ListenerId, Accepting>>,
-    /// Number of listeners that were added so far; numbers them.
+    /// Number of listeners that were added so far, which numbers them.
     added: Cell<u64>,
 }
 
-/// Listeners that belong to the lane already, which takes no connections from them yet.
+/// Listeners that the lane owns already, but takes no connections from yet.
 pub(crate) struct Adopted {
     listeners: Vec<(ListenerId, Destination, LaneSocket)>,
 }
 
 impl Adopted {
-    /// Takes over all of them, or none.
+    /// Takes over all of the listeners, or none.
     pub(crate) fn new(listeners: Vec<LaneListener>) -> io::Result<Self> {
         let adopt = |LaneListener { id, to, transport, socket }| {
             let socket = match transport {
@@ -48,7 +48,7 @@ impl Adopted {
     }
 }
 
-/// Dropping it closes the listener; connections that were accepted go on.
+/// Task that accepts at a listener. Its drop closes the listener; accepted connections go on.
 struct Accepting {
     number: u64,
     _task: Task<()>,
@@ -73,18 +73,19 @@ impl Listening {
         })
     }
 
-    /// Returns the lane of the listeners.
+    /// Returns the number of the lane.
     pub(crate) fn lane(&self) -> usize {
         self.lane
     }
 
-    /// Accepts at these too, and in place of those with the same id.
+    /// Starts to accept at these listeners too, in place of those with the same id.
     pub(crate) fn add(self: &Rc<Self>, listeners: Vec<LaneListener>) -> io::Result<()> {
         self.accept(Adopted::new(listeners)?);
         Ok(())
     }
 
-    /// Accepts from listeners that the lane has taken over before ([`Listening::add`]). It cannot fail.
+    /// Starts to accept at listeners that the lane has taken over before ([`Listening::add`]). It cannot
+    /// fail.
     pub(crate) fn accept(self: &Rc<Self>, adopted: Adopted) {
         for (id, to, socket) in adopted.listeners {
             let me = Rc::clone(self);
@@ -116,8 +117,9 @@ impl Listening {
         self.gauge();
     }
 
-    /// Closes what is open now, after the time in which handshakes that had begun come to their end, and asks
-    /// connections to leave as they become idle. Listeners that are added meanwhile stay, and connections then too.
+    /// Closes the present listeners after the time in which handshakes that had begun end, and asks
+    /// connections to leave as they become idle. Listeners that are added meanwhile stay, and connections
+    /// then too.
     pub(crate) async fn stop(self: Rc<Self>) {
         let until = self.added.get();
         time::sleep(HANDSHAKE_MAX).await;
@@ -138,5 +140,6 @@ impl Listening {
     }
 }
 
-/// The first packet of a handshake is answered to the lane it was sent to; the last may come this much later.
+/// Time until a handshake with this lane has ended: its first packet is answered here, and its last may come
+/// this much later.
 const HANDSHAKE_MAX: Duration = Duration::from_secs(2);

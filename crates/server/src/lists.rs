@@ -1,4 +1,4 @@
-//! Checks of where access lists lie, and which of them a server ignores: for starts, checks and the commands
+//! Checks of access lists' places, and of lists that a server ignores: for starts, checks and the commands
 //! that change lists.
 
 use std::ffi::CStr;
@@ -16,19 +16,19 @@ use vfs::{ACCEPTED_TRUSTED, ACCEPTED_USER, Accepted};
 
 pub use crate::objects::writes_trusted_attributes;
 
-/// A directory that bears a volume's mark, and where that volume keeps lists and descriptors.
+/// Directory with a volume's mark, and the place of its lists and descriptors.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Marked {
-    /// The directory.
+    /// Path of the directory.
     pub root: PathBuf,
-    /// Storage that its mark names.
+    /// Storage of lists and descriptors by the mark.
     pub rights: RightsIn,
-    /// The mark is only in the attribute that takes no privilege, though it need not be: the other is gone,
-    /// or cannot be seen.
+    /// True when the mark is only in the unprivileged attribute, though it need not be: the other is lost, or
+    /// cannot be seen.
     pub is_half: bool,
 }
 
-/// The volume that a directory lies in, by the nearest mark at it or above it on its file system.
+/// Returns the volume of a directory: the nearest marked one at it or above it on its file system.
 ///
 /// # Errors
 /// The system's.
@@ -49,8 +49,8 @@ pub fn marked_above(dir: &Path) -> io::Result<Option<Marked>> {
     Ok(None)
 }
 
-/// Returns whether a directory is there that bears no mark, and no administrator has said that its lists may
-/// be gone.
+/// Returns whether a directory exists without a mark, and no administrator has accepted the loss of its
+/// lists.
 pub(crate) fn are_lost(root: &Path) -> bool {
     let Ok(root) = File::open(root) else { return false };
     let has = |name: &CStr| rustix::fs::fgetxattr(&root, name, &mut [0; Accepted::BYTES_MAX]).is_ok();
@@ -58,13 +58,14 @@ pub(crate) fn are_lost(root: &Path) -> bool {
     matches!(rights_at(&root), Ok(None)) && !has(accepted)
 }
 
-/// Returns what the mark on a volume's directory says, if it bears one.
+/// Returns the storage of rights by the mark of a volume's directory, if marked.
 pub(crate) fn rights_at(root: &File) -> io::Result<Option<RightsIn>> {
     let [user, trusted] = marks(root)?;
     Ok(Mark::rights_of(trusted.as_deref(), user.as_deref()))
 }
 
-/// Has the volume's mark say that rights lie there, and synced; where that is the attribute that takes a privilege it is told in both.
+/// Writes into the volume's mark that rights are stored there, and syncs it; for the privileged attribute in
+/// both marks.
 ///
 /// # Errors
 /// `NotFound` without a mark; the system's.
@@ -102,7 +103,8 @@ pub(crate) fn has_one(directory: &Path) -> bool {
     has(ATTRIBUTE_PRIVILEGED) || has(ATTRIBUTE_UNPRIVILEGED)
 }
 
-/// Has a directory say that lists of its own that it had until now may be gone, and with `is_of_all` those of all directories beneath it.
+/// Notes on a directory that the loss of its own earlier lists is accepted, and with `is_of_all` that of all
+/// directories beneath.
 ///
 /// # Errors
 /// The system's.
@@ -116,8 +118,10 @@ pub fn accept(dir: &File, is_of_all: bool) -> io::Result<()> {
     dir.sync_all()
 }
 
-/// What an operator should know of the lists of volumes before they are served: those that the server cannot read, that lie where their
-/// volume keeps none, or that name whom no account has, on the directory or on the first directories in it.
+/// Returns warnings about the lists of volumes for an operator, before they are served.
+///
+/// Reported are lists that the server cannot read, that lie where their volume keeps none, or that name
+/// unknown users, on the directory or on the first directories in it.
 pub fn warnings(volumes: &[VolumeSection], accounts: &Accounts) -> Vec<String> {
     let sees_trusted = writes_trusted_attributes();
     let of = |volume: &VolumeSection| {
@@ -127,7 +131,7 @@ pub fn warnings(volumes: &[VolumeSection], accounts: &Accounts) -> Vec<String> {
     volumes.iter().flat_map(of).collect()
 }
 
-/// Whom the lists of a volume at `root` name and the accounts do not have.
+/// Returns the names in the lists of a volume at `root` that the accounts do not have, as a message.
 fn unknown(root: &Path, sees_trusted: bool, accounts: &Accounts) -> Option<String> {
     let open = File::open(root).ok()?;
     let rights = rights_at(&open).ok()?.unwrap_or(match sees_trusted {
@@ -173,7 +177,7 @@ fn list_at(directory: &File, attribute: &CStr) -> Option<Acl> {
     Acl::decode(&bytes[..length]).ok()
 }
 
-/// A directory and the first directories in it.
+/// Returns a directory and the first directories in it.
 fn nearest_directories(root: &Path) -> impl Iterator<Item = PathBuf> {
     let below = fs::read_dir(root).into_iter().flatten().take(LOOKED_AT_MAX).flatten();
     let below =
@@ -181,8 +185,8 @@ fn nearest_directories(root: &Path) -> impl Iterator<Item = PathBuf> {
     std::iter::once(root.to_owned()).chain(below)
 }
 
-/// Returns what is the matter with the lists of a volume at `root`, for a server that sees `trusted.`
-/// attributes or does not.
+/// Returns the problem of the lists of a volume at `root`, for a server that sees `trusted.` attributes or
+/// does not.
 pub fn trouble(root: &Path, sees_trusted: bool) -> Option<String> {
     let open = File::open(root).ok()?;
     let marks = marks(&open).ok()?;
@@ -229,7 +233,7 @@ fn lies_elsewhere(directory: &Path, rights: RightsIn) -> bool {
     matches!(rustix::fs::fgetxattr(&directory, other, &mut [0; 1]), Ok(_) | Err(Errno::RANGE))
 }
 
-/// The marks that a directory bears: that of the attribute of users, and of the one that takes a privilege.
+/// Returns the marks of a directory: that of the user attribute, and that of the privileged one.
 pub(crate) fn marks(root: &File) -> io::Result<[Option<Vec<u8>>; 2]> {
     let at = |name: &CStr| {
         let mut bytes = vec![0; MARK_LEN];
@@ -247,5 +251,5 @@ pub(crate) fn marks(root: &File) -> io::Result<[Option<Vec<u8>>; 2]> {
     Ok([at(user)?, at(trusted)?])
 }
 
-/// Entries of a volume's directory: a start should not take long over it.
+/// Most entries of a volume's directory that a start looks at, so that it does not take long.
 const LOOKED_AT_MAX: usize = 1000;

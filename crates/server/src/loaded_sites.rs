@@ -1,4 +1,4 @@
-//! Sites of the services: loaded once for the process, on its way to the lanes.
+//! Sites of the services: loaded once for the process, on their way to the lanes.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,20 +15,21 @@ use crate::own_files::OwnFiles;
 use crate::serve::ServerError;
 use crate::{lacks, lists, writers};
 
-/// The sites of all configured services, loaded and not yet given to any lane.
+/// Sites of all configured services, loaded and not yet given to any lane.
 pub(crate) struct LoadedSites {
     sites: Vec<Option<Box<dyn Site>>>,
     warnings: Vec<String>,
-    /// Those of them that last as long as the configuration does, by their subjects in `/health`.
+    /// Troubles that last as long as the configuration does, by their subjects in `/health`.
     troubles: Vec<(String, String)>,
-    /// Descriptors for what clients have the process hold open.
+    /// Number of descriptors that clients may have the process hold open.
     descriptors: usize,
 }
 
 const ACCOUNTS: &str = "identity.accounts";
 
 impl LoadedSites {
-    /// Loads what services need beside the configuration: accounts, certificates and the like. With `is_trial` it is for a check alone.
+    /// Loads what services need beside the configuration: accounts, certificates and the like. With
+    /// `is_trial` it is for a check alone.
     ///
     /// # Errors
     /// Accounts that are refused, or the first service that cannot be served.
@@ -78,22 +79,22 @@ impl LoadedSites {
         Ok(Self { sites, warnings, troubles, descriptors })
     }
 
-    /// From now on clients share so many descriptors as there are for this configuration.
+    /// Sets the number of descriptors that clients share to that of this configuration.
     pub(crate) fn bound_descriptors(&self) {
         lane::descriptors::budget().set_limit(self.descriptors);
     }
 
-    /// Returns what the administrator should know.
+    /// Returns warnings for the administrator.
     pub(crate) fn warnings(&self) -> &[String] {
         &self.warnings
     }
 
-    /// What `/health` tells of the configuration for as long as it is in use, as [`Site::troubles`] has it.
+    /// Returns the troubles of the configuration while it is in use, as [`Site::troubles`] has them.
     pub(crate) fn troubles(&self) -> &[(String, String)] {
         &self.troubles
     }
 
-    /// Tells them which ports the kernel chose.
+    /// Tells the sites which ports the kernel chose.
     pub(crate) fn bound(&mut self, change: &Change) {
         for (place, site) in self.sites.iter_mut().enumerate() {
             if let Some(site) = site {
@@ -102,7 +103,7 @@ impl LoadedSites {
         }
     }
 
-    /// For the lanes.
+    /// Converts to the sites for the lanes.
     pub(crate) fn into_sites(self) -> Sites {
         self.sites.into_iter().map(|site| site.map(Arc::from)).collect()
     }

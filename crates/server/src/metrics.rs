@@ -1,5 +1,5 @@
-//! The register of everything the lanes count, and its Prometheus text. Lanes write their blocks; this side
-//! reads them on request.
+//! Register of all lanes' counters, and its Prometheus text. Lanes write their blocks; this side reads them
+//! on request.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -15,13 +15,13 @@ use prometheus_client::registry::Registry;
 
 use crate::process;
 
-/// Register where lanes hand in their counter blocks.
+/// Register where lanes add their counter blocks.
 #[derive(Clone, Default)]
 pub struct Blocks {
     blocks: Arc<Mutex<Vec<Block>>>,
 }
 
-/// One block and whose it is.
+/// Counter block with its area and lane.
 #[derive(Clone)]
 struct Block {
     area: &'static str,
@@ -29,38 +29,38 @@ struct Block {
     counters: Arc<dyn CounterBlock>,
 }
 
-/// One reading and whose it is.
+/// Value of a counter with its area and lane.
 #[derive(Clone, Copy, Debug)]
 pub struct Sample {
     /// Area of the counters: `lane`, `http`, `vfs`.
     pub area: &'static str,
-    /// Labels of the lane; none for what the process has once, such as a log.
+    /// Labels of the lane; `None` for what the process has once, such as a log.
     pub lane: Option<LaneLabels>,
-    /// The counter.
+    /// Reading of the counter.
     pub reading: Reading,
 }
 
-/// A lane and its silo.
+/// Labels of a lane: its number and silo.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneLabels {
     /// Number of the lane.
     pub lane: u16,
-    /// The lane's silo.
+    /// Number of the lane's silo.
     pub silo: u16,
 }
 
 impl Blocks {
-    /// Hands in a block of `area`, such as `http`.
+    /// Adds a block of `area`, such as `http`.
     pub fn add(&self, area: &'static str, lane: u16, silo: u16, counters: Arc<dyn CounterBlock>) {
         self.lock().push(Block { area, lane: Some(LaneLabels { lane, silo }), counters });
     }
 
-    /// Hands in a block of `area` that belongs to no lane.
+    /// Adds a block of `area` that belongs to no lane.
     pub fn add_of_process(&self, area: &'static str, counters: Arc<dyn CounterBlock>) {
         self.lock().push(Block { area, lane: None, counters });
     }
 
-    /// Every counter of every block, now.
+    /// Returns every counter of every block with its present value.
     pub fn samples(&self) -> Vec<Sample> {
         let blocks = self.lock().clone();
         let mut samples = Vec::new();
@@ -70,7 +70,7 @@ impl Blocks {
         samples
     }
 
-    /// The Prometheus text (OpenMetrics 1.0).
+    /// Returns the Prometheus text (OpenMetrics 1.0).
     ///
     /// # Errors
     /// Only when writing to a string fails.
@@ -78,7 +78,7 @@ impl Blocks {
         self.text(Registry::default())
     }
 
-    /// Returns the text with what `other` has to tell.
+    /// Returns the Prometheus text with the metrics of `other`.
     ///
     /// # Errors
     /// As [`Blocks::prometheus`].

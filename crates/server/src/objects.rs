@@ -21,37 +21,37 @@ use crate::index_file::IndexFile;
 use crate::lists;
 use crate::volumes::{UsageShown, VolumeShown};
 
-/// Changes that were under way in volumes that are written to no longer.
+/// Changes under way in volumes that are no longer written to.
 pub(crate) struct Closing {
     volumes: Vec<Arc<SharedVolume>>,
     until: Instant,
 }
 
-/// The objects of the process, if it has any, and the index behind them.
+/// Objects of the process, if it has any, and the index behind them.
 #[derive(Debug, Default)]
 pub(crate) struct ProcessObjects {
     objects: Option<Objects>,
-    /// A volume has needed the index.
+    /// True once a volume has needed the index.
     is_numbered: bool,
     index: Option<IndexFile>,
     trouble: Option<String>,
-    /// Services have what the last server left: from here on this one may serve.
+    /// True once services have the state of the last server: from here on this one may serve.
     is_handed_over: bool,
     /// Files that are withheld from all clients.
     withheld: Arc<Withheld>,
 }
 
-/// Use of the objects that the lanes share.
+/// Purpose of the objects that the lanes share.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Use {
     /// Volumes are served, and their versions kept.
     Serve,
-    /// A configuration is tried: nothing is left behind.
+    /// A configuration is only checked: nothing is left behind.
     Try,
 }
 
 impl ProcessObjects {
-    /// The table for this many lanes, with what it takes to write to its volumes.
+    /// Returns the table for this many lanes, with the objects and the index that its volumes need.
     ///
     /// # Errors
     /// More lanes than can share objects.
@@ -87,27 +87,27 @@ impl ProcessObjects {
         Ok(table.sharing(&objects))
     }
 
-    /// Returns what every lane withholds from all clients.
+    /// Returns the files that every lane withholds from all clients.
     pub(crate) fn withheld(&self) -> &Arc<Withheld> {
         &self.withheld
     }
 
-    /// Returns what lanes share, once a volume needs it.
+    /// Returns the objects that lanes share, once a volume needs them.
     pub(crate) fn objects(&self) -> Option<&Objects> {
         self.objects.as_ref()
     }
 
-    /// Returns what keeps the index from being used by a server that needs one.
+    /// Returns the reason why the index cannot be used by a server that needs one.
     pub(crate) fn trouble(&self) -> Option<&str> {
         self.trouble.as_deref()
     }
 
-    /// The index, once a volume is writable.
+    /// Returns the index, once a volume needs it.
     pub(crate) fn index(&self) -> Option<&IndexFile> {
         self.index.as_ref()
     }
 
-    /// Returns what keeps volumes from being written to, by their names.
+    /// Returns the reasons why volumes cannot be written to, by the volumes' names.
     pub(crate) fn troubles(&self) -> Vec<(String, String)> {
         let volumes = self.volumes();
         let troubles = volumes.iter().filter_map(|volume| {
@@ -117,7 +117,8 @@ impl ProcessObjects {
         troubles.collect()
     }
 
-    /// Returns why volumes of this table are served to administrators alone, by their names.
+    /// Returns the reasons why volumes of this table are served to administrators alone, by the volumes'
+    /// names.
     pub(crate) fn seals(&self, table: &VolumeTable) -> Vec<(String, String)> {
         let all = self.objects.as_ref().map(Objects::all_volumes).unwrap_or_default();
         let is_served = |name: &VolumeName| table.entries().iter().any(|entry| entry.spec.name == *name);
@@ -128,7 +129,8 @@ impl ProcessObjects {
         seals
     }
 
-    /// Directories of volumes of this table that have lost their access lists, with the volumes' names.
+    /// Returns the directories of this table's volumes that have lost their access lists, with the volumes'
+    /// names.
     pub(crate) fn lost_lists(&self, table: &VolumeTable) -> Vec<(String, PathBuf)> {
         let all = self.objects.as_ref().map(Objects::all_volumes).unwrap_or_default();
         let mut lost = Vec::new();
@@ -143,13 +145,13 @@ impl ProcessObjects {
         lost
     }
 
-    /// Returns where a command that has changed rights says so.
+    /// Returns the endpoint for commands that have changed rights.
     pub(crate) fn rights_endpoint(&self) -> Option<(&'static str, Arc<dyn AdminEndpoint>)> {
         let objects = self.objects.clone()?;
         Some((RIGHTS, Arc::new(RightsEndpoint(objects)) as Arc<dyn AdminEndpoint>))
     }
 
-    /// Returns what the administrator should know of how things were found.
+    /// Returns messages for the administrator about the state in which the index was found.
     pub(crate) fn news(&self) -> Vec<String> {
         let volumes = self.volumes();
         let of_volumes =
@@ -157,8 +159,7 @@ impl ProcessObjects {
         self.index.iter().flat_map(IndexFile::news).chain(of_volumes).collect()
     }
 
-    /// Returns what the index knows of volumes, those that `table` does not serve too, and those of which it
-    /// can know nothing.
+    /// Returns all volumes of the index and of `table` as the admin address shows them.
     pub(crate) fn shown(&self, table: &VolumeTable) -> Vec<VolumeShown> {
         let mut open = self.volumes();
         let mut unknown = open.clone();
@@ -189,7 +190,8 @@ impl ProcessObjects {
         all
     }
 
-    /// Ends in order, when every lane has ended: what was written is safe, and the next server is told so.
+    /// Ends in order, when every lane has ended: syncs what was written, and leaves the state for the next
+    /// server.
     pub(crate) fn close(&mut self, config: &Config) {
         let Some(index) = self.index.take() else { return };
         let in_use = self.objects.as_ref().map_or(0, Objects::in_use);
@@ -202,7 +204,7 @@ impl ProcessObjects {
         index.close(in_use, paths, leave);
     }
 
-    /// Tells services what the last server has left for them beside the index, which no other server has.
+    /// Passes services the state that the last server left for them beside the index.
     pub(crate) fn hand_over(&mut self, config: &Config) {
         self.is_handed_over = true;
         if let Some(index) = &self.index {
@@ -211,7 +213,7 @@ impl ProcessObjects {
     }
 }
 
-/// A start that is refused before anything is served is no run of a server, and so none that was killed.
+/// Undoes a start that was refused before anything was served, so that it does not count as a killed server.
 impl Drop for ProcessObjects {
     fn drop(&mut self) {
         if !self.is_handed_over {
@@ -232,7 +234,8 @@ fn open_index(state: Option<PathBuf>) -> Result<IndexFile, String> {
     IndexFile::open(&state)
 }
 
-/// Keeps beside the index which files have room beyond their ends. A server that has the index has this too.
+/// Records beside the index which files have room beyond their ends, for the next server that opens this
+/// index.
 fn record_room(objects: &Objects, state: &Path) {
     let file = state.join(ROOM_FILE);
     if let Err(error) = objects.record_room_in(&file) {
@@ -249,13 +252,13 @@ fn record_room(objects: &Objects, state: &Path) {
 }
 
 impl ProcessObjects {
-    /// The lanes are about to serve this: what it has writable can be changed.
+    /// Opens the volumes that this table has writable to changes, before the lanes serve it.
     pub(crate) fn open_gates(&self, table: &VolumeTable) {
         self.volumes().iter().filter(|volume| table.writes_to(volume)).for_each(|volume| volume.reopen());
     }
 
-    /// Closes the gates of other volumes once the lanes serve this table: they are not changed any more,
-    /// whatever lane still has them open.
+    /// Closes other volumes to changes once the lanes serve this table, even on lanes that still have them
+    /// open.
     pub(crate) fn close_gates(&self, table: &VolumeTable) -> Closing {
         let mut volumes = self.volumes();
         volumes.retain(|volume| !table.writes_to(volume));
@@ -272,7 +275,8 @@ impl ProcessObjects {
 }
 
 impl Closing {
-    /// Waits until the last change has ended. A disk that does not answer is told of, and not waited for any longer.
+    /// Waits until the last change has ended. A disk that does not answer is told of, and not waited for any
+    /// longer.
     pub(crate) async fn ended(&self) {
         let all = async {
             for volume in &self.volumes {
@@ -293,13 +297,13 @@ impl Closing {
         }
     }
 
-    /// Returns whether there is nothing to wait for.
+    /// Returns whether no change is under way.
     pub(crate) fn is_over(&self) -> bool {
         self.volumes.iter().all(|volume| volume.is_still())
     }
 }
 
-/// Has lanes look at rights anew.
+/// Endpoint that makes lanes read rights again.
 struct RightsEndpoint(Objects);
 
 impl AdminEndpoint for RightsEndpoint {
@@ -307,8 +311,8 @@ impl AdminEndpoint for RightsEndpoint {
         None
     }
 
-    /// Returns what lanes know of rights: look-ups that begin afterwards go by those of the tree. A directory
-    /// that has been given a list is named by its path, in hexadecimal digits.
+    /// Makes lanes forget what they know of rights: later look-ups read those of the tree. A directory that
+    /// was given a list is named by its path, in hexadecimal digits.
     fn end(&self, path: &str) -> bool {
         let at = path.strip_prefix(GIVEN).and_then(decoded);
         let is_known = path == KNOWN || at.is_some();
@@ -321,7 +325,7 @@ impl AdminEndpoint for RightsEndpoint {
 }
 
 impl RightsEndpoint {
-    /// Has the volume that a directory lies in remember that it has a list, if it has one.
+    /// Records in a directory's volume that it has a list, if it has one.
     fn remember(&self, directory: &Path) {
         if !lists::has_one(directory) {
             return;
@@ -336,7 +340,7 @@ impl RightsEndpoint {
     }
 }
 
-/// Tells a running server of a directory that was given a list: what [`RightsEndpoint`] ends.
+/// Returns the path at which [`RightsEndpoint`] takes a directory that was given a list.
 pub(crate) fn given(directory: &Path) -> String {
     let digits: String = directory.as_os_str().as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
     format!("{RIGHTS}/{GIVEN}{digits}")
@@ -349,9 +353,9 @@ fn decoded(digits: &str) -> Option<PathBuf> {
     Some(PathBuf::from(OsString::from_vec(bytes?)))
 }
 
-/// Of the state directory: files with room beyond their ends.
+/// Name of the file in the state directory with the files that have room beyond their ends.
 const ROOM_FILE: &str = "room-ahead";
-/// The desk, and what it ends.
+/// Names of the endpoint and of its objects.
 const RIGHTS: &str = "rights";
 const KNOWN: &str = "known";
 const GIVEN: &str = "given-";
@@ -377,19 +381,20 @@ fn options(lanes: usize) -> Result<ObjectsOptions, ConfigError> {
     })
 }
 
-/// Returns whether marks and access lists are attributes that take a privilege, in a server run by this user.
+/// Returns whether marks and access lists are privileged attributes in a server of this user.
 pub fn writes_trusted_attributes() -> bool {
     capabilities().contains(CapabilitySet::SYS_ADMIN)
 }
 
-/// Returns the capabilities of this thread, and so for the lanes that it starts.
+/// Returns the capabilities of this thread, and so of the lanes that it starts.
 fn capabilities() -> CapabilitySet {
     rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective)
 }
 
-/// A process with one of these reads every file, so that it has to judge mode bits itself.
+/// Capabilities of which one lets a process read every file, so that the server has to apply mode bits
+/// itself.
 const READS_EVERYTHING: CapabilitySet = CapabilitySet::DAC_OVERRIDE.union(CapabilitySet::DAC_READ_SEARCH);
-/// A process with these may give files to others, and change them all the same.
+/// Capabilities that together let a process give files to others, and still change them.
 const GIVES_FILES: CapabilitySet =
     CapabilitySet::CHOWN.union(CapabilitySet::DAC_OVERRIDE).union(CapabilitySet::FOWNER);
 //@ limit: a reload that waits for changes of a volume that it ends
@@ -400,7 +405,7 @@ const GIVES_FILES: CapabilitySet =
 //@ counter: none
 //@ attack: none, only a reload causes it
 //@ reach: server
-/// Longer than clients are waited for.
+/// Longest wait for clients' changes to end.
 const CLOSED_WITHIN: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
-//! Whether directories lie one inside the other, so that a file would be in both: by name, by symbolic link, or because a
-//! directory is mounted in several places (bind mounts).
+//! Check whether directories lie one inside the other, so that a file would be in both.
 //!
-//! A directory is where it lies in its file system, whatever mount leads there, and so is all that is mounted beneath it:
-//! `/proc/self/mountinfo` (proc(5)) says which part of which file system is mounted where.
+//! Overlaps are by name, by symbolic link, or because a directory is mounted in several places (bind mounts).
+//! A directory is where it lies in its file system, whatever mount leads there, and so is all that is mounted
+//! beneath it: `/proc/self/mountinfo` (proc(5)) says which part of which file system is mounted where.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -11,21 +11,21 @@ use lane::mountinfo::Mount;
 
 /// Table of mounted directories.
 pub(crate) struct MountedDirectories {
-    /// By mount point; what was mounted there last counts.
+    /// Mounted directories by mount point; the last one mounted there counts.
     mounts: BTreeMap<PathBuf, MountedDirectory>,
 }
 
-/// A directory in a file system.
+/// Directory in a file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct MountedDirectory {
-    /// Major and minor number.
+    /// Major and minor number of the device.
     device: String,
-    /// From the file system's own root.
+    /// Path from the file system's own root.
     path: PathBuf,
 }
 
 impl MountedDirectories {
-    /// Returns the state as it is now. What cannot be read leaves names alone to go by.
+    /// Reads the present mounts. Without them only names are compared.
     pub(crate) fn now() -> Self {
         Self::of(&std::fs::read("/proc/self/mountinfo").unwrap_or_default())
     }
@@ -39,14 +39,13 @@ impl MountedDirectories {
         Self { mounts }
     }
 
-    /// Returns whether one of two directories lies inside the other, or they are the same.
+    /// Returns whether two directories are the same, or one lies inside the other.
     pub(crate) fn overlap(&self, one: &Path, other: &Path) -> bool {
         let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
         self.overlap_of_real(&real(one), &real(other))
     }
 
-    /// Returns whether a directory holds something, by its name or by what that leads to, whether it is there
-    /// or not.
+    /// Returns whether a path, existing or not, lies in a directory by its name or by its target.
     pub(crate) fn holds(&self, directory: &Path, thing: &Path) -> bool {
         let Ok(directory) = directory.canonicalize() else { return false };
         let by_name = thing.ancestors().skip(1).find_map(|above| {
@@ -80,7 +79,7 @@ impl MountedDirectories {
     }
 }
 
-/// A path that may be empty, where it stands for the working directory.
+/// Returns the path, or `.` for an empty one.
 pub(crate) fn or_here(path: &Path) -> &Path {
     if path.as_os_str().is_empty() { Path::new(".") } else { path }
 }

@@ -1,5 +1,5 @@
 //! Files that the server itself keeps and reads: its state, accounts, configuration, certificates, keys and
-//! logs. None of it is served, wherever it lies.
+//! logs. None of these is served, wherever it lies.
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -17,27 +17,28 @@ use vfs::{FileId, NameFamily, Withheld};
 use crate::config::{Config, default_accounts};
 use crate::overlap::{MountedDirectories, or_here};
 
-/// The files and directories of a configuration.
+/// Files and directories of a configuration.
 #[derive(Clone)]
 pub(crate) struct OwnFiles(Vec<OwnFile>);
 
 #[derive(Clone)]
 struct OwnFile {
     path: PathBuf,
-    /// Set if copies beside it, whose names begin with its name, belong to it too: rotated logs, copies of
-    /// accounts.
+    /// True when copies beside the file, with names that begin with its name, belong to it too: rotated logs,
+    /// copies of accounts.
     has_kin: bool,
 }
 
-/// Looks at the server's own files again and again: what is at their paths is replaced while the server runs.
+/// Thread that looks at the server's own files repeatedly, as files at their paths are replaced while the
+/// server runs.
 pub(crate) struct OwnFilesWatch {
     own: Arc<Mutex<OwnFiles>>,
-    /// Ends the thread when it goes.
+    /// Sender whose drop ends the thread.
     _alive: Sender<()>,
 }
 
 impl OwnFiles {
-    /// Returns the files as the configuration names them, and as they are by default.
+    /// Returns the files that the configuration names, and those at default paths.
     pub(crate) fn of(config: &Config) -> Self {
         let accounts = config.identity.accounts.clone().or_else(default_accounts);
         let logs = config.log.access.iter().chain(&config.log.audit).filter(|path| **path != Path::new("-"));
@@ -51,13 +52,14 @@ impl OwnFiles {
         Self(single.chain(kin).collect())
     }
 
-    /// Returns these files and the others.
+    /// Returns these files and those of `others`.
     pub(crate) fn and(mut self, others: Self) -> Self {
         self.0.extend(others.0);
         self
     }
 
-    /// Withholds all of it from all clients, by whatever name. What is not there yet is known by its name.
+    /// Withholds all the files from all clients, by any name. Files that do not exist yet are known by their
+    /// names.
     pub(crate) fn withhold(&self, withheld: &Withheld) {
         for OwnFile { path, has_kin } in &self.0 {
             for (above, name) in steps_to(path) {
@@ -96,7 +98,8 @@ impl OwnFiles {
         }
     }
 
-    /// Has lanes look at each directory on the way to a name in those volumes that hold some of it: as for clients that cache.
+    /// Makes lanes check each directory on the way to a name, as for clients that cache, in volumes that hold
+    /// some of the files.
     pub(crate) fn guard(&self, volumes: &mut [VolumeSection]) {
         let places = MountedDirectories::now();
         for volume in volumes {
@@ -105,7 +108,7 @@ impl OwnFiles {
         }
     }
 
-    /// Returns what to tell the administrator: which volume holds what.
+    /// Returns warnings for the administrator: volumes with some of the files.
     pub(crate) fn warnings(&self, volumes: &[VolumeSection]) -> Vec<String> {
         let places = MountedDirectories::now();
         let of = |volume: &VolumeSection| {
@@ -146,7 +149,7 @@ impl From<PathBuf> for OwnFile {
 }
 
 impl OwnFilesWatch {
-    /// Begins to look, by a thread of its own that a file system may keep waiting, until the watch goes.
+    /// Starts a thread of its own, which a file system may keep waiting, and which ends with the watch.
     ///
     /// # Errors
     /// The system's, when there is no thread to be had.
@@ -171,14 +174,14 @@ impl OwnFilesWatch {
     }
 }
 
-/// The files of a directory; none of what is no directory.
+/// Returns the files of a directory; none for anything else.
 fn files_in(path: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten();
     let is_file = |entry: &std::fs::DirEntry| entry.file_type().is_ok_and(|kind| kind.is_file());
     entries.filter(is_file).take(FILES_MAX).map(|entry| entry.path()).collect()
 }
 
-/// Each directory on the way to a path and the name that leads on from it, those on the way to what symbolic links lead to among them.
+/// Returns each directory on the way to a path with the name that leads on, through symbolic links too.
 fn steps_to(path: &Path) -> Vec<(PathBuf, OsString)> {
     let (mut steps, mut at, mut links) = (Vec::new(), PathBuf::from("."), 0);
     let parts = |path: &Path| path.iter().rev().map(OsStr::to_owned).collect::<Vec<_>>();
@@ -203,7 +206,7 @@ fn steps_to(path: &Path) -> Vec<(PathBuf, OsString)> {
     steps
 }
 
-/// Opens what is there by that name, to know it by: neither to read nor to write it.
+/// Opens a path for its identity only: neither to read nor to write.
 fn open_path(path: &Path) -> std::io::Result<std::fs::File> {
     Ok(rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())?.into())
 }
@@ -213,9 +216,9 @@ fn id_of(path: &Path) -> std::io::Result<FileId> {
     Ok(FileId { dev: found.dev(), ino: found.ino() })
 }
 
-/// As many symbolic links as the kernel follows on one way.
+/// Most symbolic links that are followed on one way, as in the kernel.
 const LINKS_MAX: usize = 40;
-/// Between two looks at the paths of the server's own files.
+/// Time between two looks at the paths of the server's own files.
 const PERIOD: Duration = Duration::from_secs(1);
 //@ limit: files of the state directory known by themselves
 //@ section: Users and access lists
@@ -225,7 +228,8 @@ const PERIOD: Duration = Duration::from_secs(1);
 //@ counter: none
 //@ attack: none, the server makes a handful
 //@ reach: server
-/// Files of the state directory that are known by themselves. The server has a handful there, each of which takes a descriptor.
+/// Most files of the state directory that are known by themselves. The server has a handful there, each of
+/// which takes a descriptor.
 const FILES_MAX: usize = 64;
 
 #[cfg(test)]

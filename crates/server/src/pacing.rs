@@ -1,4 +1,4 @@
-//! Keeps the rate of the whole server: tells every lane its share, from beside the lanes.
+//! Pacing of the whole server: gives every lane its share of the rate, from beside the lanes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use service::pacer::RateShare;
 
 use crate::shares::{Shares, Usage};
 
-/// The lanes' shares, and the rule that fills them while there is a rate to keep.
+/// Lanes' shares, and the rule that fills them while there is a rate to keep.
 pub(crate) struct Pacing {
     lanes: Vec<Arc<RateShare>>,
     shares: Option<Shares>,
@@ -15,14 +15,14 @@ pub(crate) struct Pacing {
 }
 
 impl Pacing {
-    /// Keeps `rate` bytes per second over all lanes; `None` leaves them unbounded.
+    /// Makes the pacing of `rate` bytes per second over all lanes; `None` leaves them unbounded.
     pub(crate) fn new(lanes: Vec<Arc<RateShare>>, rate: Option<u64>) -> Self {
         let mut pacing = Self { lanes, shares: None, started: Instant::now() };
         pacing.set_rate(rate);
         pacing
     }
 
-    /// One lane's share, for the lane.
+    /// Returns one lane's share, for the lane.
     pub(crate) fn share(&self, lane: usize) -> Arc<RateShare> {
         Arc::clone(&self.lanes[lane])
     }
@@ -37,7 +37,7 @@ impl Pacing {
         self.apply_shares();
     }
 
-    /// Waits for the end of a period and shares the rate out anew; for ever while there is no rate.
+    /// Waits for the end of a period and divides the rate again; for ever without a rate.
     pub(crate) async fn tick(&mut self) {
         if self.shares.is_none() {
             return std::future::pending().await;

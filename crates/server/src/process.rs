@@ -4,23 +4,23 @@ use std::io;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
-/// Totals of the process since its start.
+/// Usage of the process since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Usage {
-    /// User and system time of all threads, seconds.
+    /// User and system time of all threads, in seconds.
     pub cpu_seconds: f64,
-    /// Voluntary and involuntary, of all living threads.
+    /// Voluntary and involuntary context switches of all living threads.
     pub context_switches: u64,
-    /// Resident memory, bytes.
+    /// Resident memory, in bytes.
     pub resident_bytes: u64,
 }
 
-/// Totals of one thread since its start.
+/// Usage of one thread since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ThreadUsage {
-    /// User and system time, seconds.
+    /// User and system time of the thread, in seconds.
     pub cpu_seconds: f64,
-    /// Voluntary and involuntary.
+    /// Voluntary and involuntary context switches of the thread.
     pub context_switches: u64,
 }
 
@@ -38,8 +38,9 @@ fn allow_every_descriptor() {
     }
 }
 
-/// Raises the limit of open files and gives up all privileges that a server does not need: for this thread and those that it starts from
-/// here on. It is for the start of a program; [`Server::start`](crate::Server::start) does it as well.
+/// Raises the limit of open files and gives up all privileges that a server does not need, for this thread
+/// and those it starts. It is for the start of a program; [`Server::start`](crate::Server::start) does it as
+/// well.
 ///
 /// # Errors
 /// When the kernel refuses to take the privileges.
@@ -49,7 +50,7 @@ pub fn prepare() -> io::Result<()> {
 }
 
 impl Usage {
-    /// Reads them now.
+    /// Reads the present usage.
     ///
     /// # Errors
     /// When procfs is not mounted or not as documented in proc(5).
@@ -68,7 +69,7 @@ impl Usage {
 }
 
 impl ThreadUsage {
-    /// Reads those of the thread with kernel id `thread` of this process.
+    /// Reads the usage of the thread with kernel id `thread` in this process.
     ///
     /// # Errors
     /// When it has ended, or as [`Usage::read`].
@@ -80,7 +81,8 @@ impl ThreadUsage {
     }
 }
 
-/// Fields 14 and 15 of proc(5)'s stat. The name in field 2 may hold anything, so counting starts after it.
+/// Parses fields 14 and 15 of proc(5)'s stat. The name in field 2 may hold anything, so counting starts after
+/// it.
 fn cpu_seconds(stat: &str) -> io::Result<f64> {
     let fields = stat.rsplit_once(')').map(|(_, rest)| rest.split_whitespace());
     let ticks = fields.and_then(|mut fields| {

@@ -1,4 +1,4 @@
-//! A change of what all lanes serve, which happens on every lane or on none.
+//! Change of what all lanes serve, which happens on every lane or on none.
 //!
 //! The control thread gives each lane an [`PrepareRequest`]. A lane makes everything ready that can fail (its volumes opened,
 //! its listeners taken over) and answers. Once all have, the control thread gives the verdict, one word that all
@@ -22,23 +22,23 @@ use crate::lane_services::LaneServices;
 use crate::listeners::{LaneListener, ListenerId};
 use crate::listening::{Adopted, Listening};
 
-/// The prepare message of a reload to one lane: sites, volumes and listeners to make ready.
+/// Prepare message of a reload to one lane: sites, volumes and listeners.
 pub(crate) struct PrepareRequest {
     pub(crate) number: u64,
     pub(crate) sites: Sites,
     pub(crate) volumes: VolumeTable,
     /// Listeners to begin with, which take no connections yet.
     pub(crate) listeners: Vec<LaneListener>,
-    /// Listeners to end.
+    /// Ids of the listeners to end.
     pub(crate) close: Vec<ListenerId>,
     pub(crate) decision: Arc<CommitDecision>,
 }
 
-/// The decision to commit or abort a reload: written once by the control thread, read by every lane.
+/// Decision to commit or abort a reload: written once by the control thread, read by every lane.
 #[derive(Debug, Default)]
 pub(crate) struct CommitDecision(AtomicU8);
 
-/// A reload that one lane has prepared and can switch to at once.
+/// Reload that one lane has prepared and can switch to at once.
 pub(crate) struct Preparation {
     number: u64,
     switch: Switch,
@@ -47,13 +47,13 @@ pub(crate) struct Preparation {
     decision: Arc<CommitDecision>,
 }
 
-/// A reload in two phases, as the control thread sees it: which lanes have prepared, and which have switched.
+/// Reload in two phases, as the control thread sees it: which lanes have prepared, and which have switched.
 #[derive(Debug)]
 pub(crate) struct ReloadTransaction {
     number: u64,
     decision: Arc<CommitDecision>,
     phase: TransactionPhase,
-    /// Lanes that have not answered.
+    /// Lanes that have not answered in this phase.
     silent: BTreeSet<usize>,
     deadline: Instant,
 }
@@ -64,7 +64,7 @@ enum TransactionPhase {
     Switching,
 }
 
-/// The state of a reload after a lane has answered.
+/// State of a reload after a lane has answered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum TransactionState {
     /// Other lanes have yet to answer.
@@ -73,7 +73,7 @@ pub(crate) enum TransactionState {
     Ready,
     /// The reload cannot be done, for this reason.
     Refused(String),
-    /// Every lane serves what was ordered.
+    /// Every lane serves the new order.
     Done,
 }
 
@@ -92,7 +92,7 @@ impl CommitDecision {
 }
 
 impl Preparation {
-    /// Does everything of an order that can fail. What the lane serves is untouched.
+    /// Prepares an order: does everything that can fail. What the lane serves is untouched.
     pub(crate) fn new(order: PrepareRequest, services: &Rc<LaneServices>) -> Result<Self, String> {
         let PrepareRequest { number, sites, volumes, listeners, close, decision } = order;
         let switch = services.prepare(&sites, &volumes)?;
@@ -101,7 +101,7 @@ impl Preparation {
         Ok(Self { number, switch, listeners, close, decision })
     }
 
-    /// Follows the verdict, once there is one.
+    /// Follows the verdict, once it was given.
     pub(crate) fn settle(preparation: &mut Option<Self>, listening: &Rc<Listening>, events: &EventSender) {
         let decision = preparation.as_ref().and_then(|preparation| preparation.decision.get());
         let Some(carry_out) = decision else { return };
@@ -116,7 +116,7 @@ impl Preparation {
 }
 
 impl ReloadTransaction {
-    /// Gives every lane its order: what to serve and its own listeners.
+    /// Sends every lane its order: sites, volumes and the lane's own listeners.
     ///
     /// # Errors
     /// A lane whose box is full. Those that have their orders drop them.
@@ -149,7 +149,7 @@ impl ReloadTransaction {
         Ok(transaction)
     }
 
-    /// Takes a lane's word that it is ready, or is not.
+    /// Takes a lane's answer that it is ready, or cannot be.
     pub(crate) fn prepared(
         &mut self,
         lane: usize,
@@ -166,7 +166,7 @@ impl ReloadTransaction {
         if self.silent.is_empty() { TransactionState::Ready } else { TransactionState::Waits }
     }
 
-    /// Takes a lane's word that it serves what was ordered.
+    /// Takes a lane's answer that it serves the order.
     pub(crate) fn switched(&mut self, lane: usize, order: u64) -> TransactionState {
         if order != self.number || self.phase != TransactionPhase::Switching {
             return TransactionState::Waits;
@@ -175,7 +175,7 @@ impl ReloadTransaction {
         if self.silent.is_empty() { TransactionState::Done } else { TransactionState::Waits }
     }
 
-    /// Returns when [`ReloadTransaction::late`] is to be asked.
+    /// Returns when [`ReloadTransaction::late`] is to be called.
     pub(crate) fn deadline(&self) -> Instant {
         self.deadline
     }
@@ -204,7 +204,7 @@ impl ReloadTransaction {
         }
     }
 
-    /// The verdict is yes.
+    /// Gives the verdict to commit.
     pub(crate) fn carry_out(&mut self, controls: &[LaneControl]) {
         self.phase = TransactionPhase::Switching;
         self.silent = (0..controls.len()).collect();
@@ -213,7 +213,7 @@ impl ReloadTransaction {
         ring(controls);
     }
 
-    /// The verdict is no, unless it was given.
+    /// Gives the verdict to abort, unless one was given.
     pub(crate) fn drop_orders(&self, controls: &[LaneControl]) {
         if self.phase == TransactionPhase::Preparing {
             self.decision.give(false);
@@ -236,9 +236,9 @@ const DROP: u8 = 2;
 //@ counter: server_reloads{outcome="refused"}
 //@ attack: none, an administrator's orders
 //@ reach: server
-/// A directory that takes longer to open is on a disk that does not answer.
+/// Longest time to prepare: a directory that takes longer to open is on a disk that does not answer.
 const PREPARED_WITHIN: Duration = Duration::from_secs(10);
-/// A switch waits for nothing but the lane's turn.
+/// Longest time to switch, which waits for nothing but the lane's turn.
 const SWITCHED_WITHIN: Duration = Duration::from_secs(5);
 
 #[cfg(test)]

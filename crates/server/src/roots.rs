@@ -1,5 +1,5 @@
-//! Whether the directories that volumes export are still those that the lanes have open: a path may have been removed,
-//! replaced, or be mounted over only now.
+//! Watch on volumes' directories: whether they are still those that the lanes have open, as a path may be
+//! removed, replaced, or be mounted over only later.
 //!
 //! A thread of its own looks at the paths, for a file system that does not answer holds up the caller. One
 //! that it is kept waiting by is left to it, and another thread looks at the others. What they see the
@@ -22,66 +22,67 @@ use vfs::{FileId, Objects};
 
 use crate::{lists, writers};
 
-/// The exported directory of one volume, as it was when the lanes opened it.
+/// Exported directory of one volume, as it was when the lanes opened it.
 #[derive(Clone, Debug)]
 pub(crate) struct Root {
-    /// The volume's name.
+    /// Name of the volume.
     pub(crate) name: String,
     path: PathBuf,
     opened: Option<Arc<OpenedRoot>>,
-    /// Some client may change something there: a look writes something.
+    /// True when some client may change the volume: a look then writes too.
     is_writable: bool,
 }
 
-/// A directory, held so that its inode number goes to no other meanwhile.
+/// Directory, held open so that its inode number goes to no other meanwhile.
 #[derive(Debug)]
 struct OpenedRoot {
     identity: Identity,
     _held: File,
 }
 
-/// One observation of the directory at a volume's path.
+/// Observation of the directory at a volume's path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct RootObservation {
-    /// The volume.
+    /// Name of the volume.
     pub(crate) name: String,
-    /// The volume's path.
+    /// Path of the volume.
     pub(crate) path: PathBuf,
     pub(crate) root_state: RootState,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum RootState {
-    /// The directory that is served, after there was trouble.
+    /// The served directory is at the path again, after some trouble.
     Well,
-    /// The directory that is served, and this keeps everybody from writing to it.
+    /// The served directory is at the path, but cannot be written to, for this reason.
     NotWritable(String),
     /// Another directory is at the path.
     Replaced,
-    /// Nothing that can be served, for this reason.
+    /// The path has no directory that can be served, for this reason.
     Gone(String),
-    /// The volume's file system has kept a look waiting since then.
+    /// The volume's file system has kept a look waiting since this time.
     Hangs(SystemTime),
 }
 
-/// Watches the directories of all volumes from a thread of its own, and reports those that were replaced or are gone.
+/// Monitor of all volumes' directories on a thread of its own, which reports those that were replaced or are
+/// gone.
 pub(crate) struct VolumeRootMonitor {
     shared: Arc<Mutex<MonitorShared>>,
     observations: Receiver<RootObservation>,
     tell: Sender<RootObservation>,
     /// Function that looks at a root.
     look: Arc<dyn Fn(&Root) -> RootState + Send + Sync>,
-    /// Of this round.
+    /// Observations of this round that were not returned yet.
     unreported: Vec<RootObservation>,
-    /// Looks at the thread that looks; begins with the first question.
+    /// Interval of checks on the looking thread, which begins with the first question.
     rounds: Option<Interval>,
 }
 
 struct MonitorShared {
     roots: Vec<Root>,
-    /// The thread that looks: those before it are kept waiting, and end.
+    /// Number of the thread that looks; earlier ones are kept waiting, and end.
     current: u64,
-    /// The root that it looks at, and since when.
+    /// Root that the thread looks at, and the times since which it does.
     looking: Option<(Root, Instant, SystemTime)>,
     /// Volumes that keep a thread waiting.
     hanging: BTreeMap<String, (Root, SystemTime)>,
@@ -90,8 +91,8 @@ struct MonitorShared {
 }
 
 impl Root {
-    /// The roots of these volumes as they are now. To be asked before the lanes open them: what changes between
-    /// shows as a replacement.
+    /// Returns the roots of these volumes as they are now. Call this before the lanes open them: a change
+    /// between shows as a replacement.
     pub(crate) fn all(volumes: &[VolumeSection]) -> Vec<Self> {
         let new = |volume: &VolumeSection| {
             Self::new(volume.name.as_str(), &volume.path, volume.writable != Writable::Nobody)
@@ -99,14 +100,14 @@ impl Root {
         volumes.iter().map(new).collect()
     }
 
-    /// The table of these volumes, after `before`: those on the same directory as then stay open.
+    /// Returns the table of these volumes that follows `before`: those on the same directory stay open.
     pub(crate) fn table(roots: &[Self], before: &VolumeTable, volumes: &[VolumeSection]) -> VolumeTable {
         before.followed_by(volumes, |volume| {
             roots.iter().find(|root| root.name == volume.name.as_str()).and_then(Self::identity)
         })
     }
 
-    /// The directory that is held, if there was one.
+    /// Returns the identity of the held directory, if there was one.
     pub(crate) fn identity(&self) -> Option<Identity> {
         self.opened.as_ref().map(|opened| opened.identity)
     }
@@ -116,7 +117,7 @@ impl Root {
         Self { name: name.to_owned(), path: path.to_owned(), opened, is_writable }
     }
 
-    /// Returns the volume as it is now.
+    /// Returns the root of the same volume as it is now.
     pub(crate) fn anew(&self) -> Self {
         Self::new(&self.name, &self.path, self.is_writable)
     }
@@ -135,14 +136,14 @@ impl Root {
         }
     }
 
-    /// Has the file system make a file without a name, which is gone again at once: one that answers readers
-    /// may keep all writers waiting. Whether it can is not asked here, and no client sees anything of it.
+    /// Makes a file without a name, which is gone again at once: a file system that answers readers may keep
+    /// all writers waiting. The result is not checked, and clients see nothing of it.
     fn write(&self) {
         let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
         drop(rustix::fs::open(&self.path, flags, Mode::RUSR | Mode::WUSR));
     }
 
-    /// Has the volume look whether its mark is gone. What cannot be read says nothing.
+    /// Makes the volume check whether its mark is gone. An unreadable mark has no effect.
     fn look_at_mark(&self, objects: &Objects) {
         let marks = || {
             let dir = File::open(&self.path).ok()?;
@@ -170,7 +171,7 @@ impl OpenedRoot {
 }
 
 impl VolumeRootMonitor {
-    /// Begins to look, until the watch goes; whose mark is gone is told to `objects`.
+    /// Starts the watch, until this is dropped; a volume that has lost its mark is reported to `objects`.
     ///
     /// # Errors
     /// The system's, when there is no thread to be had.
@@ -198,24 +199,24 @@ impl VolumeRootMonitor {
         Ok(watch)
     }
 
-    /// Begins to look by the thread of this number.
+    /// Starts the looking thread of this number.
     fn begin(&self, number: u64) -> io::Result<()> {
         let (shared, tell, look) = (Arc::clone(&self.shared), self.tell.clone(), Arc::clone(&self.look));
         let looks = move || look_round(&shared, &tell, number, &*look);
         std::thread::Builder::new().name("volume roots".to_owned()).spawn(looks).map(drop)
     }
 
-    /// Returns what the lanes have open.
+    /// Returns the roots that the lanes have open.
     pub(crate) fn roots(&self) -> Vec<Root> {
         lock(&self.shared).roots.clone()
     }
 
-    /// The lanes have opened these.
+    /// Sets the roots, which the lanes have opened.
     pub(crate) fn set(&self, roots: Vec<Root>) {
         lock(&self.shared).roots = roots;
     }
 
-    /// The next thing worth telling; a trouble is told again as long as it lasts.
+    /// Waits for the next observation to report; trouble is reported again as long as it lasts.
     pub(crate) async fn next(&mut self) -> RootObservation {
         loop {
             let rounds = self.rounds.get_or_insert_with(|| {
@@ -236,7 +237,8 @@ impl VolumeRootMonitor {
         }
     }
 
-    /// The roots whose file systems keep looks waiting. From the first moment of that on others are looked at by another thread.
+    /// Returns the roots whose file systems keep looks waiting. From the first moment of that on the other
+    /// roots are looked at by another thread.
     fn unanswered(&self) -> Vec<RootObservation> {
         let mut shared = lock(&self.shared);
         if let Some((root, at, since)) = shared.looking.take_if(|(_, at, _)| at.elapsed() >= ANSWER_WITHIN) {
@@ -308,9 +310,9 @@ fn lock(shared: &Mutex<MonitorShared>) -> MutexGuard<'_, MonitorShared> {
     shared.lock().expect("nothing panics while it holds the roots")
 }
 
-/// Between two looks.
+/// Time between two looks.
 const PERIOD: Duration = Duration::from_millis(500);
-/// A file system that takes longer is in trouble.
+/// Longest time of a look: a file system that takes longer is in trouble.
 const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 //@ limit: looks at volumes' directories
 //@ section: Logs, control and descriptors
@@ -321,7 +323,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(5);
 //@ counter: server_volumes_lost, server_volumes_hung, server_volumes_reopened
 //@ attack: none, the server looks by itself
 //@ reach: server
-/// Sightings that wait for the control thread.
+/// Most observations that wait for the control thread.
 const OBSERVATIONS_MAX: usize = 16;
 
 #[cfg(test)]

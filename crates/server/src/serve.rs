@@ -1,4 +1,4 @@
-//! A running server: started as a whole or not at all, reloaded on SIGHUP, drained on SIGTERM and SIGINT.
+//! Running server: started as a whole or not at all, reloaded on SIGHUP, drained on SIGTERM and SIGINT.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -49,14 +49,14 @@ mod sites;
 mod upkeep;
 mod volumes;
 
-/// A server whose lanes serve. [`Server::run`] stays until it is told to stop.
+/// Server with lanes that serve. [`Server::run`] stays until it is told to stop.
 pub struct Server {
     housekeeping: tokio::runtime::Runtime,
     signals: Signals,
     serving: Serving,
 }
 
-/// The lanes, and what the housekeeping thread knows of them.
+/// Lanes, with the housekeeping thread's state about them.
 struct Serving {
     runtime: Runtime,
     layout: Layout,
@@ -66,23 +66,23 @@ struct Serving {
     /// Time when listeners were last repaired; `repair_at` is that of the next repair.
     repaired: Instant,
     repair_at: Option<Instant>,
-    /// A reload under way, and whether another one was asked for meanwhile.
+    /// Reload under way, with whether another was asked for meanwhile.
     reloading: Option<Reloading>,
     reload_again: bool,
-    /// Numbers what the lanes are ordered to make ready.
+    /// Number of the last order to the lanes.
     orders: u64,
     reload_counters: Arc<ReloadCounters>,
     roots: VolumeRootMonitor,
     own_files: OwnFilesWatch,
-    /// Troubles of volumes' directories, by volume, as `/health` tells it.
+    /// Troubles of volumes' directories, by volume, as `/health` shows them.
     root_troubles: BTreeMap<String, String>,
-    /// What keeps volumes from being written to though they were opened for that, by volume.
+    /// Reasons why volumes that were opened for writing cannot be written to, by volume.
     hindered: BTreeMap<String, String>,
     controls: Vec<LaneControl>,
     pacing: Pacing,
     egress: Egress,
     events: EventReceiver,
-    /// Looks when asked until the server ends; none on one node.
+    /// Thread that looks at memory until the server ends; `None` on one node.
     _memory: Option<MemoryWatch>,
     logs: RequestLogs,
     admin: Option<std::net::TcpListener>,
@@ -93,24 +93,24 @@ struct Serving {
     objects: ProcessObjects,
     /// Sites that services serve on every lane.
     sites: Sites,
-    /// What is wrong with the configuration for as long as it is in use, as [`service::Site::troubles`] has it.
+    /// Troubles of the configuration while it is in use, as [`service::Site::troubles`] has them.
     config_troubles: Vec<(String, String)>,
-    /// What is wrong with either, as `/health` has it.
+    /// Troubles of configuration and sites, as `/health` shows them.
     site_troubles: Vec<(String, String)>,
-    /// Time when what the server made for them was last made again.
+    /// Time when certificates and the like that the server makes were last renewed.
     renewed: Option<Instant>,
-    /// Troubles with writing, as `/health` has them.
+    /// Troubles with writing, as `/health` shows them.
     write_troubles: Vec<(String, String)>,
-    /// Trouble with the index, as `/health` has it.
+    /// Trouble with the index, as `/health` shows it.
     index_trouble: Option<String>,
-    /// Reason why volumes are served to administrators alone.
+    /// Reasons why volumes are served to administrators alone.
     seals: Vec<(String, String)>,
     /// Directories that have lost their access lists, with their volumes' names.
     lost_lists: Vec<(String, PathBuf)>,
-    /// The index's counters are shown.
+    /// True once the index's counters are shown.
     tells_of_index: bool,
     config: Config,
-    /// Configuration at the start: what takes effect there alone stays so.
+    /// Configuration of the start, whose start-only settings stay.
     started: Config,
     addresses: Addresses,
     greetings: Vec<Greeting>,
@@ -122,17 +122,17 @@ struct Serving {
 pub struct Addresses {
     /// Addresses of services, by the service's name, in the order of the configuration.
     pub services: Vec<(&'static str, Bound)>,
-    /// Metrics and health.
+    /// Admin address: metrics and health.
     pub admin: Option<SocketAddr>,
 }
 
-/// A server did not start, or ended otherwise than by being told to.
+/// Reason why a server did not start, or ended without being told to.
 #[derive(Debug, thiserror::Error)]
 pub enum ServerError {
-    /// The configuration.
+    /// The configuration is not valid.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The users.
+    /// The accounts cannot be read.
     #[error("identity.accounts: {0}")]
     Accounts(#[from] identity::AccountsError),
     /// A service lacks something that it needs beside the configuration.
@@ -141,13 +141,13 @@ pub enum ServerError {
     /// An address cannot be listened at.
     #[error(transparent)]
     Listen(#[from] ListenError),
-    /// The machine cannot be read.
+    /// The topology of the machine cannot be read.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// The machine is not as wished.
+    /// The lanes cannot be laid out on the machine as configured.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// The nodes to be drained.
+    /// The nodes to be drained are not as configured.
     #[error(transparent)]
     Taking(#[from] TakingError),
     /// Packets cannot be marked as configured.
@@ -156,21 +156,21 @@ pub enum ServerError {
     /// The kernel refuses a call.
     #[error(transparent)]
     Lacking(#[from] lane::probe::Lacking),
-    /// A lane's ring or memory.
+    /// A lane's ring or memory cannot be made.
     #[error(transparent)]
     Lane(#[from] lane::runtime::StartError),
-    /// A lane could not serve what it was given.
+    /// A lane could not serve its sites.
     #[error("a lane cannot serve: {0}")]
     Serve(String),
     /// A lane ended by itself: a defect, told on standard error.
     #[error("a lane has ended by itself; the server stops rather than serve a part of its clients")]
     LaneEnded,
-    /// A log, the admin address or the signals.
+    /// A log, the admin address or the signals failed.
     #[error("{what}: {source}")]
     Io {
         /// Operation that was attempted.
         what: String,
-        /// Reason why it failed.
+        /// Error of the operation.
         source: std::io::Error,
     },
 }
@@ -178,21 +178,22 @@ pub enum ServerError {
 /// Purpose of checking a configuration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckFor {
-    /// A start: everything is started but nothing is listened at, so what a start would refuse is found.
+    /// Check for a start: all is started but no address listened at, so that what a start would refuse is
+    /// found.
     Start,
-    /// A reload of the server that runs with it: its addresses are in use, and may be.
+    /// Check for a reload of the running server: its addresses are in use, and may be.
     Reload,
 }
 
-/// Whether the lanes are to serve, or only to show that they could.
+/// Purpose of lanes: to serve, or only to show that they could.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Purpose {
     Serve,
     Check,
 }
 
-/// Checks a configuration; gives what the administrator should know though it is good. Nothing is made that a start would make: no
-/// state directory, no certificate, no logs.
+/// Checks a configuration and returns warnings for the administrator about a good one. Nothing is made that a
+/// start would make: no state directory, no certificate, no logs.
 ///
 /// # Errors
 /// [`ServerError`].
@@ -217,7 +218,7 @@ pub fn check(config: &Config, what: CheckFor) -> Result<Vec<String>, ServerError
     Ok(loaded_sites.warnings().iter().cloned().chain(unusable_index(config)).collect())
 }
 
-/// Returns what keeps a start from using the index that is there, which nothing is done to.
+/// Returns the reason why a start could not use the existing index, which is left as it is.
 fn unusable_index(config: &Config) -> Option<String> {
     let state = config.server.state_dir()?;
     let is_numbered = |volume: &VolumeSection| volume.objects || volume.writable != Writable::Nobody;
@@ -239,7 +240,7 @@ fn unusable_index(config: &Config) -> Option<String> {
     ))
 }
 
-/// Returns what others hold that a start would need to write.
+/// Returns what other processes hold that a start would need to write.
 fn in_use(config: &Config) -> Vec<String> {
     let writable = config.volumes.iter().filter(|volume| volume.writable != Writable::Nobody);
     let of_others = writable.filter(|volume| matches!(tree_use::hold(&volume.path, true), Ok(None)));
@@ -275,12 +276,12 @@ impl Server {
         Ok(Self { housekeeping, signals, serving: Serving::start(config, Purpose::Serve)? })
     }
 
-    /// Returns where it listens.
+    /// Returns the addresses where the server listens.
     pub fn addresses(&self) -> &Addresses {
         &self.serving.addresses
     }
 
-    /// Returns what to tell the person who started it, by each service that is wanted.
+    /// Returns the lines for the user who started the server, by service.
     pub fn greetings(&self) -> &[Greeting] {
         &self.serving.greetings
     }
@@ -290,12 +291,12 @@ impl Server {
         who_serves_what(&self.serving.layout, self.serving.config.server.nodes_without_nic)
     }
 
-    /// Returns a line for each volume that some user may change: which users, or what keeps it from that.
+    /// Returns a line for each volume that some user may change: the users, or what prevents changes.
     pub fn who_may_write(&self) -> Vec<String> {
         writers::told(&self.serving.config.volumes, &self.serving.write_troubles)
     }
 
-    /// Returns what the administrator should know.
+    /// Returns warnings for the administrator.
     pub fn warnings(&self) -> &[String] {
         &self.serving.warnings
     }
@@ -580,7 +581,7 @@ impl Serving {
         }
     }
 
-    /// Opens log files anew, after a rotation moved them.
+    /// Opens log files again, after a rotation moved them.
     fn reopen_logs(&self) {
         self.logs.reopen();
     }
@@ -643,7 +644,7 @@ impl Serving {
     }
 }
 
-/// Waits until then; for ever without a time.
+/// Waits until the time `time`; for ever without one.
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => tokio::time::sleep_until(time).await,
@@ -651,7 +652,7 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// Ends the process without its lanes, once the last messages are out.
+/// Ends the process without ending its lanes, once the last messages are out.
 fn exit_at_once() -> ! {
     logs::finish();
     std::process::exit(EXIT_AT_ONCE)
@@ -673,7 +674,7 @@ fn wait_until_serving(events: &mut EventReceiver, lanes: usize) -> Result<(), Se
     Ok(())
 }
 
-/// Returns where what is to outlive the process is kept for as long as a configuration is tried.
+/// Returns the temporary state directory for the check of a configuration.
 fn trial_state(config: &Config) -> Result<TrialState, ServerError> {
     let state = config.server.state_dir();
     TrialState::of(state.as_deref()).map_err(|error| {
@@ -709,7 +710,7 @@ fn cpus_of(list: &str) -> Result<CpuSet, ConfigError> {
     }
 }
 
-/// Different for each lane and run; it makes boundaries differ and guards no secret.
+/// Returns a seed that differs for each lane and run, and guards no secret.
 fn seed(lane: usize) -> u64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     (now.as_nanos() as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((lane as u64) << 48)
@@ -736,9 +737,9 @@ fn io(what: impl Into<String>) -> impl FnOnce(std::io::Error) -> ServerError {
 //@ counter: server_reloads{outcome="refused"}, server_last_reload_refused
 //@ attack: none, an administrator's orders
 //@ reach: server
-/// Messages to a lane that may wait: a few reloads and the drain.
+/// Most messages that wait for a lane: a few reloads and the drain.
 const CONTROLS_MAX: usize = 8;
-/// Between two attempts to reach a lane whose box is full.
+/// Time between two attempts to reach a lane whose box is full.
 const ASK_AGAIN: Duration = Duration::from_millis(50);
 /// Exit code of an end by SIGINT, as shells report it.
 const EXIT_AT_ONCE: i32 = 130;

@@ -1,4 +1,4 @@
-//! Sharing of the server's rate among its lanes: no clock, no thread, so that a test can run years of it.
+//! Division of the server's rate among its lanes: no clock, no thread, so that a test can run years of it.
 //!
 //! From time to time every lane says what it has sent and how long its connections waited for leave to send.
 //! A lane without waiting connections gets a little more than it used; the others share the rest by how many
@@ -7,18 +7,19 @@
 
 use std::time::Duration;
 
-/// Work of a lane since it started.
+/// Work of a lane since its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Usage {
-    /// Bytes sent. May fall a little when what was taken was not all sent.
+    /// Number of bytes sent. May fall a little when granted bytes were not all sent.
     pub(crate) bytes: u64,
-    /// Microseconds waited, of all connections together, as far as the lane has counted them.
+    /// Sum of the connections' waiting time in microseconds, as far as the lane has counted it.
     pub(crate) wait_us: u64,
-    /// Connections that wait now. A lane that is kept from its work counts no time, and they wait all the same.
+    /// Number of connections that wait now. A lane that is kept from its work counts no time, and they wait
+    /// all the same.
     pub(crate) waiting: u64,
 }
 
-/// The rate and what of it is owed.
+/// Rate, with what of it is owed, and the lanes' shares.
 #[derive(Debug)]
 pub(crate) struct Shares {
     bytes_per_second: u64,
@@ -32,25 +33,25 @@ pub(crate) struct Shares {
 }
 
 impl Shares {
-    /// Equal shares for lanes of which nothing is known but their usage so far. `now` counts from any moment.
+    /// Makes equal shares for lanes of which only the usage so far is known. `now` counts from any moment.
     pub(crate) fn new(bytes_per_second: u64, now: Duration, usage: Vec<Usage>) -> Self {
         let each = (bytes_per_second / usage.len().max(1) as u64).max(1);
         let (waiting, shares) = (vec![0.0; usage.len()], vec![each; usage.len()]);
         Self { bytes_per_second, credit: 0.0, seen_at: now, seen: usage, waiting, shares }
     }
 
-    /// Bytes per second of each lane.
+    /// Returns the bytes per second of each lane.
     pub(crate) fn shares(&self) -> &[u64] {
         &self.shares
     }
 
-    /// Changes the rate; it is shared out at the next [`Shares::rebalance`].
+    /// Sets the rate, to be divided at the next [`Shares::rebalance`].
     pub(crate) fn set_rate(&mut self, bytes_per_second: u64) {
         self.bytes_per_second = bytes_per_second;
         self.credit = 0.0;
     }
 
-    /// Takes in what the lanes did, in their order, and gives each its share until the next call.
+    /// Takes the lanes' usage, in order, and returns the share of each until the next call.
     pub(crate) fn rebalance(&mut self, now: Duration, usage: &[Usage]) -> &[u64] {
         let elapsed = now.saturating_sub(self.seen_at).as_secs_f64();
         if elapsed <= 0.0 {
@@ -81,7 +82,7 @@ impl Shares {
     }
 }
 
-/// Work of a lane in the last while.
+/// Work of a lane in the last period.
 struct LaneUse {
     /// Bytes per second sent.
     rate: f64,
@@ -97,8 +98,8 @@ impl LaneUse {
     }
 }
 
-/// Divides `budget`. Each lane keeps a small floor to begin with; lanes without waiters want no more than they can be
-/// expected to use; the rest goes by the number that wait.
+/// Divides `budget` among lanes. Each lane keeps a small floor to begin with; lanes without waiters want no
+/// more than they can be expected to use; the rest goes by the number that wait.
 fn divide(budget: f64, lanes: &[LaneUse]) -> Vec<u64> {
     let floor = budget / (FLOOR_PART * lanes.len() as f64);
     let wants = |lane: &LaneUse| match lane.waiting < WAITING_MIN {
@@ -129,33 +130,35 @@ fn divide(budget: f64, lanes: &[LaneUse]) -> Vec<u64> {
     }
 }
 
-/// A lane whose connections waited less than this, on average, has enough.
+/// Average of waiting connections below which a lane has enough.
 const WAITING_MIN: f64 = 0.05;
-/// Part that a lane without waiters gets, as a multiple of what it used.
+/// Share of a lane without waiters, as a multiple of its usage.
 const HEADROOM: f64 = 1.5;
-/// All lanes' floors together are this part of the rate.
+/// Divisor of the rate that gives the sum of all lanes' floors.
 const FLOOR_PART: f64 = 64.0;
-/// The time over which credit and debt are made up for.
+/// Time over which credit and debt are made up for, in seconds.
 const CREDIT_SECONDS: f64 = 0.2;
-/// Time that can be made up for at most: little, since it goes out on top of the rate.
+/// Longest time that can be made up for, in seconds: short, since it goes out on top of the rate.
 const CREDIT_SECONDS_MAX: f64 = 0.2;
-/// Over which it is forgotten that connections waited: a lane that is kept from its work in the middle of a
-/// send shows no waiting connection, and would find nothing left when it comes back.
+/// Time in seconds over which waiting connections are forgotten.
+///
+/// A lane that is kept from its work in the middle of a send shows no waiting connection, and would find
+/// nothing left when it comes back.
 const LATELY_SECONDS: f64 = 0.06;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// A lane that sends as its share and its connections allow, in the steps of a rebalance.
+    /// Lane that sends as its share and its connections allow, in the steps of a rebalance.
     #[derive(Clone, Default)]
     struct SimLane {
         /// Rate that each connection could take, bytes per second.
         demands: Vec<f64>,
-        /// Bytes that each has got.
+        /// Bytes that each connection has got.
         sent: Vec<f64>,
         usage: Usage,
-        /// For how long it has been kept from its work.
+        /// Time for which the lane has been kept from its work.
         kept: f64,
     }
 
@@ -164,7 +167,7 @@ mod tests {
             Self { demands: demands.to_vec(), sent: vec![0.0; demands.len()], ..Self::default() }
         }
 
-        /// Turns of equal size: a lane that wants less leaves the rest to others.
+        /// Sends in turns of equal size: a lane that wants less leaves the rest to others.
         fn run(&mut self, share: u64, seconds: f64) {
             let mut left = share as f64 * seconds;
             self.usage.waiting = 0;
@@ -194,7 +197,7 @@ mod tests {
         shares: Shares,
         lanes: Vec<SimLane>,
         random: u64,
-        /// Of a hundred periods, how many a lane sleeps through.
+        /// Periods of a hundred through which a lane sleeps.
         kept_percent: u64,
     }
 
@@ -218,7 +221,7 @@ mod tests {
             (self.random >> 32) % below
         }
 
-        /// One period of a thread that is woken late now and then.
+        /// Runs one period of a thread that is woken late now and then.
         fn step(&mut self) {
             let late =
                 if self.random(20) == 0 || self.kept_percent > 0 { self.random(60) } else { self.random(3) };
@@ -253,7 +256,7 @@ mod tests {
         }
     }
 
-    /// Seeds each rule is tried with.
+    /// Number of seeds that each rule is tried with.
     const SEEDS: u64 = 100;
     const BULK: f64 = 1e12;
 

@@ -1,5 +1,5 @@
-//! The signals that reload and stop a server and open its logs anew. They are caught from before the first listener opens: one that
-//! comes while the lanes start waits its turn instead of ending the process by default.
+//! Signals that reload and stop a server and reopen its logs. They are caught from before the first listener
+//! opens: one that comes while the lanes start waits its turn instead of ending the process by default.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
@@ -11,19 +11,19 @@ pub(crate) struct Signals {
     interrupt: Signal,
 }
 
-/// A signal came.
+/// Request of the administrator by a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Said {
-    /// SIGHUP: read the configuration again.
+    /// Reload, by SIGHUP: read the configuration again.
     Reload,
-    /// SIGUSR1: open the log files again, and nothing else.
+    /// Reopening, by SIGUSR1: open the log files again, and nothing else.
     ReopenLogs,
-    /// SIGTERM or SIGINT: stop, gracefully the first time.
+    /// Stop, by SIGTERM or SIGINT: gracefully the first time.
     Stop,
 }
 
 impl Signals {
-    /// Begins to catch them. Called within a tokio runtime.
+    /// Starts to catch the signals. Called within a tokio runtime.
     ///
     /// # Errors
     /// The kernel's, when a handler cannot be installed.
@@ -36,7 +36,7 @@ impl Signals {
         })
     }
 
-    /// Waits for the next; dropping the future loses none.
+    /// Waits for the next signal; dropping the future loses none.
     pub(crate) async fn next(&mut self) -> Said {
         tokio::select! {
             _ = self.hangup.recv() => Said::Reload,

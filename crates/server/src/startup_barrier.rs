@@ -1,6 +1,7 @@
-//! Steps that lanes take together as a server begins and ends: no client is let in before one of them has
-//! taken up what the last server left, and the last lane without clients puts down what the next one is to
-//! have.
+//! Steps that lanes take together as a server begins and ends.
+//!
+//! No client is let in before one of them has restored the last server's state, and the last lane without
+//! clients saves the state for the next one.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -8,7 +9,8 @@ use std::task::{Poll, Waker};
 
 use crate::lane_services::LaneServices;
 
-/// A barrier of all lanes: no lane listens before one of them has restored the state that the last server saved.
+/// Barrier of all lanes: no lane listens before one of them has restored the state that the last server
+/// saved.
 pub(crate) struct StartupBarrier {
     /// Number of lanes that serve clients, or may.
     serving: AtomicUsize,
@@ -21,7 +23,7 @@ struct BarrierState {
     waiting: Vec<Waker>,
 }
 
-/// Opens the barrier when it is dropped, however the lane that restores state ends, so that no other lane waits for ever.
+/// Guard whose drop opens the barrier, so that no lane waits for ever for the one that restores state.
 pub(crate) struct BarrierKeeper(Arc<StartupBarrier>);
 
 impl StartupBarrier {
@@ -29,7 +31,7 @@ impl StartupBarrier {
         Arc::new(Self { serving: AtomicUsize::new(lanes), state: Mutex::default() })
     }
 
-    /// For the lane that takes up, and no other: kept until it is done.
+    /// Returns the guard for the lane that restores state, and for no other.
     pub(crate) fn keeper(self: &Arc<Self>, lane: usize) -> Option<BarrierKeeper> {
         (lane == TAKES_UP).then(|| BarrierKeeper(Arc::clone(self)))
     }
@@ -51,7 +53,7 @@ impl StartupBarrier {
         .await;
     }
 
-    /// This lane has drained.
+    /// Notes that this lane has drained; the last lane saves the state.
     pub(crate) async fn leave(&self, services: &LaneServices) {
         if self.serving.fetch_sub(1, Ordering::AcqRel) == 1 {
             services.save_state().await;
@@ -74,5 +76,5 @@ impl Drop for BarrierKeeper {
     }
 }
 
-/// The lane that takes up.
+/// Number of the lane that restores state.
 const TAKES_UP: usize = 0;

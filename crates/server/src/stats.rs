@@ -1,4 +1,4 @@
-//! The figures behind `linerate stat`: one snapshot as JSON, for tools of ours and of others.
+//! Figures behind `linerate stat`: one snapshot as JSON, for our tools and others.
 
 use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,45 +10,45 @@ use crate::metrics::Blocks;
 use crate::process::{ThreadUsage, Usage};
 use crate::volumes::VolumeShown;
 
-/// Everything counted so far. Rates are the difference of two snapshots.
+/// All figures so far. Rates are the difference of two snapshots.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Snapshot {
-    /// Milliseconds since 1970.
+    /// Time of the snapshot, in milliseconds since 1970.
     pub time_ms: u64,
     /// Seconds since the server started.
     pub uptime_seconds: f64,
-    /// Processor time of all threads, seconds.
+    /// Processor time of all threads, in seconds.
     pub cpu_seconds: f64,
     /// Context switches of all threads.
     pub context_switches: u64,
-    /// Resident memory, bytes.
+    /// Resident memory, in bytes.
     pub resident_bytes: u64,
-    /// The lanes by id.
+    /// Figures of the lanes, by id.
     pub lanes: Vec<LaneSnapshot>,
     /// Volumes that the index knows, if the server has one open.
     #[serde(default)]
     pub volumes: Vec<VolumeShown>,
 }
 
-/// One lane's part.
+/// Figures of one lane.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct LaneSnapshot {
     /// Number of the lane.
     pub id: u16,
-    /// The lane's silo.
+    /// Number of the lane's silo.
     pub silo: u16,
-    /// The CPU it is pinned to.
+    /// CPU that the lane is pinned to.
     pub cpu: u32,
-    /// Processor time of its thread, seconds.
+    /// Processor time of the lane's thread, in seconds.
     pub cpu_seconds: f64,
-    /// Context switches of its thread.
+    /// Context switches of the lane's thread.
     pub context_switches: u64,
     /// Counters by area (`lane`, `http`, `vfs`) and name; labelled ones as `refused{reason=large}`.
     pub counters: BTreeMap<String, BTreeMap<String, u64>>,
 }
 
 impl Snapshot {
-    /// Takes one now.
+    /// Takes a snapshot of the present figures.
     pub fn take(blocks: &Blocks, lanes: &[LaneInfo], started: SystemTime) -> Self {
         let now = SystemTime::now();
         let usage = Usage::read().unwrap_or_default();
@@ -78,7 +78,7 @@ impl Snapshot {
 }
 
 impl LaneSnapshot {
-    /// The counter `name` of `area`, 0 where there is none. A family's members are summed.
+    /// Returns the counter `name` of `area`, 0 for an unknown one. A family's members are summed.
     pub fn counter(&self, area: &str, name: &str) -> u64 {
         let Some(counters) = self.counters.get(area) else { return 0 };
         let member = |key: &str| key.strip_prefix(name).is_some_and(|rest| rest.starts_with('{'));

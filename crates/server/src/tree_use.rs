@@ -1,5 +1,5 @@
-//! Whether another process writes to a tree: the lock that each server takes on the directory of a volume
-//! that some client may change.
+//! Lock that each server takes on the directory of a volume that some client may change, to find other
+//! writers.
 
 use std::fs::File;
 use std::path::Path;
@@ -7,13 +7,14 @@ use std::path::Path;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock};
 use rustix::io::Errno;
 
-/// Keeps servers from writing to a tree, as long as it is held. Where the file system has no such locks it holds nothing.
+/// Lock that keeps servers from writing to a tree, as long as it is held. On a file system without such locks
+/// it has no effect.
 #[derive(Debug)]
 pub(crate) struct TreeHeld {
     _dir: File,
 }
 
-/// Takes a tree, to look at it or, `alone`, to change it; `None` where a server writes to it.
+/// Locks a tree, to look at it or, `alone`, to change it; `None` where a server writes to it.
 ///
 /// # Errors
 /// Those of opening the directory.

@@ -1,4 +1,5 @@
-//! The state directory of a check: another one, so that nothing is left where a start would keep something.
+//! State directory for a check, in place of the real one, so that nothing is left where a start would keep
+//! something.
 
 use std::fs::DirBuilder;
 use std::io;
@@ -8,13 +9,12 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{Access, AtFlags, CWD, FsWord, Mode, OFlags, PROC_SUPER_MAGIC, accessat, openat, statfs};
 use rustix::io::Errno;
 
-/// A directory that is gone with this.
+/// Temporary directory, removed when this is dropped.
 #[derive(Debug)]
 pub(crate) struct TrialState(Option<PathBuf>);
 
 impl TrialState {
-    /// Makes a directory in place of `state`, in which a start could keep what it keeps there; none in place
-    /// of none.
+    /// Makes a directory in place of `state`, in which a start could keep the same; none for `None`.
     ///
     /// # Errors
     /// What a start would find there, or the system's where there is no temporary directory.

@@ -1,5 +1,4 @@
-//! Usage and quotas of volumes, at the admin address: as metrics, and in `/health` as long as it is not
-//! known.
+//! Usage and quotas of volumes at the admin address: as metrics, and in `/health` while unknown.
 
 use std::fmt;
 
@@ -15,7 +14,7 @@ use crate::volumes::{UsageShown, UsageState, VolumeShown};
 #[derive(Debug)]
 pub(crate) struct UsageGauges(pub(crate) Vec<VolumeShown>);
 
-/// A gauge: its name, its help, and its value for a volume.
+/// Gauge of volumes: its name, its help, and its value for a volume.
 type Gauge = (&'static str, &'static str, fn(&UsageShown) -> Option<u64>);
 
 impl Collector for UsageGauges {
@@ -39,7 +38,7 @@ impl Collector for UsageGauges {
     }
 }
 
-/// Returns why what a volume may hold is not kept to yet, in words for the administrator; `None` where it is.
+/// Returns why a volume's quota is not enforced yet, in words for the administrator; `None` where it is.
 pub(crate) fn trouble(volume: &VolumeShown) -> Option<String> {
     let usage = volume.usage.as_ref().filter(|_| volume.served)?;
     let (UsageShown { files, bytes, .. }, kept) =

@@ -22,37 +22,37 @@ use vfs::{CheckError, CheckOptions};
 use crate::overlap::MountedDirectories;
 use crate::{index_file, lists, objects, tree_use};
 
-/// A volume as the index knows it.
+/// Volume as the index knows it.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct VolumeShown {
     /// Name of the volume.
     pub name: String,
-    /// The volume's number, for ever; 0 for one that no index can keep.
+    /// Number of the volume, for ever; 0 for one that no index can keep.
     pub id: u32,
-    /// Path where it lay when it was last opened.
+    /// Path of the directory when it was last opened.
     pub path: PathBuf,
     /// Time of creation, in seconds since 1970.
     pub created: i64,
-    /// Rises each time it is opened.
+    /// Generation, which rises each time the volume is opened.
     pub generation: u32,
-    /// A server serves it, writable but for [`trouble`](Self::trouble).
+    /// True when a server serves the volume, writable but for [`trouble`](Self::trouble).
     pub served: bool,
-    /// Trouble that keeps it from being written to, or of its mark.
+    /// Trouble that prevents changes of the volume, or with its mark.
     pub trouble: Option<String>,
-    /// Usage of the volume, where that was ever counted.
+    /// Usage of the volume, where it was ever counted.
     pub usage: Option<UsageShown>,
 }
 
 /// Usage and quota of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct UsageShown {
-    /// The lengths of its files together.
+    /// Sum of the lengths of the volume's files, in bytes.
     pub bytes: u64,
-    /// Files, directories and links.
+    /// Number of files, directories and links.
     pub files: u64,
-    /// Quota of bytes; without limit where this is absent.
+    /// Most bytes; absent for no limit.
     pub quota_bytes: Option<u64>,
-    /// Quota of files.
+    /// Most files, directories and links; absent for no limit.
     pub quota_files: Option<u64>,
     /// State of the count.
     pub state: UsageState,
@@ -62,29 +62,29 @@ pub struct UsageShown {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum UsageState {
-    /// This is it.
+    /// The figures are the present usage.
     Counted,
-    /// Usage at the last count; something may have changed since.
+    /// The figures are those of the last count; something may have changed since.
     Earlier,
-    /// A count is under way, and this is what was seen in so many directories.
+    /// The figures are those of a count under way, after so many directories.
     Counting {
-        /// Number of directories.
+        /// Number of directories counted.
         directories: u64,
     },
-    /// The usage is to be counted anew.
+    /// The figures are in doubt, and are to be counted again.
     InDoubt,
 }
 
-/// Result of a check.
+/// Result of a volume's check.
 #[derive(Debug)]
 pub struct VolumeChecked {
-    /// Index and tree.
+    /// Findings of index and tree.
     pub report: CheckReport,
-    /// Volumes that lie inside of its directory, or it in theirs: one file would be in both.
+    /// Other volumes whose directories lie inside this one's, or enclose it: one file would be in both.
     pub overlaps: Vec<String>,
 }
 
-/// The index, held by a tool.
+/// Index of volumes, held by a tool.
 pub struct Volumes {
     index: Arc<Index>,
 }
@@ -92,20 +92,20 @@ pub struct Volumes {
 /// Reason why a tool could not do what it was asked.
 #[derive(Debug, thiserror::Error)]
 pub enum VolumesError {
-    /// A server has it open, or another command for a moment.
+    /// A server has the index open, or another command for a moment.
     #[error(
         "a server holds the index: stop it first; where none runs, another command such as `linerate volume check` does: try again when \
          it has ended"
     )]
     InUse,
-    /// A server writes to the tree, by another index: what it has in use would pass for what a crash left.
+    /// A server writes to the tree by another index: files it uses would pass for what a crash left.
     #[error(
         "a server that runs writes to {}, with another state directory than this: what it has in use would be taken for leftovers, so \
          nothing was compared; stop it, or give --state its state directory",
         .0.display()
     )]
     TreeInUse(PathBuf),
-    /// The index.
+    /// The index returned an error.
     #[error("{}", index_file::told(.0))]
     Index(index::Error),
     /// The directory is a volume already.
@@ -116,32 +116,32 @@ pub enum VolumesError {
         /// Name of the known volume.
         known: String,
     },
-    /// One file would be in both.
+    /// The directory overlaps that of another volume: one file would be in both.
     #[error("{} and {} of volume {name} lie one inside the other", path.display(), other.display())]
     Overlaps {
         /// Path of the directory.
         path: PathBuf,
-        /// The volume.
+        /// Name of the other volume.
         name: String,
         /// Directory of the other volume.
         other: PathBuf,
     },
-    /// If forgotten, its tree would be served to every client.
+    /// The volume has lost its rights: if removed, its tree would be served to every client.
     #[error(
         "access lists lay in volume {name}, and {} bears no mark any more, as after a copy that leaves extended attributes out: restore \
          them, or look at what there is by `linerate acl list {}` and then say so by `linerate acl accept {}`",
         path.display(), path.display(), path.display()
     )]
     RightsLost {
-        /// The volume.
+        /// Name of the volume.
         name: String,
         /// Directory of the volume.
         path: PathBuf,
     },
-    /// The volume's directory.
+    /// The volume's directory has a problem.
     #[error("{}: {problem}", path.display())]
     Root {
-        /// Path of the file.
+        /// Path of the directory.
         path: PathBuf,
         /// Description of the problem.
         problem: String,
@@ -158,7 +158,8 @@ impl From<index::Error> for VolumesError {
 }
 
 impl Volumes {
-    /// Looks at the index in the state directory `state`; `None` where there is none. Whatever is done with it, nothing of it lasts.
+    /// Opens the index in the state directory `state` to look at it; `None` without one. No change of it
+    /// lasts.
     ///
     /// # Errors
     /// [`VolumesError::InUse`] while a server holds it.
@@ -170,7 +171,7 @@ impl Volumes {
         Ok(Some(Self { index: Arc::new(Index::open(Looking::at(file), options())?) }))
     }
 
-    /// Looks ([`look`](Self::look)), and waits a moment for other commands.
+    /// Opens the index to look at it ([`look`](Self::look)), and waits a moment for other commands.
     ///
     /// # Errors
     /// As [`look`](Self::look).
@@ -178,7 +179,8 @@ impl Volumes {
         patiently(|| Self::look(state))
     }
 
-    /// Puts the index in the state directory `state` aside, which cannot be opened, and begins a new one. `None` where there is none.
+    /// Sets aside the index in the state directory `state`, which cannot be opened, and begins a new one.
+    /// `None` without one. `None` where there is none.
     ///
     /// # Errors
     /// [`VolumesError::InUse`] while a server holds it; [`index::Error::Sound`] where it can be opened.
@@ -191,7 +193,7 @@ impl Volumes {
         Ok(Some(Self { index: Arc::new(index) }))
     }
 
-    /// Opens the index in the state directory `state`; `None` where there is none. Waits a moment for other commands.
+    /// Opens the index in the state directory `state`; `None` without one. Waits a moment for other commands.
     ///
     /// # Errors
     /// [`VolumesError::InUse`] while a server holds it.
@@ -212,7 +214,7 @@ impl Volumes {
         Ok(Self { index: Arc::new(index) })
     }
 
-    /// Returns where the index is that was [replaced](Self::replace), and why it was.
+    /// Returns the path of the index that was [replaced](Self::replace), and the reason.
     pub fn replaced(&self) -> Option<(&Path, &str)> {
         match self.index.previous_shutdown() {
             PreviousShutdown::Replaced(aside, why) => Some((aside, why)),
@@ -220,14 +222,14 @@ impl Volumes {
         }
     }
 
-    /// All volumes, by number, each looked at where it lay.
+    /// Returns all volumes, by number, each with a look at its directory.
     pub fn list(&self) -> Vec<VolumeShown> {
         let volumes = self.index.volumes();
         volumes.into_iter().map(|(id, record)| looked_at(id, &record)).collect()
     }
 
-    /// Gives the tree at `path` a number, and its root the mark; makes the directory where there is none. A tree that bears the
-    /// mark of a volume that this index does not know keeps its number.
+    /// Creates a volume: gives the tree at `path` a number, and its root the mark; makes a missing directory.
+    /// A tree with the mark of a volume that this index does not know keeps its number.
     ///
     /// # Errors
     /// The name is taken, the directory is a volume already or can bear no mark, or what the index says.
@@ -273,7 +275,7 @@ impl Volumes {
         Ok(looked_at(id, &record))
     }
 
-    /// Forgets a volume: its record and, where the root still bears it, its mark. Its files stay as they are.
+    /// Removes a volume: its record and, where the root still has it, its mark. Its files stay as they are.
     ///
     /// # Errors
     /// [`index::Error::NoVolume`]; [`VolumesError::RightsLost`]; the directory.
@@ -294,10 +296,12 @@ impl Volumes {
         Ok(shown)
     }
 
-    /// Compares what the index has of a volume with its tree, and mends it with `repair`; what else is wrong with where it lies
-    /// is told too: volumes inside of which it is, or that are inside of it.
+    /// Compares the index's records of a volume with its tree, and repairs them with `repair`.
+    ///
+    /// Overlapping volumes, inside of this one or around it, are reported too.
     ///
     /// # Errors
+    ///
     /// [`index::Error::NoVolume`]; what keeps it from being compared.
     pub fn check(
         &self,
@@ -327,7 +331,7 @@ impl Volumes {
         Ok(VolumeChecked { report, overlaps: overlaps.map(|(name, _)| name.clone()).collect() })
     }
 
-    /// The name of the volume that this index knows by the mark.
+    /// Returns the name of the volume that this index knows by the mark.
     fn bearer_of(&self, mark: &[u8]) -> Option<String> {
         let mark = Mark::parse(mark)?;
         let volumes = self.index.volumes();
@@ -335,7 +339,7 @@ impl Volumes {
         known.map(|(_, record)| record.name)
     }
 
-    /// Ends the use of the index; how the last server stopped stays as it was.
+    /// Closes the index, and leaves the last server's kind of stop as it was.
     ///
     /// # Errors
     /// When the index could not be written.
@@ -350,14 +354,14 @@ impl VolumeChecked {
         self.report.is_clean() && self.overlaps.is_empty()
     }
 
-    /// Nothing is left to do.
+    /// Returns whether nothing is left to do.
     pub fn is_mended(&self) -> bool {
         self.report.is_mended() && self.overlaps.is_empty()
     }
 }
 
 impl VolumeShown {
-    /// A record, without a look at the tree.
+    /// Converts a record, without a look at the tree.
     pub(crate) fn of(id: VolumeId, record: &VolumeRecord) -> Self {
         Self {
             name: record.name.clone(),
@@ -384,7 +388,7 @@ impl UsageShown {
         Self { bytes, files, quota_bytes: quota.bytes, quota_files: quota.files, state }
     }
 
-    /// Makes the usage that the index remembers: none for a volume that was never counted.
+    /// Makes the usage that the index remembers; `None` for a volume that was never counted.
     fn of_record(record: &VolumeRecord) -> Option<Self> {
         let Usage { bytes, files } = record.usage;
         let state = if record.usage_is_settled { UsageState::Counted } else { UsageState::Earlier };
@@ -397,7 +401,7 @@ fn options() -> Options {
     Options { boot: index::boot(), ..Options::default() }
 }
 
-/// Tries again for as long as another command may hold the index.
+/// Repeats `open` for as long as another command may hold the index.
 fn patiently<T>(open: impl Fn() -> Result<T, VolumesError>) -> Result<T, VolumesError> {
     let until = Instant::now() + PATIENCE;
     loop {
@@ -408,7 +412,7 @@ fn patiently<T>(open: impl Fn() -> Result<T, VolumesError>) -> Result<T, Volumes
     }
 }
 
-/// Returns whether the tree at its path bears its mark.
+/// Returns the record of a volume with the trouble of its directory's mark, if any.
 fn looked_at(id: VolumeId, record: &VolumeRecord) -> VolumeShown {
     let shown = VolumeShown::of(id, record);
     let mark = File::open(&shown.path).and_then(|root| read_mark(&root));
@@ -424,15 +428,15 @@ fn looked_at(id: VolumeId, record: &VolumeRecord) -> VolumeShown {
     VolumeShown { trouble, ..shown }
 }
 
-/// The later of the marks that a directory may bear, by its writer.
+/// Reads the later of the marks that a directory may have, by its generation.
 fn read_mark(root: &File) -> std::io::Result<Option<Vec<u8>>> {
     let generation = |bytes: &Vec<u8>| Mark::parse(bytes).map(|mark| mark.generation);
     Ok(lists::marks(root)?.into_iter().flatten().max_by_key(generation))
 }
 
-/// Writes the mark. The storage of rights stays the volume's for ever; that of a new one is out of others'
-/// reach where the process has the privilege. The attribute that takes none has the mark too, so that servers
-/// without it see that.
+/// Writes the mark. The storage of rights stays the volume's for ever; a new one's is out of others' reach
+/// where the process has the privilege. The unprivileged attribute has the mark too, for servers without the
+/// privilege.
 fn write_mark(root: &File, mark: &Mark, rights: Option<RightsIn>) -> std::io::Result<()> {
     let [user, trusted] = vfs::MARK_ATTRIBUTES;
     let set = |name: &CStr, rights| {
@@ -475,7 +479,7 @@ fn at(path: &Path, problem: impl ToString) -> VolumesError {
     VolumesError::Root { path: path.to_owned(), problem: problem.to_string() }
 }
 
-/// Commands hold the index for milliseconds, but for checks.
+/// Longest wait for other commands, which hold the index for milliseconds, but for checks.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// Between two attempts.
+/// Time between two attempts.
 const TRY_AGAIN: Duration = Duration::from_millis(20);

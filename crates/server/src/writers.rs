@@ -1,4 +1,5 @@
-//! Users that may change what a server exports: told at the start, with what an operator may not have meant.
+//! Users that may change what a server exports, reported at the start with what an operator may not have
+//! meant.
 
 use std::path::Path;
 
@@ -33,8 +34,8 @@ pub(crate) fn told(volumes: &[VolumeSection], troubles: &[(String, String)]) -> 
     volumes.iter().filter_map(of).collect()
 }
 
-/// What the administrator should know of writable volumes. `is_trial`: a configuration is checked, and nothing else tells what keeps it
-/// from being written to.
+/// Returns warnings about writable volumes for the administrator. `is_trial`: a configuration is only
+/// checked, and no other report says what prevents writing.
 pub(crate) fn warnings(config: &Config, is_trial: bool) -> Vec<String> {
     let is_reached = config.sockets().iter().any(|(_, wanted)| !wanted.address.ip().is_loopback());
     let of = |volume: &VolumeSection| {
@@ -59,7 +60,8 @@ pub(crate) fn warnings(config: &Config, is_trial: bool) -> Vec<String> {
     config.volumes.iter().flat_map(of).collect()
 }
 
-/// Writers that the configuration names and no account has: the subject in `/health`, and the line of the log.
+/// Returns writers that the configuration names and no account has: the subject in `/health`, and the line of
+/// the log.
 pub(crate) fn unknown(config: &Config, accounts: &Accounts) -> Vec<(String, String)> {
     let of = |volume: &VolumeSection| {
         let name = &volume.name;
@@ -83,7 +85,7 @@ fn is_everybody(writable: &Writable) -> bool {
     writable.named().any(|who| who.to_string() == ANYBODY)
 }
 
-/// What keeps the server itself from writing there now.
+/// Returns what prevents the server itself from writing to a directory now.
 pub(crate) fn hindrance(directory: &Path) -> Option<String> {
     let path = directory.display();
     if statvfs(directory).is_ok_and(|found| found.f_flag.contains(StatVfsMountFlags::RDONLY)) {
@@ -109,7 +111,7 @@ pub(crate) fn hindrance(directory: &Path) -> Option<String> {
     })
 }
 
-/// The group that every client is in, signed in or not.
+/// Name of the group that every client is in, signed in or not.
 const ANYBODY: &str = "system:anyuser";
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The connections of the admin address: at most 64, each for as long as it asks and is answered. Where there
-//! are as many the one that was answered longest ago gives way, so that idle ones keep no other out.
+//! Connections of the admin address: at most 64, each for as long as it asks and is answered. When all are in
+//! use the one that was answered longest ago is closed, so that idle ones keep no other out.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -15,7 +15,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 lane::counter_block! {
-    /// What the admin address counts.
+    /// Counters of the admin address.
     pub(crate) struct AdminCounters {
         gauge connections: "Connections open at the admin address.",
         count connections_evicted: "Connections of the admin address ended because others came and there were as many as may be.",
@@ -24,23 +24,23 @@ lane::counter_block! {
     }
 }
 
-/// Accepts the connections.
+/// Listener that accepts and bounds the connections.
 pub(super) struct Listener {
     listener: TcpListener,
     places: Arc<AdminSlots>,
 }
 
-/// One connection, which ends by itself when it is idle or slow.
+/// Connection of the admin address, which ends by itself when it is idle or slow.
 pub(super) struct AdminConnection {
     stream: TcpStream,
     places: Arc<AdminSlots>,
     place: Arc<Mutex<AdminSlot>>,
     deadline: Pin<Box<Sleep>>,
-    /// Bytes of a request came, and nothing was answered since.
+    /// True when bytes of a request came since the last answer.
     has_begun: bool,
 }
 
-/// The address at which a connection came in.
+/// Local address at which a connection came in.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Local(pub(super) Option<IpAddr>);
 
@@ -50,17 +50,17 @@ struct AdminSlots {
     counters: Arc<AdminCounters>,
 }
 
-/// Time for which a connection may take.
+/// Time limits of a connection.
 #[derive(Clone, Copy, Debug)]
 struct Patience {
-    /// From the first byte of a request, or the beginning of the connection, to the answer.
+    /// Longest time from the first byte of a request, or the beginning of the connection, to the answer.
     request: Duration,
     /// Longest time without a request before a connection is closed.
     idle: Duration,
 }
 
 struct AdminSlot {
-    /// Time when it came, or was answered last.
+    /// Time of the connection's beginning or last answer.
     since: Instant,
     gave_way: bool,
     waker: Option<Waker>,
@@ -132,7 +132,7 @@ impl AdminSlots {
 }
 
 impl AdminConnection {
-    /// An error once it has to end, of which its task learns by its waker.
+    /// Returns an error once the connection has to end, and wakes its task then.
     fn poll_over(&mut self, cx: &mut Context<'_>) -> Poll<io::Error> {
         let mut place = lock(&self.place);
         if place.gave_way {
@@ -214,9 +214,9 @@ fn lock<T>(of: &Mutex<T>) -> MutexGuard<'_, T> {
 //@ empty: the one that was answered longest ago gives way; others feel nothing
 //@ counter: admin_connections, admin_connections_evicted, admin_timed_out
 //@ attack: admin-places
-/// Connections at once.
+/// Most connections at the same time.
 pub(crate) const CONNECTIONS_MAX: usize = 64;
-/// Scrapers ask once a minute at least.
+/// Time limits for scrapers, which ask once a minute at least.
 const PATIENCE: Patience = Patience { request: Duration::from_secs(10), idle: Duration::from_secs(60) };
 const RETRY: Duration = Duration::from_millis(50);
 

@@ -1,11 +1,12 @@
-//! The host name of a request. A page of another site can have a browser ask the admin address by that site's
-//! name, which its owner lets lead here (DNS rebinding): only names that are the server's own are answered.
+//! Check of a request's host name. A page of another site can have a browser ask the admin address by that
+//! site's name, which its owner lets lead here (DNS rebinding): only names that are the server's own are
+//! answered.
 
 use std::net::IpAddr;
 
 use axum::http::{HeaderMap, StatusCode, Version, header};
 
-/// Checks whether a request may be answered that came in at `local`; `names` are those of the configuration.
+/// Checks whether a request that came in at `local` may be answered; `names` are those of the configuration.
 pub(super) fn check(
     version: Version,
     headers: &HeaderMap,
@@ -40,7 +41,7 @@ fn is_own(host: &str, local: Option<IpAddr>, names: &[String]) -> bool {
         || names.iter().any(|known| known.trim_end_matches('.').eq_ignore_ascii_case(&name))
 }
 
-/// RFC 9110 7.2: a host, and a port of digits where there is one.
+/// Returns the host of a `Host` field without its port (RFC 9110 7.2).
 fn without_port(host: &str) -> Option<&str> {
     let end = host.rfind(']').map_or(0, |end| end + 1);
     let Some(colon) = host[end..].find(':') else { return (!host.is_empty()).then_some(host) };

@@ -4,7 +4,7 @@
 use std::collections::HashSet;
 use std::fmt::Write;
 
-/// Returns whether a client with this Accept field is sent OpenMetrics: one that names it, or takes anything
+/// Returns whether a client with this Accept field is sent OpenMetrics: if it names that, or takes anything
 /// and no text before that, as browsers do. A client without the field takes anything.
 pub(super) fn takes_openmetrics(accept: Option<&str>) -> bool {
     let is_refused = |parameter: &str| {
@@ -23,7 +23,7 @@ pub(super) fn takes_openmetrics(accept: Option<&str>) -> bool {
     is_named || !takes_text
 }
 
-/// Converts to the text format 0.0.4: counters are called there as their samples are.
+/// Converts to the text format 0.0.4, which names counters as their samples.
 pub(super) fn as_plain(openmetrics: &str) -> String {
     let of_type = |line: &'_ str| -> Option<String> {
         let (name, kind) = line.strip_prefix("# TYPE ")?.split_once(' ')?;

@@ -1,11 +1,12 @@
-//! Times when keys of the configuration take effect: with a reload, or at the next start alone.
+//! Effect of changed keys: after a reload, or only at the next start.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use super::{Config, Document};
 
-/// Keys that count from the next start on. All others are in use after a reload. `docs/reference/configuration.md` marks these with *start*.
+/// Keys that take effect at the next start. All others are in use after a reload.
+/// `docs/reference/configuration.md` marks these with *start*.
 pub const AT_START: [&str; 11] = [
     "server.lanes",
     "server.cpus",
@@ -20,17 +21,17 @@ pub const AT_START: [&str; 11] = [
     "admin.names",
 ];
 
-/// Keys that have other values than before, each once.
+/// Keys whose values differ from before, each once.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Changes {
-    /// In use from now on.
+    /// Keys that take effect now.
     pub(crate) taken: Vec<String>,
-    /// Other than at the start: in use from the next one on.
+    /// Keys that differ from the start's and take effect at the next.
     pub(crate) at_start: Vec<String>,
 }
 
 impl Changes {
-    /// From `before`, which is in use, to `now`, where `started` is what the server was started with.
+    /// Compares `before`, which is in use, with `now`; `started` is the configuration of the start.
     pub(crate) fn between(started: &Config, before: &Config, now: &Config) -> Self {
         let mut taken = changed(before, now);
         taken.retain(|key| !AT_START.contains(&key.as_str()));
@@ -41,7 +42,7 @@ impl Changes {
 }
 
 impl Config {
-    /// Returns whether it would be another one if this key had the value that `other` gives it.
+    /// Returns whether the configuration would differ if this key had its value in `other`.
     fn differs_in(&self, key: &str, other: &Self) -> bool {
         let services: Vec<_> = self.wishes.iter().map(|wish| Arc::clone(&wish.service)).collect();
         let read = |document: &Document| Self::read(document, &services).ok().map(|config| config.meaning());
@@ -53,13 +54,13 @@ impl Config {
         }
     }
 
-    /// All that it asks for, however it says so.
+    /// Returns a text of all settings, equal for configurations that mean the same.
     fn meaning(&self) -> String {
         let Self { server, file: _, volumes, log, admin, identity, wishes, said: _, document: _ } = self;
         format!("{:?}", (server, volumes, log, admin, identity, wishes))
     }
 
-    /// Has what counts from the next start on as it was at the last.
+    /// Keeps the settings that only a start changes as they were at the last one.
     pub(crate) fn keep_of_start(&mut self, started: &Self) {
         let (server, first) = (&mut self.server, &started.server);
         (server.lanes, server.cpus) = (first.lanes, first.cpus.clone());
@@ -70,7 +71,7 @@ impl Config {
     }
 }
 
-/// The keys that mean something else by now. One with its default is none beside one that is not there.
+/// Returns the keys whose meaning has changed. One with its default is equal to a missing one.
 fn changed(before: &Config, now: &Config) -> Vec<String> {
     let mut keys = differing(&before.said, &now.said);
     if keys.len() <= READ_ANEW_MAX {
@@ -79,7 +80,8 @@ fn changed(before: &Config, now: &Config) -> Vec<String> {
     keys
 }
 
-/// Each takes a reading of the whole; beyond that all that are written otherwise are told.
+/// Most keys that are compared by meaning, as each takes a parse of the whole; beyond, all with other text
+/// are reported.
 const READ_ANEW_MAX: usize = 16;
 
 fn differing(before: &BTreeMap<String, String>, now: &BTreeMap<String, String>) -> Vec<String> {

@@ -1,4 +1,4 @@
-//! `[identity]`: the server's users.
+//! Table `[identity]`: the server's users.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -6,16 +6,16 @@ use std::sync::Arc;
 use ::identity::{Accounts, AccountsError, AccountsStore};
 use serde::Deserialize;
 
-/// `[identity]`
+/// Table `[identity]`: the server's users.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct IdentitySection {
-    /// The accounts file; absent: [`default_accounts`], if there is a file.
+    /// Path of the accounts file; absent for [`default_accounts`], if that exists.
     pub accounts: Option<PathBuf>,
 }
 
 impl IdentitySection {
-    /// The accounts as the file has them now.
+    /// Loads the accounts from the file.
     ///
     /// # Errors
     /// The file is not there though the configuration names it, or it is refused ([`AccountsStore::read`]).
@@ -28,8 +28,8 @@ impl IdentitySection {
     }
 }
 
-/// Returns where the accounts of a server are that runs as this user: for root `/etc/linerate/accounts.toml`,
-/// for others `linerate/accounts.toml` in `$XDG_CONFIG_HOME` or `~/.config`. `None`: nothing says where.
+/// Returns the default path of the accounts for the present user: for root `/etc/linerate/accounts.toml`, for
+/// others `linerate/accounts.toml` in `$XDG_CONFIG_HOME` or `~/.config`. `None` where no directory is known.
 pub fn default_accounts() -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let root = || rustix::process::geteuid().is_root().then(|| PathBuf::from("/etc"));

@@ -1,4 +1,4 @@
-//! `[server]`: lanes, silos, state and shutdown.
+//! Table `[server]`: lanes, silos, state and shutdown.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
@@ -6,30 +6,30 @@ use std::path::PathBuf;
 use serde::Deserialize;
 use service::config::{ConfigError, Size};
 
-/// `[server]`
+/// Table `[server]`: lanes, silos, state and shutdown.
 #[derive(Clone, Debug, Deserialize, PartialEq)]
 #[serde(deny_unknown_fields, default)]
 pub struct ServerSection {
-    /// Number of lanes in all; absent: one for each core.
+    /// Number of lanes in all; absent for one on each core.
     pub lanes: Option<usize>,
-    /// Lanes on exactly these CPUs, such as `"0-3,8"`; excludes `lanes`.
+    /// CPUs of the lanes, one on each, such as `"0-3,8"`; excludes `lanes`.
     pub cpus: Option<String>,
-    /// One silo for each NUMA node.
+    /// True for one silo on each NUMA node.
     pub silos: bool,
     /// NUMA nodes whose lanes take no new connections; their NICs are served by the other nodes meanwhile.
     pub drained_nodes: Vec<u32>,
     /// Setting for lanes of nodes without a NIC.
     pub nodes_without_nic: NodesWithoutNic,
-    /// Marks (SO_MARK) of the packets that leave a silo, by the name of its NIC; not 0, none twice. Needs
+    /// Marks (SO_MARK) of the packets that leave a silo, by the name of its NIC: distinct, and not 0. Needs
     /// CAP_NET_ADMIN.
     pub egress_marks: BTreeMap<String, u32>,
-    /// Sending rate of all services together, bytes per second; absent: no bound.
+    /// Sending rate of all services together, in bytes per second; absent for no bound.
     pub egress_rate: Option<Size>,
-    /// Whether two lanes may share a core (SMT siblings).
+    /// True when two lanes may share a core (SMT siblings).
     pub share_cores: bool,
-    /// Directory of the self-signed certificate; absent: the user's state directory.
+    /// Directory of the self-signed certificate and other state; absent for the user's state directory.
     pub state_dir: Option<PathBuf>,
-    /// Time for which transfers may go on after a request to stop, seconds.
+    /// Time for which transfers may go on after a request to stop, in seconds.
     pub drain_seconds: u64,
 }
 
@@ -37,7 +37,7 @@ pub struct ServerSection {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum NodesWithoutNic {
-    /// Lanes without a NIC serve what comes by no NIC.
+    /// Lanes without a NIC serve only connections that come by no NIC.
     Idle,
     /// Lanes without a NIC also take connections of a NIC all whose own lanes are full.
     #[default]
@@ -45,12 +45,12 @@ pub enum NodesWithoutNic {
 }
 
 impl ServerSection {
-    /// Returns where what is to outlive the process is kept, if anything says where.
+    /// Returns the directory for what outlives the process, if one is configured or known.
     pub fn state_dir(&self) -> Option<PathBuf> {
         self.state_dir.clone().or_else(default_state_dir)
     }
 
-    /// Sending rate of all services together, bytes per second.
+    /// Returns the sending rate of all services together, in bytes per second, if bounded.
     pub(crate) fn egress_rate(&self) -> Option<u64> {
         self.egress_rate.map(|Size(rate)| rate)
     }
@@ -100,10 +100,9 @@ impl Default for ServerSection {
     }
 }
 
-/// Returns the directory that the XDG Base Directory Specification names; for root as the FHS says, unless
-/// the former is asked for. A service manager that keeps a directory for the server names it in
-/// STATE_DIRECTORY (systemd.exec(5)). None where nothing says where: not the working directory, which may be
-/// any user's.
+/// Returns the directory of the XDG Base Directory Specification; for root that of the FHS, unless the former
+/// is asked for. A service manager that keeps a directory for the server names it in STATE_DIRECTORY
+/// (systemd.exec(5)). None where nothing says where: not the working directory, which may be any user's.
 pub fn default_state_dir() -> Option<PathBuf> {
     let absolute = |name: &str| std::env::var_os(name).map(PathBuf::from).filter(|path| path.is_absolute());
     let root = || rustix::process::geteuid().is_root().then(|| PathBuf::from("/var/lib"));
@@ -115,7 +114,7 @@ pub fn default_state_dir() -> Option<PathBuf> {
     })
 }
 
-/// Beyond these a rate is no rate, or sums overflow.
+/// Range of rates: beyond, a rate is 0, or sums overflow.
 const RATES: std::ops::RangeInclusive<u64> = 1..=u64::MAX / 4;
-/// IFNAMSIZ, without the zero at the end.
+/// Longest name of a NIC, in bytes: IFNAMSIZ, without the zero at the end.
 const NIC_NAME_BYTES_MAX: usize = 15;

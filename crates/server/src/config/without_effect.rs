@@ -1,4 +1,4 @@
-//! Keys that a configuration gives and nothing uses: their service has no address, or another key switches off what they are about.
+//! Keys without effect: their service has no address, or another key switches them off.
 
 use std::collections::BTreeMap;
 
@@ -6,14 +6,14 @@ use super::Config;
 
 /// Keys that count only while the server listens at one of the addresses of `needs`.
 struct Rule {
-    /// One key, or all that begin so: tables end with a dot.
+    /// Names of single keys, or of all that begin so: tables end with a dot.
     keys: &'static [&'static str],
     needs: &'static [&'static str],
-    /// Why they have no effect, without these.
+    /// Reason why the keys have no effect without one of the addresses.
     otherwise: &'static str,
 }
 
-/// The first that has a key decides about it.
+/// Rules by key, of which the first that fits decides.
 const RULES: &[Rule] = &[
     Rule {
         keys: &["http.redirect_to_https"],
@@ -66,10 +66,10 @@ const RULES: &[Rule] = &[
     },
 ];
 
-/// Keys that another one switches off by a value.
+/// Keys that another key switches off by a value.
 struct Switch {
     keys: &'static [&'static str],
-    /// The switch, and what it says then; a key of volumes is that of the same volume.
+    /// Key of the switch, and the value that switches off; a key of volumes is that of the same volume.
     switch: &'static str,
     value: &'static str,
 }
@@ -81,7 +81,7 @@ const SWITCHES: &[Switch] = &[
     Switch { keys: &["volume.smb_"], switch: "volume.smb", value: "\"off\"" },
 ];
 
-/// Keys that need another one beside them.
+/// Keys that need another key beside them.
 const NEEDED: &[(&str, &str)] = &[
     ("log.format", "log.access"),
     ("log.audit_format", "log.audit"),
@@ -90,7 +90,7 @@ const NEEDED: &[(&str, &str)] = &[
 ];
 
 impl Config {
-    /// A line for each reason why keys that are given have no effect.
+    /// Returns a line for each reason why keys of the file have no effect.
     pub fn without_effect(&self) -> Vec<String> {
         let mut by_reason: BTreeMap<String, Vec<String>> = BTreeMap::new();
         for (key, value) in &self.said {
@@ -116,7 +116,7 @@ impl Config {
         told.collect()
     }
 
-    /// Why a key of the file has no effect, if it has none.
+    /// Returns the reason why a key of the file has no effect, if so.
     fn idle(&self, key: &str, value: &str) -> Option<String> {
         let plain = plain(key);
         if plain.ends_with(".listen") || (OFF_SWITCHES.contains(&&*plain) && value == OFF) {
@@ -149,7 +149,7 @@ impl Config {
         (!is_there).then(|| format!("{needed} is not set"))
     }
 
-    /// Whether something is reached at an address that this key gives.
+    /// Returns whether anything listens at an address of this key.
     fn listens_by(&self, key: &str) -> bool {
         match key {
             "admin.listen" => self.admin.listen.is_some(),
@@ -158,13 +158,14 @@ impl Config {
     }
 }
 
-/// Whether a key is what a rule names: itself, one of a table, or one that goes on after an underscore or a dot.
+/// Returns whether a key is named by a rule: equal, in a named table, or continued after an underscore or a
+/// dot.
 fn is_one_of(known: &str, key: &str) -> bool {
     let Some(rest) = key.strip_prefix(known) else { return false };
     rest.is_empty() || known.ends_with(['.', '_']) || rest.starts_with(['.', '_'])
 }
 
-/// The key without which of several tables it is in.
+/// Returns the key without the names of the tables that it is in.
 fn plain(key: &str) -> String {
     let mut plain = String::new();
     let mut rest = key;
@@ -175,7 +176,7 @@ fn plain(key: &str) -> String {
     plain + rest
 }
 
-/// A key as a person finds it: all of a table that has no effect as a whole is one.
+/// Returns a key as users know it: all keys of a table without effect appear as one.
 fn shown(key: &str) -> String {
     match key.rfind(']') {
         Some(end) if !key.starts_with("volume[") => key[..=end].to_owned(),
@@ -183,7 +184,7 @@ fn shown(key: &str) -> String {
     }
 }
 
-/// Keys by which a volume is kept from a service; where that is not served they say what is.
+/// Keys by which a volume is kept from a service; without the service they have no wrong effect to report.
 const OFF_SWITCHES: [&str; 2] = ["volume.afs", "volume.smb"];
 const OFF: &str = "\"off\"";
 

@@ -1,4 +1,4 @@
-//! The server's own messages: `tracing` events and panics, as lines on standard error.
+//! Diagnostics of the server: `tracing` events and panics, as lines on standard error.
 //!
 //! Lanes, helpers and the control thread put them into one queue and go on. A thread writes it out as the reader
 //! takes it; while the reader takes nothing the newest lines are lost, and one line tells how many once it goes on.
@@ -24,7 +24,7 @@ use super::{FAREWELL_MAX, STEP, counted};
 use crate::metrics::Blocks;
 
 lane::counter_block! {
-    /// What the thread of the diagnostics counts.
+    /// Counters of the diagnostics' thread.
     struct DiagnosticsCounters {
         count lines_lost: "Lines of the server's own messages that were lost because nobody read them.",
         count lines_limited: "Messages left out because the same place in the code said too many.",
@@ -32,14 +32,14 @@ lane::counter_block! {
     }
 }
 
-/// Keeps the diagnostics; dropping it is [`finish`].
+/// Guard of the running diagnostics; its drop is [`finish`].
 #[derive(Debug)]
 pub struct Diagnostics(());
 
 impl Diagnostics {
-    /// Sends what this process says from now on to standard error, panics included. Once for a process. `filter`
-    /// is what the user asked for, as `tracing_subscriber::filter::Targets` reads it: `debug`, or `info,rustls=off`. On a terminal lines
-    /// have colours unless they are to be `plain`.
+    /// Sends this process's messages from now on to standard error, panics included. Once for a process.
+    /// `filter` is the user's, as `tracing_subscriber::filter::Targets` reads it: `debug`, or
+    /// `info,rustls=off`. On a terminal lines have colours unless they are to be `plain`.
     ///
     /// # Errors
     /// A filter that cannot be read, a thread that cannot be started.
@@ -88,8 +88,8 @@ impl Drop for Diagnostics {
     }
 }
 
-/// Writes what is queued, for a second if need be, and ends the thread: for those that are about to end the
-/// process. Later messages are lost.
+/// Writes queued lines, for a second at most, and ends the thread, before the process ends. Later messages
+/// are lost.
 pub fn finish() {
     let Some(RunningWriter { shared, ended, .. }) = RUNNING.get() else { return };
     shared.stop.store(true, Ordering::Release);
@@ -99,14 +99,14 @@ pub fn finish() {
     }
 }
 
-/// Hands in what the diagnostics count, where they run.
+/// Adds the counters of the diagnostics, where they run.
 pub(crate) fn add_to(blocks: &Blocks) {
     if let Some(running) = RUNNING.get() {
         blocks.add_of_process("diagnostics", Arc::clone(&running.counters) as _);
     }
 }
 
-/// The one that `tracing` knows: it is process-wide as well.
+/// Writer that `tracing` uses, process-wide as well.
 static RUNNING: OnceLock<RunningWriter> = OnceLock::new();
 
 struct RunningWriter {
@@ -143,7 +143,7 @@ impl DiagnosticsShared {
     }
 }
 
-/// Writer of the formatter: each line whole, in one call.
+/// Sink of the formatter: each line whole, in one call.
 struct Lines(Arc<DiagnosticsShared>);
 
 impl<'a> MakeWriter<'a> for Lines {
@@ -173,7 +173,7 @@ struct Writer {
     counters: Arc<DiagnosticsCounters>,
     lost_told: u64,
     limited_told: u64,
-    /// Lines that the thread itself could not write.
+    /// Number of lines that the thread itself could not write.
     given_up: u64,
     stop_at: Option<Instant>,
     _done: mpsc::Sender<()>,
@@ -202,7 +202,7 @@ impl Writer {
         }
     }
 
-    /// Writes what was put, however long it takes; false when the end came first.
+    /// Writes queued lines, however long it takes; false when the end came first.
     fn write(&mut self) -> bool {
         let since = Instant::now();
         loop {
@@ -222,7 +222,7 @@ impl Writer {
         }
     }
 
-    /// Says how many lines were lost or left out, after those that were queued before them.
+    /// Writes how many lines were lost or left out, behind those that were queued before them.
     fn tell_what_is_missing(&mut self) {
         self.count();
         let (lost, limited) = (self.lost(), self.shared.limit.refused());
@@ -250,7 +250,7 @@ impl Writer {
         }
     }
 
-    /// Puts a line of its own ahead of the queue, which may be full.
+    /// Writes a line of its own ahead of the queue, which may be full.
     fn say(&mut self, text: std::fmt::Arguments<'_>) {
         let mut time = String::new();
         // Without the time the line still says what it has to.
@@ -276,7 +276,7 @@ impl Writer {
     }
 }
 
-/// A panic is a message like others: the default hook would write it from the lane's thread, and wait.
+/// Queues a panic as a message like others: the default hook would write it from the lane's thread, and wait.
 fn tell_panic(panic: &std::panic::PanicHookInfo<'_>) {
     let payload = panic.payload();
     let text =
@@ -299,8 +299,10 @@ fn tell_panic(panic: &std::panic::PanicHookInfo<'_>) {
     );
 }
 
-/// Libraries speak from the lanes' threads about what clients do (HTTP/2 warns of each acknowledgement that
-/// was not asked for); what matters of it comes back as errors and is counted.
+/// Default filter: libraries are silent, as they log clients' actions from the lanes' threads.
+///
+/// HTTP/2, for example, warns of each acknowledgement that was not asked for; what matters of it comes back
+/// as errors and is counted.
 const FILTER: &str = "info,http2=off,hyper=off,hyper_util=off,rustls=off,axum=off,tokio=off,mio=off";
 //@ limit: the server's own messages
 //@ section: Logs, control and descriptors
@@ -309,13 +311,13 @@ const FILTER: &str = "info,http2=off,hyper=off,hyper_util=off,rustls=off,axum=of
 //@ empty: what comes more often is left out, and while it is not read the newest are lost; others feel nothing
 //@ counter: diagnostics_lines_limited, diagnostics_lines_lost, diagnostics_stalled
 //@ attack: http2-pings
-/// Lines that may wait.
+/// Most lines that wait.
 const LINES_MAX: usize = 512;
-/// Of one line; the rest is cut.
+/// Longest line in bytes; the rest is cut.
 const LINE_BYTES_MAX: usize = 8 * 1024;
-/// Lines are joined up to this much.
+/// Bytes up to which lines are joined.
 const BATCH_BYTES: usize = 64 * 1024;
-/// Delay of the counters when nothing is logged.
+/// Longest delay of the counters when nothing is logged.
 const PERIOD: Duration = Duration::from_secs(1);
-/// A shorter wait is none to speak of.
+/// Shortest stall that is reported.
 const STALL_MIN: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! Rate limit of one kind of message. What a client does may cause a message; it must not cause a million.
+//! Rate limit of one kind of message. A client's action may cause a message, but not a million.
 
 use std::collections::HashMap;
 use std::sync::Mutex;
@@ -9,27 +9,27 @@ use tracing::callsite::Identifier;
 use tracing::{Event, Level, Subscriber};
 use tracing_subscriber::layer::{Context, Layer};
 
-/// Lets each place in the code say [`BURST`] messages at once and [`PER_SECOND`] in the long run. Debug and
-/// trace messages pass: an administrator that turns them on wants all, and the queue bounds them.
+/// Limit of [`BURST`] messages at once and [`PER_SECOND`] in the long run for each place in the code. Debug
+/// and trace messages pass: an administrator that turns them on wants all, and the queue bounds them.
 #[derive(Debug, Default)]
 pub(super) struct Limit {
-    /// A bucket for each place that has said something: their number is the program's.
+    /// Buckets by place that has logged: their number is bounded by the program's.
     buckets: Mutex<HashMap<Identifier, Bucket>>,
     refused: AtomicU64,
 }
 
 #[derive(Debug)]
 struct Bucket {
-    /// Messages that may still be said.
+    /// Messages that may still be logged.
     left: f64,
     since: Instant,
 }
 
-/// [`Limit`] as a layer.
+/// Layer that applies a [`Limit`].
 pub(super) struct Limiter(pub(super) std::sync::Arc<Limit>);
 
 impl Limit {
-    /// Messages left out so far.
+    /// Returns the number of messages left out so far.
     pub(super) fn refused(&self) -> u64 {
         self.refused.load(Ordering::Relaxed)
     }
@@ -57,7 +57,7 @@ impl<S: Subscriber> Layer<S> for Limiter {
     }
 }
 
-/// Messages of one place in the code at once.
+/// Most messages of one place in the code at once.
 const BURST: f64 = 100.0;
 /// Messages of a place per second in the long run.
 const PER_SECOND: f64 = 5.0;

@@ -1,4 +1,4 @@
-//! Output of the server for people: the access log, the audit log, and its own messages (the diagnostics).
+//! Output of the server for administrators: the access log, the audit log, and the diagnostics.
 //!
 //! No lane, no signal and no end of the process ever waits for a log. A message goes into a bounded queue; a
 //! thread for each log takes it out and waits for the file, pipe or terminal. What finds the queue full is
@@ -31,14 +31,14 @@ use crate::config::{ConfigError, LogSection};
 use crate::health::Health;
 use crate::metrics::Blocks;
 
-/// The logs of requests that the configuration wants. Dropping them writes what is queued.
+/// Logs of requests that the configuration wants. Their drop writes what is queued.
 #[derive(Debug, Default)]
 pub(crate) struct RequestLogs {
     access: Option<RequestLog>,
     audit: Option<RequestLog>,
 }
 
-/// A lane's ends of them.
+/// Lane's ends of the logs.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LaneLogs {
     pub(crate) access: Option<LaneLog>,
@@ -46,7 +46,8 @@ pub(crate) struct LaneLogs {
 }
 
 impl RequestLogs {
-    /// Opens and begins them. The files are `withheld`; what keeps one from being written is told in `health`.
+    /// Opens the logs and starts their threads. The files are `withheld`; what keeps one from being written
+    /// is shown in `health`.
     pub(crate) fn start(
         section: &LogSection,
         blocks: &Blocks,
@@ -57,24 +58,24 @@ impl RequestLogs {
         Ok(Self { access: start(Kind::Access)?, audit: start(Kind::Audit)? })
     }
 
-    /// A lane's ends.
+    /// Returns a lane's ends of the logs.
     pub(crate) fn lane(&self) -> LaneLogs {
         let [access, audit] = [&self.access, &self.audit].map(|log| log.as_ref().map(RequestLog::lane));
         LaneLogs { access, audit }
     }
 
-    /// Opens the files anew, after a log rotation moved them.
+    /// Opens the files again, after a log rotation moved them.
     pub(crate) fn reopen(&self) {
         [&self.access, &self.audit].into_iter().flatten().for_each(RequestLog::reopen);
     }
 }
 
-/// So many of what is named by its one and its many.
+/// Formats a count with its noun, singular or plural.
 pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }
 
-/// A line of the log without the name in brackets that it ends with.
+/// Removes the message's name in brackets from the end of a line.
 pub(crate) fn without_name(line: &str) -> &str {
     line.rsplit_once(" [").map_or(line, |(text, _)| text)
 }
@@ -119,5 +120,5 @@ fn write_within(sink: io::Result<Sink>, text: &str) {
 
 /// Time for which the end of the process waits for each log.
 const FAREWELL_MAX: Duration = Duration::from_secs(1);
-/// Time for which a log's thread waits for a reader or a disk before it looks around.
+/// Longest time for which a log's thread waits for a reader or a disk before it checks for other work.
 const STEP: Duration = Duration::from_millis(100);

@@ -1,25 +1,28 @@
-//! Messages whose texts are made in one place and logged in another: a text without its message's name is a defect.
+//! Messages with texts that are made in one place and logged in another. A text without its message's name is
+//! a defect.
 
 use std::fmt;
 
-/// Logs what the administrator should look at. The text ends with the name of its message (`docs/reference/messages.md`).
+/// Logs a warning for the administrator. The text ends with the name of its message
+/// (`docs/reference/messages.md`).
 pub fn warn(text: &str) {
     check(text);
     tracing::warn!("{text}");
 }
 
-/// Logs what is not served as it should be in a volume, as [`warn`] does.
+/// Logs an error of a volume that is not served as it should be, as [`warn`] does.
 pub(crate) fn error(volume: &str, text: fmt::Arguments<'_>) {
     check(&text.to_string());
     tracing::error!(volume, "{text}");
 }
 
-/// A reader looks a message up by its name, and `cargo xtask messages` finds its cause by it.
+/// Checks that a text ends with its message's name, by which a reader looks it up and `cargo xtask messages`
+/// finds its cause.
 fn check(text: &str) {
     debug_assert!(is_named(text), "no message's name is at the end of {text:?}");
 }
 
-/// Returns whether it ends with a name in brackets, such as `[volume-moved]`.
+/// Returns whether a text ends with a name in brackets, such as `[volume-moved]`.
 fn is_named(text: &str) -> bool {
     let id = text.strip_suffix(']').and_then(|text| text.rsplit_once(" [")).map(|(_, id)| id);
     let is_part = |byte: u8| byte.is_ascii_lowercase() || byte == b'-';

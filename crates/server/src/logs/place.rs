@@ -1,4 +1,4 @@
-//! Whether two logs would go to one place, whatever their paths are called.
+//! Check whether two logs would go to one file, by any paths.
 
 use std::fs::Metadata;
 use std::io;
@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 
 use crate::overlap::or_here;
 
-/// Returns whether both lead to one file, FIFO, socket or stream; what takes everything and keeps nothing
-/// (`/dev/null`) is none.
+/// Returns whether both paths lead to one file, FIFO, socket or stream; sinks such as `/dev/null` do not
+/// count.
 pub(crate) fn is_one(one: &Path, other: &Path) -> bool {
     let stdout = Path::new("-");
     if one == stdout && other == stdout {
@@ -31,7 +31,8 @@ fn metadata_of_stdout() -> io::Result<Metadata> {
     std::fs::File::from(io::stdout().as_fd().try_clone_to_owned()?).metadata()
 }
 
-/// Returns where a file would be made that is not there yet: beyond the symbolic links that lead to it.
+/// Returns the path at which a file that does not exist would be made: behind the symbolic links that lead to
+/// it.
 fn real(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
@@ -43,7 +44,7 @@ fn real(path: &Path) -> PathBuf {
     path.file_name().map(|name| above.join(name)).unwrap_or(path)
 }
 
-/// Largest number of links in a path (path_resolution(7)).
+/// Most symbolic links that are followed (path_resolution(7)).
 const LINKS_MAX: usize = 40;
 
 #[cfg(test)]

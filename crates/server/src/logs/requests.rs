@@ -1,5 +1,5 @@
-//! The thread that writes a log of requests: lanes hand batches over and never wait for the disk. There are
-//! two such logs: the access log tells what was served, the audit log tells users and their operations.
+//! Thread that writes a log of requests: lanes hand batches over and never wait for the disk. There are two
+//! such logs: the access log of what was served, the audit log of users and their operations.
 
 use std::fmt;
 use std::io;
@@ -20,7 +20,7 @@ use crate::health::Health;
 use crate::metrics::Blocks;
 
 lane::counter_block! {
-    /// What such a log's thread counts.
+    /// Counters of a log's thread.
     struct LogCounters {
         count lines_lost: "Lines of this log that were lost because it could not be written fast enough.",
         gauge stalled: "1 while this log cannot be written.",
@@ -34,14 +34,14 @@ pub(super) enum Kind {
     Audit,
 }
 
-/// The running log. Dropping it writes what is queued, for [`FAREWELL_MAX`] if need be, and ends the thread.
+/// Running log. Its drop writes what is queued, for [`FAREWELL_MAX`] at most, and ends the thread.
 #[derive(Debug)]
 pub(super) struct RequestLog {
     kind: Kind,
     lanes: LaneLog,
     state: Arc<LogState>,
     thread: Thread,
-    /// Says when the thread has ended.
+    /// Channel that closes when the thread has ended.
     ended: mpsc::Receiver<()>,
 }
 
@@ -54,7 +54,7 @@ struct LogState {
 impl Kind {
     pub(super) const ALL: [Self; 2] = [Self::Access, Self::Audit];
 
-    /// Returns where the configuration wants it, and the format of its lines.
+    /// Returns the path of the log in the configuration, and the format of its lines.
     pub(super) fn wanted(self, section: &LogSection) -> Option<(&Path, Format)> {
         let (path, format) = match self {
             Self::Access => (&section.access, section.format.into()),
@@ -75,7 +75,7 @@ impl Kind {
         }
     }
 
-    /// Returns what people call it.
+    /// Returns the log's name in messages.
     fn words(self) -> &'static str {
         match self {
             Self::Access => "access log",
@@ -83,7 +83,7 @@ impl Kind {
         }
     }
 
-    /// The name of its counters.
+    /// Returns the area of the log's counters.
     fn block(self) -> &'static str {
         match self {
             Self::Access => "access_log",
@@ -99,8 +99,8 @@ impl fmt::Display for Kind {
 }
 
 impl RequestLog {
-    /// Opens the file that `section` names and starts the thread; `None` when there is no such log. What keeps it from being written
-    /// is told in `health`.
+    /// Opens the file that `section` names and starts the thread; `None` when there is no such log. What
+    /// keeps it from being written is told in `health`.
     pub(super) fn start(
         kind: Kind,
         section: &LogSection,
@@ -139,12 +139,12 @@ impl RequestLog {
         Ok(Some(Self { kind, lanes, state, thread: thread.thread().clone(), ended }))
     }
 
-    /// A lane's end of the queue.
+    /// Returns a lane's end of the queue.
     pub(super) fn lane(&self) -> LaneLog {
         self.lanes.clone()
     }
 
-    /// Opens the file anew, after a log rotation moved it.
+    /// Opens the file again, after a log rotation moved it.
     pub(super) fn reopen(&self) {
         self.state.reopen.store(true, Ordering::Release);
         self.thread.unpark();
@@ -176,13 +176,13 @@ struct LogWriter {
     state: Arc<LogState>,
     counters: Arc<LogCounters>,
     health: Arc<Health>,
-    /// Lines given up here; the queue counts its own.
+    /// Number of lines given up here; the queue counts its own.
     lost: u64,
-    /// Once the end was asked for.
+    /// Time at which to give up, once the end was asked for.
     stop_at: Option<Instant>,
-    /// The spell in which nothing can be written.
+    /// Spell in which nothing can be written.
     trouble: Option<Spell>,
-    /// The file is gone from its directory, which is told.
+    /// True when the file is gone from its directory, which was reported.
     is_removed: bool,
     _done: mpsc::Sender<()>,
 }
@@ -229,7 +229,7 @@ impl LogWriter {
         }
     }
 
-    /// Writes what was put, however long it takes; false when the end came first.
+    /// Writes queued lines, however long it takes; false when the end came first.
     fn write(&mut self) -> bool {
         loop {
             match self.sink.step() {
@@ -253,7 +253,8 @@ impl LogWriter {
         }
     }
 
-    /// Says once for each spell that nothing can be written: a full disk must not fill the server's own log too.
+    /// Reports once for each spell that nothing can be written: a full disk must not fill the server's own
+    /// log too.
     fn suffer(&mut self, trouble: &super::sink::Trouble) {
         self.counters.lines_lost.set(self.lost());
         let lost_before = self.lost();
@@ -277,7 +278,7 @@ impl LogWriter {
         }
     }
 
-    /// Tells what the next lines would come to, before there are any.
+    /// Reports what the next lines would meet, before there are any.
     fn look_at_file(&mut self) {
         let is_removed = self.sink.is_removed();
         if is_removed == self.is_removed {
@@ -309,7 +310,7 @@ impl LogWriter {
         }
     }
 
-    /// The end, with lines that could not be written.
+    /// Ends the thread, and counts the lines that could not be written.
     fn give_up(mut self) {
         let mut lost = self.sink.discard();
         let mut lines = Vec::new();
@@ -369,17 +370,17 @@ impl LogWriter {
 //@ empty: the newest lines are lost, and a line says how many; others feel nothing
 //@ counter: access_log_lines_lost, access_log_stalled
 //@ attack: http-unread-access-log
-/// Batches that may wait: 8 MiB for all lanes.
+/// Most batches that wait: 8 MiB for all lanes.
 const BATCHES_MAX: usize = 256;
-/// Between two complaints that lines are lost.
+/// Time between two complaints about lost lines.
 const TELL_PERIOD: Duration = Duration::from_secs(10);
-/// Shorter troubles are not reported.
+/// Shortest spell that is reported.
 const TROUBLE_MIN: Duration = Duration::from_millis(500);
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    /// A line of the test's own.
+    /// Record with the line of a test.
     struct Line<'a>(&'a [u8]);
 
     impl service::log::LogRecord for Line<'_> {

@@ -1,6 +1,7 @@
-//! Sink of a log's lines, written by a thread that is never kept longer than a moment: files, FIFOs that may
-//! have no reader, sockets that may have no listener, and the pipe, terminal or socket that the process was
-//! started with.
+//! Sink of a log's lines, written by a thread that is never kept longer than a moment.
+//!
+//! Files, FIFOs that may have no reader, sockets that may have no listener, and the pipe, terminal or socket
+//! that the process was started with.
 
 use std::fmt;
 use std::fs::{File, OpenOptions};
@@ -20,31 +21,32 @@ use vfs::Withheld;
 use super::STEP;
 use crate::trial;
 
-/// The lines that are on their way and what they go to.
+/// Lines on their way, and their destination.
 pub(super) struct Sink {
-    /// Path that can be opened anew; a standard stream cannot.
+    /// Path that can be opened again; a standard stream has none.
     path: Option<PathBuf>,
-    /// Files that are opened are withheld from all clients, also once a rotation has renamed them.
+    /// List of files withheld from all clients, to which opened files are added, so that a rotation cannot
+    /// expose them.
     withheld: Option<Arc<Withheld>>,
-    /// The open file; none for a FIFO or a socket without a reader.
+    /// Open file; `None` for a FIFO or a socket without a reader.
     file: Option<File>,
-    /// A regular file takes all at once; others may have room for one page only.
+    /// True for a regular file, which takes all at once; others may have room for one page only.
     regular: bool,
     pending: Vec<u8>,
-    /// Of `pending`.
+    /// Number of bytes of `pending` that are written.
     written: usize,
 }
 
 /// Reason why lines cannot be written now.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// A FIFO without a reader, or a socket: what was not read yet waits for the next one.
+    /// The FIFO or socket has no reader: unread lines wait for the next one.
     NoReader,
-    /// A pipe, terminal or socket that takes nothing more.
+    /// The pipe, terminal or socket takes nothing more.
     Stalled,
-    /// A standard stream whose reader has left for ever.
+    /// The standard stream's reader has left for ever.
     Gone,
-    /// The system's answer: a full disk, say.
+    /// The system returned an error: a full disk, say.
     Io(io::Error),
 }
 
@@ -60,7 +62,7 @@ impl Sink {
         Ok(Self { path: Some(path.to_owned()), withheld, file, regular, pending: Vec::new(), written: 0 })
     }
 
-    /// Standard output or error.
+    /// Makes a sink of standard output or error.
     pub(super) fn standard(stream: BorrowedFd<'_>) -> io::Result<Self> {
         let file = File::from(stream.try_clone_to_owned()?);
         let regular = is_regular(&file);
@@ -68,7 +70,7 @@ impl Sink {
         Ok(Self { path, withheld, file: Some(file), regular, pending: Vec::new(), written: 0 })
     }
 
-    /// Opens the path anew, after a log rotation moved it. Fails with the old one still in use.
+    /// Opens the path again, after a log rotation moved it. After a failure the old file stays in use.
     pub(super) fn reopen(&mut self) -> io::Result<()> {
         let Some(path) = &self.path else { return Ok(()) };
         match opened(path, self.withheld.as_deref()) {
@@ -83,30 +85,30 @@ impl Sink {
         }
     }
 
-    /// Whether the file that is open has no name any more: lines go where nobody reads them.
+    /// Returns whether the open file has no name any more, so that lines are lost.
     pub(super) fn is_removed(&self) -> bool {
         let file = self.file.as_ref().filter(|_| self.regular && self.path.is_some());
         file.is_some_and(|file| file.metadata().is_ok_and(|found| found.nlink() == 0))
     }
 
-    /// Adds whole lines to what is to be written.
+    /// Adds whole lines to those to be written.
     pub(super) fn put(&mut self, lines: &[u8]) {
         self.pending.extend_from_slice(lines);
     }
 
-    /// Bytes that wait.
+    /// Returns the number of bytes that wait.
     pub(super) fn pending(&self) -> usize {
         self.pending.len() - self.written
     }
 
-    /// Gives up what waits; how many lines it was.
+    /// Drops waiting lines, and returns how many.
     pub(super) fn discard(&mut self) -> u64 {
         let lost = count_lines(&self.pending[self.written..]);
         self.clear();
         lost
     }
 
-    /// Writes on, for [`STEP`] if need be. `Ok` when all is written.
+    /// Writes on, for at most [`STEP`]. `Ok` when all is written.
     pub(super) fn step(&mut self) -> Result<(), Trouble> {
         while self.pending() > 0 {
             let result = self.write_some();
@@ -163,7 +165,7 @@ impl Sink {
         }
     }
 
-    /// A new reader or file begins with a whole line.
+    /// Moves back to the beginning of a line, as a new reader or file begins with a whole line.
     fn back_to_line(&mut self) {
         let line = self.pending[..self.written].iter().rposition(|byte| *byte == b'\n');
         self.written = line.map_or(0, |end| end + 1);
@@ -200,7 +202,7 @@ pub(super) fn check(path: &Path) -> io::Result<()> {
     }
 }
 
-/// Opens what is there, or makes a file for this user alone, whatever the umask is.
+/// Opens the file, or makes it for this user alone, whatever the umask is.
 fn opened(path: &Path, withheld: Option<&Withheld>) -> io::Result<File> {
     let was_there = path.exists();
     let file = open(path, true)?;
@@ -217,7 +219,8 @@ fn opened(path: &Path, withheld: Option<&Withheld>) -> io::Result<File> {
     Ok(file)
 }
 
-/// Never waits for a FIFO's reader or a socket's listener. A terminal does not become the process's own.
+/// Opens a path without waiting for a FIFO's reader or a socket's listener. A terminal does not become the
+/// process's own.
 fn open(path: &Path, create: bool) -> io::Result<File> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let mut how = OpenOptions::new();
@@ -244,8 +247,8 @@ fn told(path: &Path, error: &io::Error) -> io::Error {
     io::Error::new(error.kind(), format!("cannot open {}: {error}", path.display()))
 }
 
-/// Returns whether open(2) has met a FIFO without a reader, or a socket. connect(2): a socket without a
-/// listener, or whose listener is behind.
+/// Returns whether open(2) failed at a FIFO without a reader or a socket, or connect(2) at one whose listener
+/// is missing or behind.
 fn is_without_reader(error: &io::Error) -> bool {
     let without = [Errno::NXIO, Errno::CONNREFUSED, Errno::AGAIN];
     without.iter().any(|without| error.raw_os_error() == Some(without.raw_os_error()))
@@ -258,7 +261,8 @@ fn is_regular(file: &File) -> bool {
     })
 }
 
-/// Waits for room, at most [`STEP`]. A regular file has it always; a pipe whose reader left says so when written to.
+/// Waits for room, at most [`STEP`]. A regular file has it always; a pipe whose reader left says so when
+/// written to.
 fn wait_until_writable(file: &File) -> Result<(), Trouble> {
     let step = Timespec { tv_sec: 0, tv_nsec: i64::from(STEP.subsec_nanos()) };
     match poll(&mut [PollFd::from_borrowed_fd(file.as_fd(), PollFlags::OUT)], Some(&step)) {
@@ -272,12 +276,12 @@ pub(super) fn count_lines(bytes: &[u8]) -> u64 {
     bytes.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
-/// A pipe that poll(2) calls writable has room for this much (pipe(7), PIPE_BUF), so that a write to one that was
-/// not opened here, and so may wait, does not.
+/// Most bytes of one write: a pipe that poll(2) calls writable has room for this much (pipe(7), PIPE_BUF), so
+/// that even a blocking one does not wait.
 const WRITE_MAX: usize = 4096;
-/// Of a log that is made: lines name users and what they did.
+/// Mode of a new log file: lines name users and their operations.
 const MODE: u32 = 0o600;
-/// Memory that is kept between two batches.
+/// Most bytes of memory that are kept between two batches.
 const PENDING_KEPT_MAX: usize = 256 * 1024;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Reload: a new configuration, or the old one opened anew, on every lane or on none.
+//! Reload: a new configuration, or the old one opened again, on every lane or on none.
 
 use std::time::SystemTime;
 
@@ -20,7 +20,7 @@ use crate::roots::Root;
 use crate::silo::Taking;
 
 lane::counter_block! {
-    /// What the control thread counts.
+    /// Counters of the control thread's reloads.
     pub(super) struct ReloadCounters {
         count taken as reloads [outcome = "taken"]: "Configurations taken over while the server runs.",
         count refused as reloads [outcome = "refused"]: "Configurations taken over while the server runs.",
@@ -32,26 +32,26 @@ lane::counter_block! {
     }
 }
 
-/// A reload that the lanes make ready or carry out.
+/// Reload that the lanes prepare or carry out.
 pub(super) struct Reloading {
     transaction: ReloadTransaction,
     sites: Sites,
-    /// What is wrong with the configuration for as long as it is in use.
+    /// Troubles of the configuration while it is in use.
     troubles: Vec<(String, String)>,
     config: Config,
     taking: Taking,
-    /// Bound, but taking no connections before the verdict.
+    /// Change of listeners: bound, but taking no connections before the verdict.
     change: Change,
     roots: Vec<Root>,
     volumes: VolumeTable,
-    /// The lanes serve it: changes that began before may be under way.
+    /// Changes under way since before, once the lanes serve the new configuration.
     closing: Option<Closing>,
-    /// The one volume that all this is about, if it is no more than that.
+    /// Name of the only volume that is reopened, if the reload is no more than that.
     reopened: Option<String>,
 }
 
 impl Serving {
-    /// Takes over a new configuration, or goes on with the old one and says why.
+    /// Takes over a new configuration, or keeps the old one and reports why.
     pub(super) fn reload(&mut self, load: impl Fn() -> Result<Config, String>) {
         self.reopen_logs();
         if self.reloading.is_some() {
@@ -65,7 +65,7 @@ impl Serving {
         }
     }
 
-    /// Lets the lanes make ready what `config` says. [`Serving::proceed`] does the rest.
+    /// Orders the lanes to prepare `config`; [`Serving::proceed`] does the rest.
     ///
     /// # Errors
     /// What can be seen before a lane hears of it, and what keeps one from hearing of it.
@@ -73,7 +73,7 @@ impl Serving {
         self.order(config, None)
     }
 
-    /// Lets the lanes open a volume anew, all else staying as it is.
+    /// Orders the lanes to open a volume again, all else staying as it is.
     ///
     /// # Errors
     /// As [`Serving::take_over`].
@@ -128,7 +128,7 @@ impl Serving {
         Ok(())
     }
 
-    /// The directories of the volumes as they are now, or of one with the others as they were.
+    /// Returns the present roots of all volumes, or of one with the others as they were.
     fn roots_of(&self, config: &Config, reopened: Option<&str>) -> (Vec<Root>, VolumeTable) {
         let Some(name) = reopened else {
             let roots = Root::all(&config.volumes);
@@ -141,7 +141,7 @@ impl Serving {
         (roots, self.volumes.reopening(name, identity))
     }
 
-    /// Waits until no change is under way that a reload put an end to; for ever where there is none.
+    /// Waits until the changes that a reload forbids have ended; for ever without any.
     pub(super) async fn closed(reloading: Option<&Reloading>) {
         match reloading.and_then(|reloading| reloading.closing.as_ref()) {
             Some(closing) => closing.ended().await,
@@ -149,13 +149,13 @@ impl Serving {
         }
     }
 
-    /// Returns when lanes that have not answered by then are late.
+    /// Returns the time at which lanes without an answer are late.
     pub(super) fn reload_due(&self) -> Option<Instant> {
         let waits_for_lanes = |reloading: &&Reloading| reloading.closing.is_none();
         self.reloading.as_ref().filter(waits_for_lanes).map(|reloading| reloading.transaction.deadline())
     }
 
-    /// A lane is ready to serve what was ordered, or cannot.
+    /// Takes a lane's answer that it is ready to serve the order, or cannot be.
     pub(super) fn on_prepared(&mut self, lane: usize, order: u64, outcome: Result<(), String>) {
         if let Some(reloading) = &mut self.reloading {
             let standing = reloading.transaction.prepared(lane, order, outcome);
@@ -163,7 +163,7 @@ impl Serving {
         }
     }
 
-    /// A lane serves what was ordered.
+    /// Takes a lane's answer that it serves the order.
     pub(super) fn on_switched(&mut self, lane: usize, order: u64) {
         if let Some(reloading) = &mut self.reloading {
             let standing = reloading.transaction.switched(lane, order);
@@ -171,7 +171,7 @@ impl Serving {
         }
     }
 
-    /// A lane has not answered in time.
+    /// Handles lanes that have not answered in time.
     pub(super) fn reload_late(&mut self) {
         if let Some(reloading) = &self.reloading {
             let standing = reloading.transaction.late();
@@ -179,7 +179,7 @@ impl Serving {
         }
     }
 
-    /// Takes back what lanes make ready, because the server ends.
+    /// Aborts what lanes prepare, because the server ends.
     pub(super) fn forget_reload(&mut self) {
         if let Some(Reloading { transaction, .. }) = self.reloading.take() {
             transaction.drop_orders(&self.controls);
@@ -210,8 +210,8 @@ impl Serving {
         }
     }
 
-    /// Notes that every lane serves it, and that no lane changes what is not to be changed any more: what the
-    /// control thread keeps follows.
+    /// Updates the control thread's state once every lane serves the new configuration and forbidden changes
+    /// have ended.
     pub(super) fn taken(&mut self) {
         let Some(reloading) = self.reloading.take() else { return };
         let Reloading { sites, troubles, config, taking, change, roots, volumes, reopened, .. } = reloading;
@@ -281,7 +281,7 @@ impl Serving {
     }
 }
 
-/// In `/health`.
+/// Subject of reloads in `/health`.
 const SUBJECT: &str = "reload";
 
 #[cfg(test)]
@@ -318,7 +318,7 @@ mod tests {
         TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap()
     }
 
-    /// Replaces the mailbox of lane 1, which hears nothing meanwhile.
+    /// Replaces the mailbox of lane 1, which receives nothing meanwhile.
     fn deaf(serving: &mut Serving, room: usize) -> (LaneControl, ControlReceiver) {
         let (mut control, mut orders) = controls(1, 8);
         let (control, orders) = (control.remove(0), orders.remove(0));
@@ -387,7 +387,7 @@ mod tests {
         assert_eq!(serving.reload_counters.taken.get(), 1);
     }
 
-    /// Takes over a configuration to its end.
+    /// Takes over a configuration to the end.
     fn take(server: &mut Server, config: Config) {
         let serving = &mut server.serving;
         serving.reload(|| Ok(config.clone()));

@@ -1,5 +1,5 @@
-//! Messages of services about what they serve, as time goes on: troubles, and what the server made for them
-//! and has to make again.
+//! Troubles that services report of their sites as time goes on, and renewal of what the server made for
+//! them.
 
 use std::time::{Duration, SystemTime};
 
@@ -9,7 +9,7 @@ use super::Serving;
 use crate::logs;
 
 impl Serving {
-    /// Tells what is wrong with what is served now. `is_told`: the log has it already, as after a start or reload.
+    /// Reports the present troubles of sites. `is_told`: the log has it already, as after a start or reload.
     pub(super) fn look_at_sites(&mut self, is_told: bool) {
         let now = SystemTime::now();
         let of_sites = self.sites.iter().flatten().flat_map(|site| site.troubles(now));
@@ -31,8 +31,9 @@ impl Serving {
         self.site_troubles = troubles;
     }
 
-    /// Has what the server made for services, such as a certificate, made again where it does not hold at this time: by the clock, which
-    /// may be set while the server runs.
+    /// Renews what the server made for services, such as a certificate, where it does not hold at this time.
+    ///
+    /// The time is the clock's, which may be set while the server runs.
     pub(super) fn renew(&mut self) {
         let now = SystemTime::now();
         let is_early = self.renewed.is_some_and(|at| at.elapsed() < RENEWAL_PAUSE);
@@ -54,7 +55,7 @@ impl Serving {
     }
 }
 
-/// A line of the log as `/health` has it, behind its subject and without the message's name.
+/// Returns a line of the log for `/health`, without its subject and the message's name.
 fn text_of<'a>(subject: &str, told: &'a str) -> &'a str {
     let behind_subject = told.strip_prefix(subject).and_then(|rest| rest.strip_prefix(": "));
     // That of the log may be less: one of the log may have several in `/health`.
@@ -64,7 +65,7 @@ fn text_of<'a>(subject: &str, told: &'a str) -> &'a str {
     logs::without_name(text)
 }
 
-/// Between two attempts.
+/// Time between two attempts to renew.
 const RENEWAL_PAUSE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
 //! Work of the control thread while lanes serve: drains and restores nodes, replaces listeners that died,
-//! follows links and interrupts as they change.
+//! follows links and interrupts.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::silo::{Placement, Taking};
 use crate::usage;
 
 impl Serving {
-    /// Acts on what a lane tells.
+    /// Acts on an event of a lane.
     pub(super) fn on_event(&mut self, event: LaneEvent) -> Result<(), ServerError> {
         match event {
             LaneEvent::Serving => {}
@@ -59,7 +59,7 @@ impl Serving {
         Ok(())
     }
 
-    /// Changes which lanes take connections. Those that no longer do serve what they have to its end.
+    /// Sets which lanes take connections. Those that no longer do serve what they have to its end.
     pub(super) fn steer_to(&mut self, taking: Taking) {
         let stopping: Vec<usize> = taking.lanes(false).filter(|&lane| self.taking.lane(lane)).collect();
         for (silo, state) in self.layout.silos.iter().enumerate() {
@@ -78,7 +78,7 @@ impl Serving {
         self.rebuild_placement();
     }
 
-    /// Sees that every lane that takes connections has its listeners and the others get nothing new.
+    /// Ensures that every lane that takes connections has its listeners and the others get nothing new.
     pub(super) fn mend_listeners(&mut self) {
         (self.repaired, self.repair_at) = (Instant::now(), None);
         if self.reloading.is_some() {
@@ -95,7 +95,7 @@ impl Serving {
         problems.iter().for_each(|problem| self.retry(problem));
     }
 
-    /// Marks packets by this from now on, those of open connections too.
+    /// Sets the marks of packets, those of open connections too.
     pub(super) fn mark_by(&mut self, marks: &Marks) {
         if *marks == self.config.server.egress_marks {
             return;
@@ -105,7 +105,7 @@ impl Serving {
         self.follow_links();
     }
 
-    /// Takes marks away from lanes whose NICs have lost their links, and gives them back.
+    /// Takes marks away from lanes with NICs that have lost their links, and gives them back.
     pub(super) fn follow_links(&mut self) {
         let Self { egress, layout, controls, .. } = self;
         let changed = egress.follow(layout, |lane, mark| controls[lane].send(Control::Mark(mark)).is_ok());
@@ -126,14 +126,14 @@ impl Serving {
         }
     }
 
-    /// Retries an address. Where every listener of it died, its port is free only when the last lane has let
-    /// go of its own.
+    /// Schedules another attempt for an address. Where every listener of it died, its port is free only when
+    /// the last lane has closed its own.
     fn retry(&mut self, problem: &ListenError) {
         later(problem);
         self.repair_at = Some(self.repaired + REPAIR_PAUSE);
     }
 
-    /// Follows what has changed outside: links that came and went, interrupts that were moved.
+    /// Follows changes outside: links that came and went, interrupts that were moved.
     pub(super) fn look_around(&mut self) {
         self.mend_listeners();
         if self.layout.lane_nodes().len() < 2 {
@@ -151,7 +151,7 @@ impl Serving {
         self.place_by(&topology);
     }
 
-    /// Tells which directories have lost their access lists.
+    /// Reports directories that have lost their access lists.
     fn look_at_lists(&mut self) {
         let health = &self.subject.health;
         let lost = self.objects.lost_lists(&self.volumes);
@@ -176,7 +176,7 @@ impl Serving {
         self.lost_lists = lost;
     }
 
-    /// Tells what keeps volumes from being written to, and how the index is.
+    /// Reports the reasons why volumes cannot be written to, and the state of the index.
     pub(super) fn look_at_objects(&mut self) {
         self.look_at_lists();
         let health = &self.subject.health;
@@ -313,7 +313,8 @@ impl Serving {
     }
 }
 
-/// Volumes that can be written to again. One that is served no longer, or is called otherwise by now, is none of them.
+/// Returns the volumes that can be written to again. One that is served no longer, or is called otherwise by
+/// now, is none of them.
 fn mended<'a>(
     before: &'a [(String, String)],
     now: &[(String, String)],
@@ -332,12 +333,11 @@ fn later(problem: &ListenError) {
     );
 }
 
-/// Between two repairs of listeners.
+/// Time between two repairs of listeners.
 const REPAIR_PAUSE: Duration = Duration::from_secs(1);
-/// Interval at which it is looked at what keeps volumes and the index from being written to: `/health` is no
-/// later than that.
+/// Interval of checks whether volumes and the index can be written to: `/health` is no later than that.
 pub(super) const HEALTH_PERIOD: Duration = Duration::from_millis(500);
-/// Interval at which links, interrupts and listeners are looked at.
+/// Interval at which links, interrupts and listeners are checked.
 pub(super) const LOOK_AROUND_PERIOD: Duration = Duration::from_secs(10);
 
 fn rights(volume: &str) -> String {

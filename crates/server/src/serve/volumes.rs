@@ -1,5 +1,5 @@
-//! Handling of volumes whose directory is gone or is another one by now: it tells, and has the lanes open it
-//! anew once there is something to open.
+//! Volumes with directories that are gone or replaced: reported, and opened again on the lanes once there is
+//! a directory.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::logs;
 use crate::roots::{RootObservation, RootState};
 
 impl Serving {
-    /// Acts on what was seen at a volume's path.
+    /// Acts on an observation of a volume's path.
     pub(super) fn on_root_observed(&mut self, observation: RootObservation) {
         let RootObservation { name, path, root_state } = observation;
         match root_state {
@@ -71,7 +71,7 @@ impl Serving {
         }
     }
 
-    /// Every lane serves the directory that the volume's path leads to now.
+    /// Notes that every lane serves the directory that the volume's path leads to now.
     pub(super) fn reopened(&mut self, name: &str) {
         self.root_troubles.remove(name);
         self.subject.health.clear(&subject(name));
@@ -86,14 +86,14 @@ impl Serving {
         );
     }
 
-    /// Everything was opened anew.
+    /// Clears the troubles of all roots, as everything was opened again.
     pub(super) fn forget_root_troubles(&mut self) {
         for name in std::mem::take(&mut self.root_troubles).into_keys() {
             self.subject.health.clear(&subject(&name));
         }
     }
 
-    /// Notes a trouble in `/health` and, once, in the log. Says whether it is a new one.
+    /// Shows a trouble in `/health` and logs it once. Returns whether it is new.
     pub(super) fn note_root(&mut self, name: &str, trouble: String) -> bool {
         if self.root_troubles.get(name) == Some(&trouble) {
             return false;
@@ -152,7 +152,7 @@ mod tests {
         answer
     }
 
-    /// Lets the control thread's work go on until it has come to this.
+    /// Runs the control thread's work until `done` says so.
     fn drive(server: &mut Server, what: &str, done: impl Fn(&Serving) -> bool) {
         let serving = &mut server.serving;
         server.housekeeping.block_on(async {

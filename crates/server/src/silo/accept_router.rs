@@ -1,4 +1,4 @@
-//! The door of a lane: every accepted connection passes it and is served here or given to the silo it belongs to.
+//! Router of a lane's accepted connections: each is served here or given to the silo it belongs to.
 
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -18,7 +18,7 @@ use super::placement::{Belongs, Placement};
 use crate::lane_services::LaneServices;
 use crate::listeners::Destination;
 
-/// Routes connections that a lane accepts: to its own services, or to a lane of another silo.
+/// Router of connections that a lane accepts: to its own services, or to a lane of another silo.
 pub(crate) struct AcceptRouter {
     node: Option<u32>,
     placement: RefCell<Arc<Placement>>,
@@ -27,7 +27,7 @@ pub(crate) struct AcceptRouter {
     counters: Arc<SiloCounters>,
 }
 
-/// The door as one service sees it.
+/// Router for the connections of one service.
 struct ServiceRouter {
     router: Rc<AcceptRouter>,
     service: usize,
@@ -40,7 +40,7 @@ impl service::ConnectionRouter for ServiceRouter {
 }
 
 impl AcceptRouter {
-    /// The door for the connections of one service.
+    /// Returns the router for the connections of one service.
     pub(crate) fn of(self: &Rc<Self>, service: usize) -> Rc<dyn service::ConnectionRouter> {
         Rc::new(ServiceRouter { router: Rc::clone(self), service })
     }
@@ -56,13 +56,13 @@ impl AcceptRouter {
         Rc::new(Self { node, placement, outgoing, loads, counters })
     }
 
-    /// Places connections by this from now on.
+    /// Sets the placement of connections from now on.
     pub(crate) fn set_placement(&self, placement: Arc<Placement>) {
         self.placement.replace(placement);
     }
 
-    /// Gives the connection back if it is to be served here. One that belongs elsewhere but cannot go there is
-    /// served here too: a far connection is better than none.
+    /// Returns the connection if it is to be served here, and hands it over otherwise. One that cannot go
+    /// where it belongs is served here too: a far connection is better than none.
     fn place(&self, stream: TcpStream, to: Destination) -> Option<TcpStream> {
         let placement = self.placement.borrow();
         if !placement.is_open() {
@@ -90,7 +90,7 @@ impl AcceptRouter {
         Some(stream)
     }
 
-    /// Gives a connection to its own silo; to one that helps while that is full.
+    /// Hands a connection over to its own silo, or while that is full to one that helps.
     fn hand_over(
         &self,
         placement: &Placement,
@@ -108,7 +108,7 @@ impl AcceptRouter {
         kept
     }
 
-    /// The connection is at home here, where there is no time for it.
+    /// Hands over a connection that belongs here, to a silo that helps; returns it without one.
     fn ask_for_help(
         &self,
         placement: &Placement,
@@ -123,12 +123,12 @@ impl AcceptRouter {
         kept
     }
 
-    /// The lane's own silo, if all its lanes are full and others may help.
+    /// Returns the lane's own silo, if all its lanes are full and others may help.
     fn full_silo(&self, placement: &Placement) -> Option<usize> {
         placement.silo_on(self.node).filter(|&silo| placement.is_full(silo, &self.loads))
     }
 
-    /// Gives a connection of this silo to a lane without a NIC that has time; back when there is none.
+    /// Hands a connection of this silo to a lane without a NIC that has time; returns it when there is none.
     fn send_to_helper(
         &self,
         placement: &Placement,
@@ -150,7 +150,7 @@ impl AcceptRouter {
         Some(stream)
     }
 
-    /// Gives a connection to one of these lanes; back when none takes it.
+    /// Hands a connection to one of these lanes; returns it when none takes it.
     fn send(&self, silo: usize, lanes: &[usize], stream: TcpStream, to: Destination) -> Option<TcpStream> {
         let peer = stream.peer_addr();
         let connection = match stream.release() {
@@ -163,7 +163,7 @@ impl AcceptRouter {
         }
     }
 
-    /// Serves what lanes of other silos give to this one.
+    /// Serves the connections that lanes of other silos hand over to this one.
     pub(crate) async fn take_in(
         self: Rc<Self>,
         services: Rc<LaneServices>,

@@ -1,4 +1,4 @@
-//! Counters of a lane about where its connections came from.
+//! Counters of a lane about the origin of its connections.
 
 lane::counter_block! {
     /// Connections of one lane by the node they arrived on. Each accepted one is counted under one placement.

@@ -7,7 +7,7 @@ use lane::mesh::{Exchange, Limits, Member, Mesh, Port, Sender};
 
 use crate::listeners::Destination;
 
-/// A connection on its way to another lane. Nothing was received from it yet.
+/// Connection on its way to another lane. Nothing was received from it yet.
 #[derive(Debug)]
 pub(crate) struct HandedOver {
     pub(crate) connection: Released,
@@ -15,7 +15,7 @@ pub(crate) struct HandedOver {
     pub(crate) to: Destination,
 }
 
-/// One lane's ways to the other silos.
+/// Senders of one lane to the other silos.
 pub(crate) struct Outgoing {
     sender: Sender<HandedOver>,
     /// Lane of each silo that had its turn last.
@@ -23,7 +23,7 @@ pub(crate) struct Outgoing {
 }
 
 impl Outgoing {
-    /// Gives a connection to one of `lanes`, which are those of `silo` that may have it, in turns.
+    /// Hands a connection to one of `lanes`, those of `silo` that may have it, in turns.
     ///
     /// # Errors
     /// The connection, when none of them takes it.
@@ -48,7 +48,7 @@ impl Outgoing {
     }
 }
 
-/// Opens the links of one lane to the other silos, and the port where it takes connections from them.
+/// Opens the senders of one lane to the other silos, and the port for connections from them.
 pub(crate) fn links_to_silos(mesh: &Mesh, lane: usize) -> (Outgoing, Port<HandedOver>) {
     let exchange: Exchange<HandedOver> =
         mesh.exchange("connections", HANDED_OVER_MAX).expect("nobody else has this name");
@@ -64,5 +64,5 @@ pub(crate) fn links_to_silos(mesh: &Mesh, lane: usize) -> (Outgoing, Port<Handed
 //@ counter: silo_accepts{placement="kept"}
 //@ attack: none, lanes take them faster than one NIC can bring them, and a machine of one node has none
 //@ reach: server
-/// Connections that may be on their way from one lane to another: a burst of accepts within one turn.
+/// Most connections on their way from one lane to another: a burst of accepts within one turn.
 const HANDED_OVER_MAX: Limits = Limits { messages: 64, calls: 0 };

@@ -1,4 +1,4 @@
-//! Overloaded lanes: each measures itself, and all may look.
+//! Overloaded lanes: each measures itself, and all may read the results.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -8,18 +8,18 @@ use lane::Ended;
 
 use super::counters::SiloCounters;
 
-/// Whether each lane of the process is full. Written by the lane alone, a few times a second at most.
+/// Flags of the process's lanes that are full. Written by the lane alone, a few times a second at most.
 #[derive(Clone, Debug)]
 pub(crate) struct Loads {
     lanes: Arc<[Flag]>,
 }
 
-/// On a cache line of its own.
+/// Flag on a cache line of its own.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Flag(AtomicBool);
 
-/// Judges one lane by the part of its time that its thread has run.
+/// Meter of one lane, by the part of its time that its thread has run.
 #[derive(Debug)]
 pub(crate) struct Meter {
     seen: Option<(Instant, Duration)>,
@@ -27,7 +27,7 @@ pub(crate) struct Meter {
 }
 
 impl Loads {
-    /// Of this many lanes, none of them full.
+    /// Makes the flags of this many lanes, none of them full.
     pub(crate) fn new(lanes: usize) -> Self {
         Self { lanes: (0..lanes).map(|_| Flag::default()).collect() }
     }
@@ -59,8 +59,8 @@ impl Meter {
         Self { seen: None, full: false }
     }
 
-    /// Takes the time that the lane's thread has run until now. It is full from 90 % of the time between two looks on,
-    /// and no more below 70 %.
+    /// Takes the time that the lane's thread has run until now, and returns whether the lane is full. It is
+    /// full from 90 % of the time between two looks on, and no more below 70 %.
     pub(crate) fn look(&mut self, now: Instant, busy: Duration) -> bool {
         let Some((before, busy_before)) = self.seen.replace((now, busy)) else { return self.full };
         let (time, ran) = ((now - before).as_nanos(), busy.saturating_sub(busy_before).as_nanos());
@@ -80,7 +80,8 @@ impl Meter {
 //@ counter: silo_accepts{placement="helped"}, silo_full
 //@ attack: none, a measure of load on machines of several nodes, which refuses nothing
 //@ reach: server
-/// Long enough that a large answer or a stalled host does not count, short enough that a rush does.
+/// Interval of measurements: long enough that a large answer or a stalled host does not count, short enough
+/// that a rush does.
 const LOOK_PERIOD: Duration = Duration::from_millis(200);
 const FULL_PERCENT: u128 = 90;
 const NO_MORE_FULL_PERCENT: u128 = 70;

@@ -14,13 +14,13 @@ use lane::topology::Topology;
 
 use crate::metrics::Blocks;
 
-/// The looking thread; it ends with its owner.
+/// Thread that looks at the lanes' memory; it ends with this.
 pub(crate) struct MemoryWatch {
     orders: SyncSender<Order>,
     thread: Option<JoinHandle<()>>,
 }
 
-/// Asks a thread for a look, if there is one; by default there is none.
+/// Sender of requests to the looking thread; by default there is none.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Look(Option<SyncSender<Order>>);
 
@@ -31,7 +31,7 @@ enum Order {
 }
 
 impl Look {
-    /// Has the lanes' memory looked at within a second or so, unless that is under way.
+    /// Requests a look at the lanes' memory within a second or so, unless one is under way.
     pub(crate) fn ask(&self) {
         if let Some(orders) = &self.0 {
             // Full: one is asked for already.
@@ -41,8 +41,8 @@ impl Look {
 }
 
 lane::counter_block! {
-    /// Pages of one lane's memory that were looked up, by whether they lie on the lane's node. Each look counts a
-    /// page again: the figures are shares, not sizes.
+    /// Pages of one lane's memory that were looked up, by whether they lie on the lane's node. Each look
+    /// counts a page again: the figures are shares, not sizes.
     struct MemoryCounters {
         count pool_local as pool_pages [placement = "local"]: "Pages of buffer pools looked up, by where they lie.",
         count pool_remote as pool_pages [placement = "remote"]: "Pages of buffer pools looked up, by where they lie.",
@@ -59,7 +59,7 @@ lane::counter_block! {
 }
 
 impl MemoryWatch {
-    /// Counts for every lane, and looks at the lanes' memory where there is more than one node for it to lie on.
+    /// Adds counters for every lane, and starts the looking thread on machines of more than one node.
     pub(crate) fn start(
         topology: &Topology,
         lanes: &[LaneInfo],
@@ -93,7 +93,7 @@ impl MemoryWatch {
         Ok(Self { orders, thread: Some(thread) })
     }
 
-    /// To ask for looks with.
+    /// Returns a sender of requests for looks.
     pub(crate) fn asker(&self) -> Look {
         Look(Some(self.orders.clone()))
     }
@@ -110,7 +110,7 @@ impl Drop for MemoryWatch {
     }
 }
 
-/// Waits so long; a request for a look meanwhile gets the one that follows.
+/// Waits for `time` or the end. A request for a look meanwhile gets the one that follows.
 fn is_stopped_within(ordered: &Receiver<Order>, time: Duration) -> bool {
     let until = Instant::now() + time;
     loop {
@@ -144,7 +144,7 @@ impl Rounds {
         &mut self.silos[silo]
     }
 
-    /// The lanes whose turn it is.
+    /// Returns the lanes whose turn it is.
     fn turn(&self) -> impl Iterator<Item = &Watched> {
         let number = self.number;
         self.silos.iter().flat_map(move |lanes| {
@@ -172,7 +172,7 @@ impl Rounds {
 }
 
 impl Watched {
-    /// Counts what there is to see. Returns a refusal that no other lane is spared.
+    /// Counts the sampled pages. Returns a refusal that all lanes would meet.
     fn look(&self, round: u64) -> Option<Unsampled> {
         let counters = &*self.counters;
         counters.looks.increment();
@@ -207,7 +207,7 @@ impl Watched {
     }
 }
 
-/// Between asking lanes and looking at what they named. Descriptors that they lend live as long.
+/// Time between asking lanes and looking at the pages they named. Descriptors that they lend live as long.
 const LOOK_AFTER: Duration = Duration::from_secs(1);
 /// Lanes of each silo in a round: some 600 pages, 64 of them of files.
 const LANES_PER_SILO: usize = 4;

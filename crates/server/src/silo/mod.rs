@@ -1,5 +1,4 @@
-//! Silos while they serve: which take connections, where each connection belongs, and how one that came to the
-//! wrong lane gets to the right one.
+//! Silos at work: which take connections, where each connection belongs, and handover to the right lane.
 
 mod accept_router;
 mod counters;

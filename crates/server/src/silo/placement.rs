@@ -1,4 +1,5 @@
-//! Placement of connections: the node it arrived on, that node's silo, and whether it takes connections.
+//! Placement of connections: the node a connection arrived on, that node's silo, and whether the silo takes
+//! connections.
 
 use lane::layout::Layout;
 use lane::topology::{Origins, Topology, napis};
@@ -13,54 +14,54 @@ pub(crate) struct Taking {
     lanes: Vec<bool>,
 }
 
-/// Nodes that cannot be drained as the configuration says.
+/// Reason why nodes cannot be drained as configured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TakingError {
-    /// No silo is on this node.
+    /// The node has no silo.
     #[error("server.drained_nodes: no silo is on node {node}; {}", silos_are_on(.silos))]
     NoSilo {
-        /// The node named.
+        /// Number of the node.
         node: u32,
         /// Nodes that have silos.
         silos: Vec<u32>,
     },
-    /// No lane would be left.
+    /// No lane would be left to take connections.
     #[error("server.drained_nodes: every silo would be drained; to serve nobody, stop the server")]
     Nobody,
 }
 
-/// Placement by which every lane judges its connections. A new one is made when links, interrupts or the
+/// Placement by which every lane routes its connections. A new one is made when links, interrupts or the
 /// configuration change.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Placement {
-    /// `None` where all lanes are on one node: nothing is asked, everything is local.
+    /// Origins of packets; `None` where all lanes are on one node and everything is local.
     origins: Option<Origins>,
-    /// The silos' nodes; `None` with silos switched off.
+    /// Nodes of the silos; `None` with silos switched off.
     nodes: Vec<Option<u32>>,
     taking: Vec<bool>,
-    /// The lanes of each silo.
+    /// Lanes of each silo.
     lanes: Vec<Vec<usize>>,
-    /// For each silo those that help it while it is full, the nearest first: silos without a NIC, where they may.
+    /// Silos that help each silo while it is full, the nearest first: silos without a NIC, if configured.
     helpers: Vec<Vec<usize>>,
 }
 
 /// Lane or node that a connection belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Belongs {
-    /// The lane where it was accepted.
+    /// The connection belongs to the lane that accepted it.
     Here,
-    /// To this silo.
+    /// The connection belongs to this silo.
     To(usize),
-    /// To a node that has no silo, because silos are switched off.
+    /// The connection belongs to a node that has no silo, because silos are switched off.
     Elsewhere,
-    /// To a silo that takes no connections.
+    /// The connection belongs to a silo that takes no connections.
     Drained,
-    /// Nothing tells.
+    /// The connection has no known origin.
     Unknown,
 }
 
 impl Taking {
-    /// All lanes but those of the drained nodes.
+    /// Takes connections on all lanes but those of the drained nodes.
     pub(crate) fn new(layout: &Layout, drained_nodes: &[u32]) -> Result<Self, TakingError> {
         let has_silo = |node: &u32| layout.silos.iter().any(|silo| silo.node == Some(*node));
         if let Some(&node) = drained_nodes.iter().find(|node| !has_silo(node)) {
@@ -80,7 +81,7 @@ impl Taking {
         self.lanes[lane]
     }
 
-    /// The lanes that take connections, or those that do not.
+    /// Returns the lanes that take connections, or those that do not.
     pub(crate) fn lanes(&self, taking: bool) -> impl Iterator<Item = usize> {
         self.lanes.iter().enumerate().filter(move |(_, takes)| **takes == taking).map(|(lane, _)| lane)
     }
@@ -91,7 +92,7 @@ impl Taking {
 }
 
 impl Placement {
-    /// Makes the placement by links and interrupts as they are now.
+    /// Makes the placement by the present links and interrupts.
     pub(crate) fn new(
         topology: &Topology,
         layout: &Layout,
@@ -110,12 +111,12 @@ impl Placement {
         Self { origins, nodes, taking: taking.silos.clone(), lanes, helpers }
     }
 
-    /// The silo of a node.
+    /// Returns the silo of a node.
     pub(crate) fn silo_on(&self, node: Option<u32>) -> Option<usize> {
         self.nodes.iter().position(|silo| silo.is_some() && *silo == node)
     }
 
-    /// The lanes of a silo.
+    /// Returns the lanes of a silo.
     pub(crate) fn lanes_of(&self, silo: usize) -> &[usize] {
         &self.lanes[silo]
     }
@@ -125,12 +126,12 @@ impl Placement {
         !self.helpers[silo].is_empty() && self.lanes[silo].iter().all(|&lane| loads.is_full(lane))
     }
 
-    /// The silos that help this one, the nearest first.
+    /// Returns the silos that help this one, the nearest first.
     pub(crate) fn helpers_of(&self, silo: usize) -> &[usize] {
         &self.helpers[silo]
     }
 
-    /// Returns whether anything has to be asked of a connection.
+    /// Returns whether connections may belong to different silos, so that their origin matters.
     pub(crate) fn is_open(&self) -> bool {
         self.origins.is_some()
     }
@@ -160,7 +161,7 @@ impl Placement {
     }
 }
 
-/// For each silo those that help it, the nearest first.
+/// Returns the silos that help each silo, the nearest first.
 fn helpers(
     topology: &Topology,
     layout: &Layout,
@@ -226,7 +227,7 @@ pub(super) mod tests {
         assert!(error.contains("node 7") && error.contains("nodes 0, 1"), "{error}");
     }
 
-    /// Two CPUs on each node; eth0 on node 0 and eth2 on node 2; 1 is near 0, 3 near 2.
+    /// Makes a topology of two CPUs on each node; eth0 on node 0 and eth2 on node 2; 1 is near 0, 3 near 2.
     pub(in crate::silo) fn four_nodes_with_cards_on_two() -> Topology {
         let distance = |a: u32, b: u32| match (a == b, a / 2 == b / 2) {
             (true, _) => 10,

@@ -1,11 +1,11 @@
-//! Description of which lanes serve what: for people who start a server or ask the doctor.
+//! Description of which lanes serve what, for the start of a server and `linerate doctor`.
 
 use lane::layout::{Layout, NicRef, SiloLayout};
 use lane::topology::{CpuSet, NicKind};
 
 use crate::config::NodesWithoutNic;
 
-/// A line for each silo: its lanes, and which NICs they serve, or what they do without one.
+/// Returns a line for each silo: its lanes, and which NICs they serve, or what they do without one.
 pub fn who_serves_what(layout: &Layout, without_nic: NodesWithoutNic) -> Vec<String> {
     let somebody_has_one = layout.silos.iter().any(|silo| !silo.nics.is_empty());
     // What the kernel makes up is worth telling only where there is nothing else, as in a container.

@@ -1,5 +1,6 @@
-//! Files of a crate use each other downwards only: where some use each other in a circle, none of them can be read, tested or
-//! changed alone. What is in circles yet is counted here, and may only become less.
+//! Checks that files of a crate use each other downwards only: where some use each other in a circle, none of
+//! them can be read, tested or changed alone. The files in circles so far are counted here, and may only
+//! become fewer.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -45,16 +46,16 @@ fn files_of_a_crate_use_each_other_downwards_only() {
     assert_eq!(found, known, "more than there were are refused; fewer are to be written down here");
 }
 
-/// The modules of a crate that are files of their own.
+/// Modules of a crate that are files of their own.
 struct Crate {
     modules: BTreeMap<Vec<String>, Module>,
 }
 
 #[derive(Default)]
 struct Module {
-    /// Paths of the crate that it uses: paths from the crate's root.
+    /// Paths of the crate that the module uses, from the crate's root.
     uses: Vec<Vec<String>>,
-    /// Names that it gives on, and the paths of what they stand for.
+    /// Names that the module re-exports, with the paths of what they stand for.
     gives: BTreeMap<String, Vec<String>>,
 }
 
@@ -87,7 +88,7 @@ impl Crate {
         }
     }
 
-    /// The file that has what a path names, seen through names that are only given on.
+    /// Returns the file that has what a path names, seen through re-exports.
     fn file_of(&self, path: &[String]) -> Option<Vec<String>> {
         let mut path = path.to_vec();
         // A name may be given on by several one after the other.
@@ -104,7 +105,7 @@ impl Crate {
         Some(path[..len].to_vec())
     }
 
-    /// The files that use each other in a circle, a list for each.
+    /// Returns the files that use each other in a circle, a list for each circle.
     fn circles(&self) -> Vec<Vec<String>> {
         let used = |(module, of): (&Vec<String>, &Module)| {
             let used = of.uses.iter().filter_map(|path| self.file_of(path)).filter(|used| used != module);
@@ -176,7 +177,7 @@ impl Module {
         of
     }
 
-    /// Takes what a `use` brings.
+    /// Adds the names of a `use`.
     fn take(&mut self, tree: &str, module: &[String], is_given: bool) {
         let mut paths = Vec::new();
         leaves(tree.trim(), &[], &mut paths);
@@ -195,7 +196,7 @@ impl Module {
     }
 }
 
-/// The paths of a tree of `use`, each with the name that it has here.
+/// Collects the paths of a tree of `use`, each with the name that it has here.
 fn leaves(tree: &str, before: &[String], found: &mut Vec<(Vec<String>, String)>) {
     if let Some(open) = tree.find('{') {
         let prefix: Vec<_> = tree[..open]
@@ -237,7 +238,7 @@ fn leaves(tree: &str, before: &[String], found: &mut Vec<(Vec<String>, String)>)
     }
 }
 
-/// A path from the crate's root, of one in `module`; `None` of one in another crate.
+/// Returns a path of `module` from the crate's root; `None` for one in another crate.
 fn absolute(path: &[String], module: &[String]) -> Option<Vec<String>> {
     let (first, mut rest) = path.split_first()?;
     let mut base = match first.as_str() {

@@ -1,4 +1,5 @@
-//! The dependency rule of ARCHITECTURE.md: arrows point down only, and the server knows services by their seam alone.
+//! Checks the dependency rule of ARCHITECTURE.md: arrows point down only, and the server knows services by
+//! their interface alone.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -12,14 +13,14 @@ fn manifest(path: &Path) -> toml::Table {
     text.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// Our own crates from bottom to top, as the workspace lists them.
+/// Returns our own crates from bottom to top, as the workspace lists them.
 fn own() -> Vec<String> {
     let text = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
     let in_crates = |line: &&str| line.contains("path = \"crates/");
     text.lines().filter(in_crates).map(|line| line.split(' ').next().unwrap().to_owned()).collect()
 }
 
-/// Returns what each of our crates is built from, of our own; what only its tests use does not count.
+/// Returns the crates of ours that each of our crates is built from, without those that only tests use.
 fn uses(own: &[String]) -> BTreeMap<String, Vec<String>> {
     let directories = std::fs::read_dir(root().join("crates")).unwrap();
     let of = |directory: std::io::Result<std::fs::DirEntry>| {

@@ -1,4 +1,4 @@
-//! The index as commands use it while no server holds it.
+//! Tests of the index as commands use it while no server holds it.
 
 use server::volumes::{VolumeName, Volumes, VolumesError};
 

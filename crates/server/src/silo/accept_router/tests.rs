@@ -1,4 +1,4 @@
-//! Doors on simulated lanes: four nodes, cards on two of them.
+//! Tests of routers on simulated lanes: four nodes, NICs on two of them.
 
 use std::cell::RefCell;
 
@@ -24,7 +24,7 @@ fn placement(without_nic: NodesWithoutNic) -> Arc<Placement> {
     Arc::new(Placement::new(&topology, &layout, &taking, without_nic))
 }
 
-/// A host with eight lanes, of which 0 accepts what comes by eth0. Which lane serves a connection is noted.
+/// Host with eight lanes, of which lane 0 accepts eth0's connections; notes which lane serves each.
 struct Silos {
     world: World,
     host: Host,
@@ -70,7 +70,7 @@ impl Silos {
         Self { world, host, loads, counters, served, connected: std::cell::Cell::new(0) }
     }
 
-    /// The lanes that serve this many more connections.
+    /// Connects this many more clients, and returns the lanes that serve them.
     fn connect(&self, count: usize) -> Vec<usize> {
         let client = self.world.host("10.0.0.2");
         self.connected.set(self.connected.get() + count);

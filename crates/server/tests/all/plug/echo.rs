@@ -1,4 +1,4 @@
-//! The smallest service that has everything: lines over TCP and datagrams over UDP come back behind a word that the
+//! Smallest service with all parts: lines over TCP and datagrams over UDP come back behind a word that the
 //! configuration chooses.
 
 use std::cell::RefCell;
@@ -22,10 +22,10 @@ use service::{
 };
 use vfs::Volume;
 
-/// The service, process-wide.
+/// Echo service, process-wide.
 pub(crate) struct Echo;
 
-/// `[echo]`
+/// Table `[echo]` of the configuration.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 struct Section {
@@ -34,12 +34,12 @@ struct Section {
     #[serde(deserialize_with = "service::config::addresses")]
     datagrams: Vec<SocketAddr>,
     word: String,
-    /// A lane that can prepare nothing, for tests.
+    /// Number of a lane that can prepare nothing, for tests.
     broken_lane: Option<u16>,
 }
 
 lane::counter_block! {
-    /// What a lane counts.
+    /// Counters of the echo service on a lane.
     struct EchoCounters {
         count lines: "Lines sent back.",
         count datagrams: "Datagrams sent back.",
@@ -264,7 +264,7 @@ impl LaneEcho {
     }
 }
 
-/// The length of a line, for the access log.
+/// Length of a line, for the access log.
 struct Line(u8);
 
 impl LogRecord for Line {

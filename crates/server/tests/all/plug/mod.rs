@@ -1,4 +1,5 @@
-//! Services plug in: a second one, known to the server by the seam alone, beside HTTP and without it.
+//! Tests of services that plug in: a second one, known to the server by the interface alone, beside HTTP and
+//! without it.
 
 use std::io::{Read, Write};
 use std::os::unix::fs::PermissionsExt;
@@ -27,7 +28,7 @@ fn only_echo() -> Arc<Services> {
 }
 
 const ECHO: &str = "[echo]\nlisten = '127.0.0.1:0'\ndatagrams = '127.0.0.1:0'\n";
-/// With times that no machine is too slow for, as HTTP's.
+/// Configuration with times that no machine is too slow for.
 const SERVER: &str = "[server]\nlanes = 2\ndrain_seconds = 300\n[admin]\nlisten = '127.0.0.1:0'\n";
 const HTTP: &str =
     "[http]\nlisten = '127.0.0.1:0'\n[https]\nlisten = 'off'\n[http.limits]\nheader_seconds = 300\n";
@@ -420,6 +421,6 @@ fn an_rx_service_has_its_part_of_the_servers_rate_and_no_more() {
     server.end();
 }
 
-/// Of all that the server sends, bytes a second.
+/// Rate of all that the server sends, in bytes a second.
 const RATE: usize = 2_000_000;
 const RATED_BYTES: usize = 2_000_000;

@@ -1,5 +1,5 @@
-//! The rxperf service as the server hosts a service: it shows what Rx and the connections of others have of one rate. On one
-//! lane, since a driver of several needs to know its siblings.
+//! The rxperf service as the server hosts a service, which shows the division of one rate between Rx and
+//! other connections. On one lane, since a driver of several needs to know its siblings.
 
 use std::cell::RefCell;
 use std::io;
@@ -23,11 +23,11 @@ use service::{
     LoadContext, Problem, Role, Service, Settings, Site, Switch, Transport, Wanted,
 };
 
-/// The service, process-wide; what its driver counts, for the test.
+/// Service rxperf, process-wide, with its driver's counters for the test.
 #[derive(Default)]
 pub(crate) struct Perf(pub(crate) Arc<Mutex<Option<Arc<RxCounters>>>>);
 
-/// `[perf]`
+/// Table `[perf]` of the configuration.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Section {
@@ -156,7 +156,7 @@ impl LaneService for LanePerf {
     fn flush_log(&self) {}
 }
 
-/// Receives so many bytes by one call, as a client of its own.
+/// Receives so many bytes by one call, as a client of its own, and returns how many came.
 pub(crate) fn receive(from: SocketAddr, bytes: u32) -> usize {
     let received = lane::runtime::run_here(lane::runtime::RuntimeOptions::default(), async move {
         let client = Driver::bind(([127, 0, 0, 1], 0).into(), DriverConfig::default()).unwrap();

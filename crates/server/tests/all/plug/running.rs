@@ -1,4 +1,4 @@
-//! A server of this process, told by signals what to do, as an administrator does. One at a time: signals reach all.
+//! Server of this process, controlled by signals, as by an administrator. One at a time: signals reach all.
 
 use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream, UdpSocket};
@@ -44,7 +44,7 @@ impl Running {
         Self { thread, text, addresses, greetings, warnings, _alone: alone }
     }
 
-    /// Lets it read another configuration; whether it was taken.
+    /// Makes the server reload another configuration, and returns whether it was taken.
     pub(crate) fn reload(&self, text: &str) -> bool {
         *self.text.lock().unwrap() = text.to_owned();
         let outcomes =
@@ -55,7 +55,7 @@ impl Running {
         taken > before[0]
     }
 
-    /// Asks it to end.
+    /// Asks the server to end.
     pub(crate) fn stop(&self) {
         kill_process(getpid(), Signal::TERM).unwrap();
         wait_for("the drain to begin", || {
@@ -64,17 +64,17 @@ impl Running {
         });
     }
 
-    /// Returns whether it has not ended.
+    /// Returns whether the server has not ended.
     pub(crate) fn goes_on(&self) -> bool {
         !self.thread.is_finished()
     }
 
-    /// Waits for its end.
+    /// Waits for the server's end.
     pub(crate) fn end(self) {
         self.thread.join().unwrap().unwrap();
     }
 
-    /// The sum of a metric over series whose labels contain `label`.
+    /// Returns the sum of a metric over series with labels that contain `label`.
     pub(crate) fn sum(&self, name: &str, label: &str) -> u64 {
         let text = get(self.addresses.admin.unwrap(), "/metrics");
         let of = |line: &str| {
@@ -85,7 +85,7 @@ impl Running {
         text.lines().filter_map(of).sum()
     }
 
-    /// The only address of a service with this transport.
+    /// Returns the only address of a service with this transport.
     pub(crate) fn at(&self, service: &str, transport: Transport) -> SocketAddr {
         let bound = self.addresses.of(service);
         bound.iter().find(|bound| bound.transport == transport).unwrap().address
@@ -99,7 +99,7 @@ pub(crate) fn read_config(text: &str, services: &Services) -> Result<Config, Str
     Ok(config)
 }
 
-/// Asks over HTTP; nothing where no server answers.
+/// Asks over HTTP; returns an empty text where no server answers.
 pub(crate) fn get(address: SocketAddr, target: &str) -> String {
     let mut answer = String::new();
     let Ok(mut stream) = TcpStream::connect(address) else { return answer };
@@ -109,7 +109,7 @@ pub(crate) fn get(address: SocketAddr, target: &str) -> String {
     answer
 }
 
-/// Says a line and hears the answer.
+/// Sends a line and returns the answer.
 pub(crate) fn say(address: SocketAddr, line: &str) -> String {
     let mut stream = connect(address);
     writeln!(stream, "{line}").unwrap();
@@ -122,7 +122,7 @@ pub(crate) fn connect(address: SocketAddr) -> TcpStream {
     stream
 }
 
-/// A line, without its end.
+/// Reads a line and returns it without its end.
 pub(crate) fn hear(stream: &mut TcpStream) -> String {
     let (mut line, mut byte) = (String::new(), [0]);
     while stream.read(&mut byte).unwrap() == 1 && byte != *b"\n" {
@@ -131,7 +131,7 @@ pub(crate) fn hear(stream: &mut TcpStream) -> String {
     line
 }
 
-/// Sends a datagram and hears the answer.
+/// Sends a datagram and returns the answer.
 pub(crate) fn send(address: SocketAddr, datagram: &str) -> String {
     let socket = UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.set_read_timeout(Some(PATIENCE)).unwrap();
@@ -146,5 +146,5 @@ pub(crate) fn wait_for<T>(what: &str, ask: impl FnMut() -> Option<T>) -> T {
     testkit::wait_for(what, PATIENCE, ask)
 }
 
-/// Longer than any machine takes.
+/// Longest wait, more than any machine takes.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
