@@ -300,9 +300,9 @@ impl Config {
         ConfigError::invalid(key, format!("no address to listen on: give {all} one"))
     }
 
-    /// Refuses volumes that share files, if clients write to one or its files are numbered. Such a file would
-    /// have two numbers and two versions, and clients of the one would not be notified of changes by those of
-    /// the other.
+    /// Refuses overlapping directories of volumes that clients write to or whose files are numbered. A file
+    /// in both would have two numbers and two versions, and clients of the one would not be notified of
+    /// changes by those of the other.
     fn check_overlaps(&self) -> Result<(), ConfigError> {
         let is_numbered =
             |(_, volume): &(usize, &VolumeSection)| volume.objects || volume.writable != Writable::Nobody;
