@@ -1,5 +1,5 @@
-//! `cargo bench -p rx --bench links`: what one call reaches over simulated links, one JSON line for each link and
-//! congestion controller. Virtual time and fixed seeds: the same figures on every machine.
+//! Bench of simulated links (`cargo bench -p rx --bench links`): what one call reaches, one JSON line for
+//! each link and congestion controller. Virtual time and fixed seeds: the same figures on every machine.
 
 #![allow(dead_code, reason = "the tests of the simulator use the rest of it")]
 

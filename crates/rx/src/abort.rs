@@ -2,7 +2,7 @@
 
 /// The peer did not answer, or its channel was taken over by a newer call.
 pub const CALL_DEAD: i32 = -1;
-/// No such service on this port.
+/// RX_INVALID_OPERATION: the port has no such service.
 pub const INVALID_OPERATION: i32 = -2;
 /// A time limit of the call ran out.
 pub const CALL_TIMEOUT: i32 = -3;

@@ -33,18 +33,18 @@ pub const ACKS_MAX: usize = 255;
 pub const RANGES_MAX: usize = 104;
 /// Longest ACK payload we build, bytes: full table, trailer and extension.
 pub const ACK_PAYLOAD_MAX: usize = ACK_FIXED + ACKS_MAX + PAD + TRAILER + EXTENSION + 8 * RANGES_MAX;
-/// Window to assume of a peer whose ACKs carry no trailer, packets (AFS before 3.4).
+/// Window in packets to assume of a peer whose ACKs carry no trailer (AFS before 3.4).
 pub const WINDOW_WITHOUT_TRAILER: u32 = 15;
-/// Largest window believed of a peer, packets: the largest that any Rx states (AuriStor).
+/// Largest window in packets believed of a peer: the largest that any Rx states (AuriStor).
 pub const WINDOW_MAX: u32 = 65_535;
-/// Largest packet size believed of a peer, bytes: a UDP datagram holds no more.
+/// Largest packet size in bytes believed of a peer: a UDP datagram holds no more.
 pub const PACKET_BYTES_MAX: u32 = 65_507;
 
 /// Reason why an ACK was sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum AckReason {
-    /// A packet asked for it.
+    /// The packet of this serial asked for an ACK.
     Requested = 1,
     /// A packet came twice.
     Duplicate = 2,
@@ -52,11 +52,11 @@ pub enum AckReason {
     OutOfSequence = 3,
     /// A packet lay beyond the receive window.
     ExceedsWindow = 4,
-    /// No buffer for a packet.
+    /// No buffer was free for a packet.
     NoSpace = 5,
-    /// A question: answer with [`AckReason::PingResponse`].
+    /// The sender asks for an answer with [`AckReason::PingResponse`].
     Ping = 6,
-    /// The answer to a ping.
+    /// The ACK answers a ping.
     PingResponse = 7,
     /// The delayed-ACK timer ran out; no RTT sample.
     Delay = 8,
@@ -65,7 +65,7 @@ pub enum AckReason {
 }
 
 impl AckReason {
-    /// The reason for a wire value, if Rx defines it.
+    /// Returns the reason for a wire value, if Rx defines it.
     pub fn from_wire(value: u8) -> Option<Self> {
         Some(match value {
             1 => Self::Requested,
@@ -82,37 +82,37 @@ impl AckReason {
     }
 }
 
-/// Trailer of an ACK: what its sender can take. A parsed one is within bounds, whatever the packet said: a
-/// window of 1 to [`WINDOW_MAX`], sizes up to [`PACKET_BYTES_MAX`], as many packets in a jumbogram as fit
-/// one.
+/// Trailer of an ACK: window and sizes that its sender can take. A parsed one is within bounds, whatever the
+/// packet said: a window of 1 to [`WINDOW_MAX`], sizes up to [`PACKET_BYTES_MAX`], as many packets in a
+/// jumbogram as fit one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Trailer {
-    /// Largest packet it will accept, bytes including the Rx header.
+    /// Largest packet that the peer will accept, in bytes including the Rx header.
     pub max_mtu: u32,
-    /// Packet size of its interface, bytes.
+    /// Packet size of the peer's interface, in bytes.
     pub if_mtu: u32,
-    /// Receive window counted from `firstPacket`, packets.
+    /// Receive window in packets, counted from `firstPacket`.
     pub window: u32,
-    /// Packets it takes in one jumbogram; 0 says it does path-MTU discovery.
+    /// Packets that the peer takes in one jumbogram; 0 says that it does path-MTU discovery.
     pub jumbo_max: u32,
 }
 
-/// A parsed ACK, borrowing its table and ranges from the datagram.
+/// ACK as parsed, with table and ranges borrowed from the datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Ack<'a> {
-    /// Every packet below this is hard-acknowledged.
+    /// First packet that is not hard-acknowledged.
     pub first: u32,
     /// Highest packet received (advisory).
     pub previous: u32,
     /// Serial of the packet that prompted the ACK.
     pub serial: u32,
-    /// Reason why it was sent.
+    /// Reason of the ACK.
     pub reason: AckReason,
     /// One byte for each packet from `first`; bit 0 says received.
     pub table: &'a [u8],
     /// Window and sizes, when the peer sent all four words (or the three of AFS 3.4).
     pub trailer: Option<Trailer>,
-    /// Present when the peer speaks our extension; 8 bytes a range.
+    /// Ranges of 8 bytes each, when the peer speaks our extension.
     ranges: Option<&'a [u8]>,
 }
 
@@ -139,31 +139,31 @@ impl<'a> Ack<'a> {
         self.ranges.is_some()
     }
 
-    /// Runs of received packets above the table: first packet and count.
+    /// Returns runs of received packets above the table: first packet and count.
     pub fn ranges(&self) -> impl Iterator<Item = (u32, u32)> + 'a {
         self.ranges.unwrap_or_default().chunks_exact(8).map(|range| (word(range, 0), word(range, 4)))
     }
 
-    /// Packets the table reports as received.
+    /// Returns the number of packets that the table reports as received.
     pub fn soft_acked(&self) -> usize {
         self.table.iter().filter(|entry| *entry & 1 == 1).count()
     }
 }
 
-/// The fields of an ACK to build; table and ranges are written by the caller's closures.
+/// Fields of an ACK to build; table and ranges are written by the caller's closures.
 #[derive(Clone, Copy, Debug)]
 pub struct AckFields {
-    /// See [`Ack::first`].
+    /// First packet that is not hard-acknowledged ([`Ack::first`]).
     pub first: u32,
-    /// See [`Ack::previous`].
+    /// Highest packet received ([`Ack::previous`]).
     pub previous: u32,
-    /// See [`Ack::serial`].
+    /// Serial of the packet that prompted the ACK ([`Ack::serial`]).
     pub serial: u32,
-    /// See [`Ack::reason`].
+    /// Reason of the ACK ([`Ack::reason`]).
     pub reason: AckReason,
-    /// See [`Trailer`].
+    /// Window and sizes that this side can take.
     pub trailer: Trailer,
-    /// Whether to append our extension.
+    /// True to append our extension.
     pub extended: bool,
 }
 
@@ -213,7 +213,7 @@ pub fn encode(
     at
 }
 
-/// Length of a whole ACK packet whose table has `entries` entries, without our extension, bytes.
+/// Returns the bytes of a whole ACK packet whose table has `entries` entries, without our extension.
 pub const fn packet_len(entries: usize) -> usize {
     HEADER_LEN + ACK_FIXED + entries + PAD + TRAILER
 }
@@ -221,7 +221,7 @@ pub const fn packet_len(entries: usize) -> usize {
 /// Reason why an ACK payload was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AckError {
-    /// Shorter than its fixed part.
+    /// The payload is shorter than the fixed part.
     #[error("ACK payload shorter than {ACK_FIXED} bytes")]
     Short,
     /// `nAcks` counts more entries than the payload holds.
@@ -245,7 +245,8 @@ fn parse_trailer(bytes: &[u8]) -> Option<Trailer> {
     })
 }
 
-/// A longer ACK without the magic is a padded path-MTU probe, not an error; ranges cut off are not read.
+/// Parses the ranges of our extension: without the magic the ACK is a padded path-MTU probe, not an error;
+/// ranges cut off are not read.
 fn parse_extension(bytes: &[u8]) -> Option<&[u8]> {
     if bytes.len() < EXTENSION || word(bytes, 0) != EXTENSION_MAGIC {
         return None;

@@ -1,4 +1,4 @@
-//! One call: a byte stream each way on one channel of a connection.
+//! Call: a byte stream each way on one channel of a connection.
 //!
 //! This file holds the call's state and its write and read halves as the application sees them; what packets
 //! do to it is in `call/input.rs`, what it sends in `call/output.rs`.
@@ -34,9 +34,9 @@ pub(crate) use output::TimerOutcome;
 /// State of a server call before the application sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Delivery {
-    /// Waits for the client's address or identity to be proved.
+    /// The call waits for the client's address or identity to be proved.
     Held,
-    /// The application has its handle.
+    /// The application has the call's handle.
     Delivered,
 }
 
@@ -47,25 +47,25 @@ pub(crate) struct Call {
     pub(crate) delivery: Delivery,
     pub(crate) tx: SendWindow,
     pub(crate) recovery: Recovery,
-    /// One past the highest packet the peer's window takes.
+    /// First packet beyond the window of the peer.
     pub(crate) edge: u32,
-    /// The packet that the application is filling.
+    /// Packet that the application is filling.
     filling: Option<Filling>,
-    /// The application has written its last byte.
+    /// True once the application has written its last byte.
     pub(crate) finished_writing: bool,
-    /// The application has rooms in hand.
+    /// True while rooms are lent to the application.
     rooms_lent: bool,
     write_refused: bool,
     pub(crate) rx: ReceiveWindow,
     pub(crate) acks: AckPolicy,
     readable_told: bool,
-    /// The application has looked for bytes, found none and waits.
+    /// True when the application found no bytes to read and waits.
     reader_waits: bool,
     /// Header serial of the latest ACK applied.
     newest_ack: Option<u32>,
-    /// DATA packets sent since one asked for an ACK.
+    /// Number of DATA packets sent since one asked for an ACK.
     since_request: u32,
-    /// The congestion window, not the application, ended the last burst.
+    /// True when the congestion window, not the application, ended the last burst.
     pub(crate) window_limited: bool,
     pacer: Pacer,
     /// Time until which the pacer holds back something to send.
@@ -73,7 +73,8 @@ pub(crate) struct Call {
     bursts: burst::Bursts,
     /// Packets that a datagram of the DATA packet taken last may have, until that is asked.
     pub(crate) parts_max: u8,
-    /// The client has shown that it knows of the call: an ACK of it named a serial after `serial_floor`.
+    /// True once the client has shown that it knows of the call: an ACK of it named a serial after
+    /// `serial_floor`.
     pub(crate) confirmed: bool,
     pub(crate) serial_floor: u32,
     pub(crate) ping_due: bool,
@@ -84,7 +85,7 @@ pub(crate) struct Call {
     /// Packets freed by hard ACKs since then.
     freed: u32,
     pub(crate) last_ping_at: Instant,
-    /// A retransmission timeout asks for one packet, whatever the congestion window says.
+    /// True when a retransmission timeout asks for one packet, whatever the congestion window says.
     timeout_resend: bool,
     /// Serials of the latest resends, to recognise in DUPLICATE ACKs.
     resent: [u32; RESENT_REMEMBERED],
@@ -95,23 +96,23 @@ pub(crate) struct Call {
 struct Filling {
     packet: Packet,
     used: usize,
-    /// Data bytes this packet takes.
+    /// Data bytes that the packet takes.
     capacity: usize,
 }
 
 /// Reason why a call takes no bytes now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum WriteError {
-    /// The call has as much queued as it may; [`Event::Writable`] follows.
+    /// The call has as much queued as allowed; [`Event::Writable`] follows.
     #[error("no room to write now")]
     Blocked,
     /// The writing half was finished.
     #[error("the call's writing half is finished")]
     Finished,
-    /// Rooms of the call are lent out: what comes behind them waits until they are back.
+    /// Rooms of the call are lent out: writes behind them wait until they are back.
     #[error("payload rooms of the call are lent out")]
     Lent,
-    /// The security class refused a packet; the call is aborted with this code.
+    /// The security class refused a packet, and the call is aborted with this code.
     #[error("security class refused a packet with code {0}")]
     Security(i32),
 }
@@ -168,7 +169,7 @@ impl Call {
         }
     }
 
-    /// Room in the packet being filled, at least one byte.
+    /// Reserves room in the packet being filled, at least one byte.
     pub(crate) fn reserve<'s>(
         &mut self,
         core: &mut Core,
@@ -188,7 +189,7 @@ impl Call {
         Ok(&mut shared.pool.payload_room(&filling.packet)[range])
     }
 
-    /// Says that `count` bytes of the reserved room are filled.
+    /// Notes that `count` bytes of the reserved room are filled.
     pub(crate) fn commit(&mut self, count: usize) {
         if let Some(filling) = &mut self.filling {
             assert!(count <= filling.capacity - filling.used, "commit at most what was reserved");
@@ -196,7 +197,7 @@ impl Call {
         }
     }
 
-    /// Queues the packet being filled, as the last one if the writing half is finished with it.
+    /// Queues the packet being filled, unless it is empty.
     pub(crate) fn flush(&mut self, core: &mut Core, shared: &mut Shared) -> Result<(), WriteError> {
         self.refuse_if_finished()?;
         if self.filling.as_ref().is_some_and(|filling| filling.used > 0) {
@@ -219,8 +220,9 @@ impl Call {
         Ok(())
     }
 
-    /// To a client the first packet of a reply acknowledges all of its request, so none leaves before that has
-    /// come; and what cannot leave must not fill the pool.
+    /// Returns whether the reply has to wait for the end of the request. To a client the first packet of a
+    /// reply acknowledges all of its request, so none leaves before that has come; and what cannot leave must
+    /// not fill the pool.
     pub(crate) fn reply_must_wait(&self) -> bool {
         self.side == Side::Server && !self.rx.is_complete()
     }
@@ -319,7 +321,8 @@ impl Call {
         self.write_refused
     }
 
-    /// Tells the application that it may write again, if it was refused and there is now a fair amount of room.
+    /// Notifies the application that it may write again, if it was refused and there is now a fair amount of
+    /// room.
     pub(crate) fn notify_writable(&mut self, limit: SendLimit, shared: &mut Shared) {
         if self.reply_must_wait() || self.finished_writing {
             return;
@@ -331,7 +334,7 @@ impl Call {
         }
     }
 
-    /// Tells the application once that there is something to read.
+    /// Notifies the application once that there is something to read.
     pub(crate) fn notify_readable(&mut self, shared: &mut Shared) {
         if self.readable_told || self.delivery == Delivery::Held {
             return;
@@ -353,7 +356,7 @@ impl Call {
         missing == 0
     }
 
-    /// The reader has used up packets: the window may widen, and the peer is told.
+    /// Notes that the reader has used up packets: the window may widen, and the peer is told.
     fn on_room(&mut self, now: Instant, core: &Core, shared: &mut Shared) {
         if self.acks.on_receipt && !shared.is_pool_short() {
             self.rx.grow_window(shared.config.receive_window);
@@ -363,14 +366,14 @@ impl Call {
         self.acks.on_consumed(now, &self.rx, self.side, modern, &shared.config);
     }
 
-    /// The reader found nothing: tell it when there is something again.
+    /// Notes that the reader found nothing, and is to be told when data has come.
     pub(crate) fn blocked_reading(&mut self) {
         self.readable_told = self.rx.is_complete();
         self.reader_waits = true;
     }
 
-    /// Packets queued or under way. Those that have arrived behind a gap are held as well, but on a path that loses
-    /// some there is always a gap, and what is to follow must not wait until it is filled.
+    /// Returns the packets queued or under way. Those that have arrived behind a gap are held as well, but on
+    /// a path that loses some there is always a gap, and what is to follow must not wait until it is filled.
     fn unacked(&self) -> u32 {
         self.tx.held() - self.tx.soft_acked()
     }
@@ -413,23 +416,25 @@ impl Shared {
     }
 }
 
-/// Windows above this are offered only to peers known to take them (the soft-ACK table's size).
+/// Largest window that is offered to peers not known to take larger ones: the soft-ACK table's size.
 const CLASSIC_WINDOW_MAX: u32 = 255;
-/// Packets sent on a new call before the peer's window for it is known.
+/// Packets sent on a new call before the peer has stated its window.
 const INITIAL_SEND_WINDOW: u32 = 16;
-/// Packets of a reply that may be written before the request is whole.
+/// Packets of a reply that may be written before the request is complete.
 const REPLY_AHEAD_MAX: u32 = 4;
 const RESENT_REMEMBERED: usize = 16;
-/// Packets that a lane has under way before each call is down to its share, on a path without delay. More would
-/// only stand in queues, and fall out of the processor's cache before their turn.
+/// Packets that a lane has under way before each call is reduced to its share, on a path without delay. More
+/// would only stand in queues, and fall out of the processor's cache before their turn.
 const WORKING_SET_MIN: u128 = 1024;
-/// Time for which a lane may take for all that is under way, once it is as much.
+/// Longest time that a lane takes for all that is under way, once the working set is full.
 const OWN_QUEUE_MAX: Duration = Duration::from_millis(20);
 /// Packets of the working set for every microsecond of the path's smallest round trip: what the fastest lane
-/// sends in it.
+/// sends in that time.
 const PACKETS_PER_US: u128 = 2;
-/// Packets that a call may hold however many other calls do: a thousand calls have as many thousands of packets under
-/// way, and with sixteen each they cost half as much again for every byte.
+/// Least packets that a call may hold when many other calls hold packets.
+///
+/// A thousand calls have as many thousands of packets under way, and with sixteen each they cost half as much
+/// again for every byte.
 const CROWDED_SHARE_MIN: u32 = 8;
-/// Packets that a call may hold whatever its host does.
+/// Least packets that a call may hold, whatever its host has under way.
 const SHARE_MIN: u32 = 16;

@@ -1,5 +1,4 @@
-//! RESPONSEs that security classes are checking, or making: their number, their clients, and which of them
-//! are done.
+//! Security classes' checks and makings of RESPONSEs: their number, their clients, and those with an answer.
 
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -9,27 +8,27 @@ use std::task::{Wake, Waker};
 use crate::event::ConnectionHandle;
 use crate::source::source_of;
 
-/// The checks of one endpoint.
+/// Checks of one endpoint.
 #[derive(Debug, Default)]
 pub(crate) struct Checks {
     running: Vec<RunningCheck>,
     board: Arc<Board>,
 }
 
-/// A check under way, or one whose connection has ended while a helper still has it in hand.
+/// Check under way, or one whose connection has ended while a helper still works on it.
 #[derive(Debug)]
 struct RunningCheck {
     connection: ConnectionHandle,
     address: IpAddr,
-    /// Held by the wakers that the class has.
+    /// Waker of the class, which its clones keep alive.
     answer: Weak<AnswerWaker>,
     ended: bool,
 }
 
-/// Board where classes say, from any thread, that an answer is there.
+/// Board where classes note, from any thread, that an answer is there.
 #[derive(Debug, Default)]
 struct Board {
-    /// Spares the lane the lock while nothing has happened.
+    /// Flag that spares the lane the lock while no answer is there.
     any: AtomicBool,
     state: Mutex<BoardState>,
 }
@@ -37,11 +36,11 @@ struct Board {
 #[derive(Debug, Default)]
 struct BoardState {
     answered: Vec<ConnectionHandle>,
-    /// The driver's task.
+    /// Waker of the driver's task.
     driver: Option<Waker>,
 }
 
-/// The waker that a class gets.
+/// Waker for a class, which notes the answer of its connection.
 #[derive(Debug)]
 pub(crate) struct AnswerWaker {
     board: Arc<Board>,
@@ -49,8 +48,8 @@ pub(crate) struct AnswerWaker {
 }
 
 impl Checks {
-    /// Returns whether one more check may begin for `address`, where `max` may run, or half of them if it is
-    /// not proved.
+    /// Returns whether one more check may begin for `address`, where `max` may run, or half of them for an
+    /// unproved address.
     pub(crate) fn has_room(&mut self, address: IpAddr, proved: bool, max: usize) -> bool {
         self.running.retain(|check| !check.ended || check.answer.strong_count() > 0);
         let share = (max / SHARES).max(1);
@@ -65,7 +64,7 @@ impl Checks {
         self.running.push(RunningCheck { connection, address, answer, ended: false });
     }
 
-    /// Ends a check that has its verdict, or that no connection waits for any more.
+    /// Ends a check that has a verdict, or that no connection waits for any more.
     pub(crate) fn end(&mut self, connection: ConnectionHandle) {
         for check in self.running.iter_mut().filter(|check| check.connection == connection) {
             check.ended = true;
@@ -78,7 +77,7 @@ impl Checks {
         self.running.iter().filter(|check| !check.ended || check.answer.strong_count() > 0).count()
     }
 
-    /// Returns what wakes the connection's check; the same for all its life.
+    /// Returns the waker of the connection's check; the same until the check ends.
     pub(crate) fn answer(&self, connection: ConnectionHandle) -> Arc<AnswerWaker> {
         let known = self.running.iter().find(|check| check.connection == connection && !check.ended);
         known
@@ -86,7 +85,7 @@ impl Checks {
             .unwrap_or_else(|| Arc::new(AnswerWaker { board: Arc::clone(&self.board), connection }))
     }
 
-    /// Connections whose check has something to say.
+    /// Takes the connections whose check has an answer.
     pub(crate) fn take_answered(&self) -> Vec<ConnectionHandle> {
         if !self.board.any.swap(false, Ordering::AcqRel) {
             return Vec::new();
@@ -94,7 +93,7 @@ impl Checks {
         std::mem::take(&mut self.board.lock().answered)
     }
 
-    /// Has `driver` woken with the next answer, if a check runs.
+    /// Registers `driver` to be woken with the next answer, if a check runs.
     pub(crate) fn register(&self, driver: &Waker) {
         if self.running.is_empty() {
             return;
@@ -110,7 +109,7 @@ impl Checks {
 }
 
 impl Board {
-    /// A panic elsewhere leaves no entry half written.
+    /// Locks the state, also after a panic of another holder, which leaves no entry half written.
     fn lock(&self) -> MutexGuard<'_, BoardState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -134,5 +133,5 @@ impl Wake for AnswerWaker {
     }
 }
 
-/// Parts into which the checks of an endpoint are divided; one host has one of them at most.
+/// Parts into which the checks of an endpoint are divided; one host has at most one part.
 const SHARES: usize = 8;

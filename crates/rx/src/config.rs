@@ -10,106 +10,110 @@ use crate::source::AddressRange;
 /// Configuration of an endpoint. The defaults suit a server of many clients.
 #[derive(Clone, Debug)]
 pub struct EndpointConfig {
-    /// Packet buffers in the pool.
+    /// Number of packet buffers in the pool.
     pub packets: usize,
-    /// Of these, how many keep memory while they are free; all, made at start, where it is `None`. A process
-    /// of many endpoints keeps few in each.
+    /// Number of packet buffers that keep memory while free; `None` for all, allocated at start. A process of
+    /// many endpoints keeps few in each.
     pub packets_kept: Option<usize>,
-    /// Largest datagram payload sent or buffered, bytes: Rx header and data. Bounds path-MTU discovery.
+    /// Largest datagram payload sent or buffered, in bytes: Rx header and data. Bounds path-MTU discovery.
     pub packet_size_max: u16,
-    /// Datagram payload to start with on an unknown path, bytes (stock Rx: 1444).
+    /// Datagram payload to start with on an unknown path, in bytes (stock Rx: 1444).
     pub packet_size_initial: u16,
-    /// Receive window of a call towards peers that take windows over 255, packets.
+    /// Receive window of a call in packets, towards peers that take windows over 255.
     pub receive_window: u32,
-    /// Packets that one call may have queued and unacknowledged.
+    /// Most packets that one call may have queued and unacknowledged.
     pub send_window: u32,
-    /// Conditions under which jumbograms are sent to stock peers that take them, and announced.
+    /// Conditions under which jumbograms are announced, and sent to stock peers that take them.
     pub jumbograms: Jumbograms,
-    /// Peers to which data is checked by more than UDP's sum though no security class protects it, by the operator's word: the
-    /// network between encrypts or signs, or makes no fragments. With [`Jumbograms::Fragments`] they get those.
+    /// Peers to which data is checked by more than UDP's sum without a security class, by the operator's
+    /// word.
+    ///
+    /// The network between encrypts or signs, or makes no fragments. With [`Jumbograms::Fragments`] they get
+    /// those.
     pub checked_paths: Vec<AddressRange>,
-    /// Packets that a call to a stock peer gathers to send at once while the peer has others to work on; 1 sends as ACKs
-    /// come, two by two.
+    /// Packets that a call to a stock peer gathers to send at once while the peer has others to work on; 1
+    /// sends as ACKs come, two by two.
     pub stock_burst: u32,
-    /// Packets under way to one stock address over a path without delay, all calls together: what its socket's receive
-    /// buffer takes. OpenAFS has 64 KB, which is 42 packets, unless its `-udpsize` says more.
+    /// Most packets under way to one stock address over a path without delay, of all calls together: what its
+    /// socket's receive buffer takes. OpenAFS has 64 KB, which is 42 packets, unless its `-udpsize` says
+    /// more.
     pub stock_in_flight: u32,
-    /// Connections, both sides together.
+    /// Most connections, both sides together.
     pub connections_max: usize,
-    /// Server connections whose client's address is not yet proved. One that has had a second for its answer
-    /// gives way to the next; where all are younger, nothing is kept of a newcomer until it answers.
+    /// Most server connections with unproved client addresses. One that has had a second for its answer gives
+    /// way to the next; where all are younger, nothing is kept of a newcomer until it answers.
     pub unproved_max: usize,
     /// Congestion controller of new calls.
     pub congestion: Algorithm,
-    /// Check that a client answers at its address before its first call is delivered.
+    /// True to check that a client answers at its address before its first call is delivered.
     pub check_reach: bool,
-    /// Advertise and understand our ACK extension, and do path-MTU discovery.
+    /// True to advertise and understand our ACK extension, and to do path-MTU discovery.
     pub extensions: bool,
-    /// Clients whose connections may follow them to another address although no security class proves that it
-    /// is they that moved: an attacker that knows a connection's ids can take it over while its client is
-    /// silent. By the client's address; none by default. Without it, such a client goes on by its next call.
+    /// Clients whose connections may follow them to another address without a proof by a security class.
+    ///
+    /// An attacker that knows a connection's ids can then take it over while its client is silent. By the
+    /// client's address; none by default. Without it, such a client goes on by its next call.
     pub roaming: Vec<AddressRange>,
-    /// Addresses that DEBUG answers show connection ids and serials to, besides those on this host. Others
+    /// Addresses, besides those of this host, to which DEBUG answers show connection ids and serials. Others
     /// find zeros: a host that knows them can interfere with a connection that no security class protects.
     pub debug_ids: Vec<AddressRange>,
-    /// A call dies when its peer is silent this long.
+    /// Silence of the peer after which a call dies.
     pub dead_time: Duration,
-    /// A client's call dies here when it makes no progress this long, `None` for never.
+    /// Time without progress after which a client's call dies here; `None` for never.
     pub idle_time: Option<Duration>,
-    /// Idle time for calls that this endpoint makes. Off by default: a server may think about an answer as
-    /// long as it answers pings.
+    /// Time without progress after which a call that this endpoint makes dies. Off by default: a server may
+    /// think about an answer as long as it answers pings.
     pub client_idle_time: Option<Duration>,
-    /// A call dies at this age, `None` for never.
+    /// Age at which a call dies; `None` for never.
     pub hard_time: Option<Duration>,
-    /// RESPONSEs that security classes check, or make, at once; one host has an eighth of them. More are dropped, and
-    /// the challenge repeated.
+    /// Most RESPONSEs that security classes check, or make, at once; one host has an eighth of them. More are
+    /// dropped, and the challenge repeated.
     pub checks_max: usize,
-    /// A peer's connection without calls is removed after this. Those that we opened stay until they are closed.
+    /// Time after which a peer's connection without calls is removed. Those that we opened stay until they
+    /// are closed.
     pub reap_time: Duration,
-    /// A proof of an address holds this long after its last packet.
+    /// Time for which a proof of an address holds after its last packet.
     pub reach_time: Duration,
-    /// An in-order packet is acknowledged after this at the latest.
+    /// Longest time until an in-order packet is acknowledged.
     pub ack_delay: Duration,
-    /// The end of a reply is acknowledged after this, unless the next call on the channel does it.
+    /// Time after which the end of a reply is acknowledged, unless the next call on the channel does it.
     pub final_ack_delay: Duration,
-    /// ABORT packets to one source, a second.
+    /// Most ABORT packets to one source in a second.
     pub aborts_per_second: u32,
-    /// This lane among the `lanes` that share the server's address: ids of connections opened here lead back to
-    /// it by the rule of `Route::lane`.
+    /// Number of this lane among the `lanes` that share the server's address: ids of connections opened here
+    /// lead back to it (`Route::lane`).
     pub lane: u32,
-    /// See [`lane`](Self::lane).
+    /// Number of lanes that share the server's address.
     pub lanes: u32,
     /// Answer to VERSION requests; cut to 64 bytes.
     pub version: String,
 }
 
-/// Time for which the calls of one connection may take; see
-/// [`Endpoint::set_limits`](crate::Endpoint::set_limits).
+/// Time limits of the calls of one connection; see [`Endpoint::set_limits`](crate::Endpoint::set_limits).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// A call dies when its peer is silent this long.
+    /// Silence of the peer after which a call dies.
     pub dead_time: Duration,
-    /// A call dies when it makes no progress this long while the peer has the next move, `None` for never.
+    /// Time without progress, while the peer has the next move, after which a call dies; `None` for never.
     pub idle_time: Option<Duration>,
-    /// A call dies at this age, `None` for never.
+    /// Age at which a call dies; `None` for never.
     pub hard_time: Option<Duration>,
 }
 
-/// Order in which several connections' packets leave; see
-/// [`Endpoint::set_priority`](crate::Endpoint::set_priority).
+/// Order in which connections' packets leave; see [`Endpoint::set_priority`](crate::Endpoint::set_priority).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Priority {
-    /// Before the others: calls of few bytes that a caller waits for.
+    /// Packets leave before others: calls of few bytes that a caller waits for.
     High,
     /// Priority that every connection begins with.
     #[default]
     Normal,
-    /// After the others: bulk that no caller waits for.
+    /// Packets leave after others: bulk that no caller waits for.
     Low,
 }
 
 impl EndpointConfig {
-    /// The limits that a new connection begins with.
+    /// Returns the time limits that a new connection begins with.
     pub(crate) fn limits(&self, side: Side) -> Limits {
         let idle_time = if side == Side::Client { self.client_idle_time } else { self.idle_time };
         Limits { dead_time: self.dead_time, idle_time, hard_time: self.hard_time }

@@ -1,4 +1,4 @@
-//! One connection: four channels of calls between one client and one service, under one security class.
+//! Connection: four channels of calls between one client and one service, under one security class.
 
 mod allowance;
 mod challenge;
@@ -27,14 +27,14 @@ use crate::shared::Shared;
 pub(crate) use channel::{Channel, FinishedCall, SendLimit};
 pub(crate) use server::{AMPLIFICATION_MAX, NEW_CALL_SEQ_MAX, Validation};
 
-/// A connection as seen from outside: identity and state, no calls.
+/// State of a connection without its calls.
 #[derive(Debug)]
 pub(crate) struct Core {
     pub(crate) index: u32,
     pub(crate) generation: u32,
     pub(crate) side: Side,
     pub(crate) epoch: u32,
-    /// Without channel bits.
+    /// Connection id, without channel bits.
     pub(crate) cid: u32,
     pub(crate) peer: usize,
     pub(crate) remote: SocketAddr,
@@ -42,31 +42,31 @@ pub(crate) struct Core {
     pub(crate) service: u16,
     pub(crate) security_index: u8,
     pub(crate) security: Box<dyn Security>,
-    /// Time when the security class says that it ends.
+    /// Time when the connection ends by its security class.
     pub(crate) expiry: Option<Expiry>,
-    /// Client: ask for the service's newer version on the first packet.
+    /// True when a client asks for the service's newer version on the first packet.
     pub(crate) wants_upgrade: bool,
-    /// Last serial used.
+    /// Serial of the last packet sent.
     pub(crate) serial: u32,
     /// Time when a packet last came from `remote`.
     pub(crate) heard_at: Instant,
-    /// Found by its client's address too: there is, or was, another connection with the same ids.
+    /// True when the connection is found by its client's address too: another one has, or had, the same ids.
     pub(crate) by_address: bool,
-    /// An address that the client may have moved to, and when it was asked.
+    /// Address that the client may have moved to, and the time when it was asked.
     pub(crate) asked: Option<(SocketAddr, Instant)>,
-    /// Address besides the client's, from which the security class has accepted DATA.
+    /// Address besides the client's from which the security class has accepted DATA.
     pub(crate) accepted_from: Option<SocketAddr>,
     /// DATA packets that the security class has accepted.
     pub(crate) opened: u64,
     /// Bytes charged to the credit of the client's address.
     debt: u32,
-    /// Rate of its DATA, if that is bounded.
+    /// Rate of the connection's DATA, if bounded.
     pub(crate) rate: Option<Rate>,
-    /// The connection has sent DATA since it last waited for the endpoint's share.
+    /// True when the connection has sent DATA since it last waited for the endpoint's share.
     had_share: bool,
-    /// The round of the list of those that wait for credit in which it was put there last.
+    /// Round of the credit waiters' list in which the connection was last added.
     pub(crate) waits_for_credit: u64,
-    /// Turns in a row after which something of it was still due.
+    /// Turns in a row after which packets of the connection were still due.
     pub(crate) overdue_turns: u8,
     account: BufferAccount,
     pub(crate) validation: Validation,
@@ -74,20 +74,21 @@ pub(crate) struct Core {
     pub(crate) priority: Priority,
     pub(crate) dscp: Dscp,
     pub(crate) error: Option<i32>,
-    /// A call of it has been delivered: the application may keep something for it.
+    /// True once a call of the connection has been delivered: the application may keep data for it.
     pub(crate) delivered: bool,
-    /// See [`ConnectOptions`](crate::ConnectOptions).
+    /// True when calls end as soon as the peer reports its port closed; see
+    /// [`ConnectOptions`](crate::ConnectOptions).
     pub(crate) ends_at_closed_port: bool,
-    /// The network says that the peer cannot be reached.
+    /// Report of the network that the peer cannot be reached.
     doubt: Option<unreachable::UnreachableReport>,
     pub(crate) active_at: Instant,
-    /// Stands in `Shared::ready`.
+    /// True while the connection stands in `Shared::ready`.
     pub(crate) queued: bool,
-    /// Earliest wake-up set for it.
+    /// Earliest wake-up set for the connection.
     pub(crate) armed: Option<Instant>,
 }
 
-/// A packet of the connection itself, or the last word about a call.
+/// Packet of the connection itself, or the last packet about a call.
 #[derive(Debug)]
 pub(crate) enum Control {
     Abort { channel: u8, call: u32, code: i32 },
@@ -102,11 +103,11 @@ pub(crate) struct Connection {
     pub(crate) core: Core,
     pub(crate) channels: [Channel; CHANNELS],
     pub(crate) control: SmallVec<[Control; 2]>,
-    /// A client was refused a channel and waits for one.
+    /// True when a client was refused a channel and waits for one.
     pub(crate) channel_wanted: bool,
     /// Channel where the transmit pass goes on.
     turn: usize,
-    /// The channel that sent last.
+    /// Channel that sent last.
     served: usize,
 }
 
@@ -132,7 +133,7 @@ impl Core {
         ConnectionHandle { index: self.index, generation: self.generation }
     }
 
-    /// The header flag that says which side we are.
+    /// Returns the header flag of our side.
     pub(crate) fn side_flag(&self) -> u8 {
         if self.side == Side::Client { flags::CLIENT_INITIATED } else { 0 }
     }
@@ -142,7 +143,7 @@ impl Core {
         self.serial
     }
 
-    /// Returns whether received packets may be opened and calls delivered, as far as the security class goes.
+    /// Returns whether the security class lets received packets be opened and calls delivered.
     pub(crate) fn is_authentic(&self) -> bool {
         self.side == Side::Client || self.validation.authentic
     }
@@ -157,7 +158,7 @@ impl Core {
         self.account
     }
 
-    /// The client's address is proved.
+    /// Notes that the client's address is proved.
     pub(crate) fn set_reached(&mut self, shared: &Shared) {
         self.validation.reached = true;
         self.validation.wanted = false;
@@ -167,7 +168,7 @@ impl Core {
         }
     }
 
-    /// The client is at another address: what the old one has been charged stays charged.
+    /// Clears the debt, as the client is at another address: charges at the old one stay there.
     pub(crate) fn forget_debt(&mut self) {
         self.debt = 0;
     }
@@ -358,7 +359,7 @@ impl Connection {
         }
     }
 
-    /// Ends a call that has nothing left to do, and says what changed for its application.
+    /// Ends a call that has nothing left to do, and notifies its application of changes.
     pub(crate) fn settle(&mut self, channel: usize, shared: &mut Shared) {
         let Some(call) = &mut self.channels[channel].call else { return };
         if call.is_over() && call.is_delivered() {
@@ -384,7 +385,7 @@ impl Connection {
         self.end_channel(channel, done, shared);
     }
 
-    /// Ends a call from our side: frees it, tells the peer, and the application if `tell`.
+    /// Aborts a call from our side: frees it, tells the peer, and the application if `tell`.
     pub(crate) fn abort_call(&mut self, channel: usize, code: i32, tell: bool, shared: &mut Shared) {
         let Some(mut call) = self.channels[channel].call.take() else { return };
         call.clear(self.core.peer, shared);
@@ -453,7 +454,7 @@ impl Connection {
         body(call, &mut self.core, &mut **controller, shared);
     }
 
-    /// Queues a packet of the connection's own; at most a few wait.
+    /// Queues a packet of the connection's own; at most [`CONTROL_MAX`] wait.
     pub(crate) fn queue_control(&mut self, control: Control, shared: &mut Shared) {
         if self.control.len() < CONTROL_MAX {
             self.control.push(control);
@@ -516,13 +517,13 @@ impl Connection {
 /// Time when the next ACK for a finished call goes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Due {
-    /// Set its timer in the next pass.
+    /// The timer of the ACK is set in the next pass.
     Later,
-    /// At this time.
+    /// The ACK is sent at this time.
     At(Instant),
-    /// In the next pass: the peer asked by a packet, or by a ping whose answer must say so.
+    /// The ACK is sent in the next pass: the peer asked by a packet, or by a ping that the answer must name.
     Now(AckReason),
-    /// Sent only if the peer asks.
+    /// The ACK is sent only if the peer asks.
     Implied,
 }
 
@@ -540,8 +541,8 @@ const HELD_UNPROVED: u32 = 32;
 //@ counter: none
 //@ attack: none, it takes years at any rate that a connection has
 //@ reach: server
-/// Highest call number: Linux takes none above in a RESPONSE, and a channel that began again at 1 would be taken for
-/// one that repeats old calls.
+/// Highest call number: Linux accepts no higher in a RESPONSE, and a channel that began again at 1 would seem
+/// to repeat old calls.
 const CALL_NUMBER_MAX: u32 = i32::MAX as u32;
-/// Control packets waiting on one connection.
+/// Most control packets that wait on one connection.
 const CONTROL_MAX: usize = 8;

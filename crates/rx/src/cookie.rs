@@ -1,4 +1,4 @@
-//! Cookies: numbers that only we and an address can know, and of which nothing is stored.
+//! Cookies: numbers that only we and an address can know, of which nothing is stored.
 //!
 //! A cookie is a keyed hash of an address, a connection's ids, a purpose and the time in steps. Sent to the address and
 //! named by it in an answer, it proves that the answer comes from there, as a SYN cookie does for TCP (RFC 4987 3.6).
@@ -9,29 +9,29 @@ use std::time::{Duration, Instant};
 
 use rand::Rng;
 
-/// Makes and checks cookies.
+/// Maker and checker of cookies.
 #[derive(Debug)]
 pub(crate) struct Cookies {
     keys: [u64; 2],
     started_at: Instant,
 }
 
-/// Purpose of a cookie: one of another kind proves nothing.
+/// Purpose of a cookie, which proves nothing for another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 enum Purpose {
-    /// First serial of an accepted connection.
+    /// The cookie is the first serial of an accepted connection.
     Serial = 1,
-    /// Call number of a VERSION question to an address that a connection may move to.
+    /// The cookie is the call number of a VERSION question to an address that a connection may move to.
     Move = 2,
 }
 
-/// The client that a cookie is for.
+/// Client that a cookie is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Holder {
     pub(crate) address: SocketAddr,
     pub(crate) epoch: u32,
-    /// Without channel bits.
+    /// Connection id, without channel bits.
     pub(crate) cid: u32,
 }
 
@@ -40,9 +40,10 @@ impl Cookies {
         Self { keys: [rng.random(), rng.random()], started_at: now }
     }
 
-    /// The serial that the packets of a connection begin after, if it is accepted now: so an ACK that names one of its
-    /// first serials is a proof whether or not the connection still exists. Below 2^30, so that 32-bit peers never see
-    /// a negative serial.
+    /// Returns the serial that the packets of a connection begin after, if it is accepted now.
+    ///
+    /// An ACK that names one of its first serials is so a proof whether or not the connection still exists.
+    /// Below 2^30, so that 32-bit peers never see a negative serial.
     pub(crate) fn serial(&self, now: Instant, holder: &Holder) -> u32 {
         self.serial_at(self.step(now), holder)
     }
@@ -56,12 +57,12 @@ impl Cookies {
         })
     }
 
-    /// The number that a VERSION question to a new address carries, and its answer repeats. Never 0.
+    /// Returns the number that a VERSION question to a new address carries, and its answer repeats. Never 0.
     pub(crate) fn nonce(&self, now: Instant, holder: &Holder) -> u32 {
         self.nonce_at(self.step(now), holder)
     }
 
-    /// Returns whether an answer repeats the number of a question put to that address not long ago.
+    /// Returns whether an answer repeats the number of a recent question to that address.
     pub(crate) fn is_nonce(&self, now: Instant, holder: &Holder, nonce: u32) -> bool {
         let step = self.step(now);
         [Some(step), step.checked_sub(1)]
@@ -98,7 +99,7 @@ impl Cookies {
     }
 }
 
-/// SipHash-2-4 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012).
+/// Computes SipHash-2-4 (Aumasson and Bernstein, "SipHash: a fast short-input PRF", 2012).
 fn siphash_2_4(keys: [u64; 2], message: &[u8]) -> u64 {
     let mut v = [
         keys[0] ^ 0x736f_6d65_7073_6575,
@@ -138,10 +139,10 @@ fn round(v: &mut [u64; 4]) {
     v[2] = v[2].rotate_left(32);
 }
 
-/// A cookie is good during the step it was made in and the next one.
+/// Time step of cookies: each is good during its own step and the next one.
 const STEP: Duration = Duration::from_secs(30);
 const SERIAL_MASK: u32 = (1 << 30) - 1;
-/// Packets that an unproved connection may have sent by the time its client's first answer comes.
+/// Most packets that an unproved connection has sent by the time of its client's first answer.
 const EARLY_SERIALS: u32 = 8;
 
 #[cfg(test)]

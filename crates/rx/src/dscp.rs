@@ -1,6 +1,6 @@
-//! Code points, which ask the network for a treatment of a connection's packets.
+//! Code points (DSCP), which ask the network for a treatment of a connection's packets.
 
-/// A code point of differentiated services (RFC 2474): 46 is expedited forwarding, 1 lower effort (RFC 8622).
+/// Code point of differentiated services (RFC 2474): 46 is expedited forwarding, 1 lower effort (RFC 8622).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dscp(u8);
 
@@ -8,17 +8,17 @@ impl Dscp {
     /// Code point that every connection begins with.
     pub const DEFAULT: Self = Self(0);
 
-    /// `None` for more than six bits.
+    /// Makes a code point; `None` for more than six bits.
     pub const fn new(code_point: u8) -> Option<Self> {
         if code_point < 64 { Some(Self(code_point)) } else { None }
     }
 
-    /// The code point.
+    /// Returns the six bits of the code point.
     pub const fn code_point(self) -> u8 {
         self.0
     }
 
-    /// The octet of an IP header that has it (IPv4: TOS), without ECN.
+    /// Returns the octet of an IP header with this code point (IPv4: TOS), without ECN.
     pub const fn traffic_class(self) -> u8 {
         self.0 << 2
     }

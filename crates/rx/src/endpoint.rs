@@ -1,4 +1,4 @@
-//! An Rx endpoint: everything behind one UDP socket, without the socket.
+//! Endpoint of Rx: everything behind one UDP socket, without the socket.
 //!
 //! [`Endpoint`] has four families of functions, as quinn-proto's types have:
 //! - getters;
@@ -60,16 +60,16 @@ pub use questions::Question;
 use demux::{ConnectionKey, KeyedState};
 use strangers::Strangers;
 
-/// The protocol state behind one UDP socket, client and server at once.
+/// Protocol state behind one UDP socket, client and server at once.
 #[derive(Debug)]
 pub struct Endpoint {
     pub(crate) shared: Shared,
     pub(crate) connections: slab::Slab<Connection>,
     by_key: HashMap<ConnectionKey, u32, KeyedState>,
-    /// Connection of the last datagram: the next of a batch is mostly its neighbour.
+    /// Connection of the last datagram: the next of a batch mostly belongs to the same.
     last_found: Option<(ConnectionKey, u32)>,
     generation: u32,
-    /// Server connections whose client was unproved when they came, and when that was; oldest first.
+    /// Server connections that began with an unproved client, with the time; oldest first.
     unproved: VecDeque<(Instant, ConnectionHandle)>,
     cookies: Cookies,
     proved: ValidatedAddresses,
@@ -77,21 +77,21 @@ pub struct Endpoint {
     factories: Vec<Box<dyn SecurityFactory>>,
     epoch: u32,
     next_cid: u32,
-    /// Share of this turn that strangers have had.
+    /// Strangers' share of this turn.
     strangers: Strangers,
     /// Answers that belong to no connection.
     loose: VecDeque<UnboundPacket>,
-    /// A packet that did not fit the burst before it.
+    /// Packet that did not fit the last burst.
     carried: Option<QueuedPacket>,
     abort_buckets: Box<[TokenBucket]>,
     /// Time when the application was last told of a client whose security class is not offered.
     proof_refused_at: Option<Instant>,
     answer_bucket: TokenBucket,
-    /// Of these answers, what one source may have.
+    /// Limits of the answers to one source, by its hash.
     asker_buckets: Box<[TokenBucket]>,
     /// DEBUG questions that were not taken yet.
     questions: VecDeque<Question>,
-    /// The lanes that share the address, and which of them this is.
+    /// Lanes that share the address, with the number of this one.
     lane_map: Arc<LaneMap>,
     lane: usize,
     segments_max: usize,
@@ -104,16 +104,16 @@ pub struct Endpoint {
 pub struct Service {
     /// Service that a client is moved to when its first packet asks for an upgrade.
     pub upgrade_to: Option<u16>,
-    /// Abort code of calls beyond what services may have in hand: one that the service's clients take as "try again
-    /// later" (AFS file services: VBUSY, 110).
+    /// Abort code of calls beyond those that services may handle: one that clients take as "try again later"
+    /// (AFS file services: VBUSY, 110).
     pub busy_code: i32,
-    /// A handler goes on when its call has died, and learns of it when it next reads or writes. Otherwise it
-    /// is dropped where it waits, as no client will get its reply; what must be done in any case belongs in a
-    /// task of its own.
+    /// True when a handler goes on after its call has died, which it learns by its next read or write.
+    ///
+    /// Otherwise it is dropped where it waits, as no client will get its reply; work that must be done in any
+    /// case belongs in a task of its own.
     pub outlives_calls: bool,
-    /// Abort code of a call whose handler has panicked: one that its clients take as an error of this call
-    /// alone. (EIO, 5: AFS clients hand it on to their caller, and take a negative code for a server that is
-    /// gone.)
+    /// Abort code of a call whose handler has panicked: one that clients take as an error of this call alone.
+    /// (EIO, 5: AFS clients hand it on to their caller, and take a negative code for a server that is gone.)
     pub panic_code: i32,
 }
 
@@ -126,15 +126,19 @@ impl Default for Service {
 /// Options of opening a connection.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ConnectOptions {
-    /// Ask for the service's newer version by the first packet; [`ConnectionView::service`] tells after the first reply
-    /// whether it was granted. kafs finds AuriStorFS servers this way; a server that knows nothing of it answers as asked.
+    /// True to ask for the service's newer version by the first packet.
+    ///
+    /// [`ConnectionView::service`] tells after the first reply whether it was granted. kafs finds AuriStorFS
+    /// servers this way; a server that knows nothing of it answers as asked.
     pub upgrade: bool,
-    /// Address of ours to send from, on hosts with several: the one at which the peer has reached us, as firewalls and
-    /// NATs on the way know no other. `None` leaves it to the system.
+    /// Address of ours to send from, on hosts with several: the one at which the peer has reached us, as
+    /// firewalls and NATs on the way know no other. `None` leaves the choice to the system.
     pub local_ip: Option<IpAddr>,
-    /// Calls end, as [`DeadReason::PortClosed`](crate::DeadReason::PortClosed), as soon as the peer's own
-    /// address reports the port closed: for peers that are to be told something which is nothing to them once
-    /// their socket is closed. Not for servers, which may be on their way back.
+    /// True to end calls, as [`DeadReason::PortClosed`](crate::DeadReason::PortClosed), as soon as the peer's
+    /// own address reports the port closed.
+    ///
+    /// For peers that are sent news which is nothing to them once their socket is closed. Not for servers,
+    /// which may be on their way back.
     pub ends_at_closed_port: bool,
 }
 
@@ -155,11 +159,11 @@ pub enum OpenError {
     UsedUp,
 }
 
-/// The endpoint has as many connections as it may.
+/// Error of an endpoint that has as many connections as it may.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the endpoint has its limit of {limit} connections")]
 pub struct ConnectError {
-    /// `connections_max` of the configuration.
+    /// Limit, `connections_max` of the configuration.
     pub limit: usize,
 }
 
@@ -172,12 +176,12 @@ struct UnboundPacket {
 
 #[derive(Clone, Copy, Debug)]
 struct QueuedPacket {
-    /// Index of its connection.
+    /// Index of the packet's connection.
     origin: Option<u32>,
-    /// Key of the burst's destination; `None` where the packet before it went, which is of its connection.
+    /// Key of the packet's burst; `None` for that of the packet before, which is of the same connection.
     burst_key: Option<BurstKey>,
     packet: PacketRef,
-    /// Bytes.
+    /// Length of the packet, in bytes.
     len: usize,
     probe: bool,
     parts_max: u8,
@@ -198,8 +202,8 @@ impl BurstKey {
 }
 
 impl Endpoint {
-    /// Makes an endpoint. Everything random in it (epoch, ids, hash keys) comes from `seed`, so equal seeds and
-    /// equal inputs give equal outputs; outside of tests the seed must be secret.
+    /// Makes an endpoint. Everything random in it (epoch, ids, hash keys) comes from `seed`, so equal seeds
+    /// and equal inputs give equal outputs; outside of tests the seed must be secret.
     pub fn new(now: Instant, config: EndpointConfig, seed: [u8; 32]) -> Self {
         let mut rng = StdRng::from_seed(seed);
         let epoch = rng.random::<u32>() & 0x3fff_ffff | EPOCH_ANY_ADDRESS;
@@ -240,19 +244,19 @@ impl Endpoint {
         self.services.insert(id, service);
     }
 
-    /// Accepts connections of one more security class, or replaces how one is accepted.
+    /// Adds a security class whose connections are accepted, or replaces it.
     pub fn add_security(&mut self, factory: Box<dyn SecurityFactory>) {
         self.factories.retain(|known| known.index() != factory.index());
         self.factories.push(factory);
     }
 
-    /// Tells the time of day, since 1970: for tickets that expire. A driver says it again now and then, as it may be
-    /// changed.
+    /// Sets the time of day since 1970, by which tickets expire. A driver repeats this now and then, as the
+    /// time may be changed.
     pub fn set_time_of_day(&mut self, now: Instant, unix: Duration) {
         self.shared.time_of_day = Some((now, unix));
     }
 
-    /// Bounds the packets of one burst: 1 for sockets without UDP_SEGMENT.
+    /// Sets the most packets of one burst: 1 for sockets without UDP_SEGMENT.
     pub fn set_segments_max(&mut self, segments: usize) {
         self.segments_max = segments.clamp(1, SEGMENTS_MAX);
     }
@@ -352,7 +356,7 @@ impl Endpoint {
         call.ok_or(OpenError::Busy)
     }
 
-    /// Goes on with connections whose security class has been woken. A driver calls this in each pass, after
+    /// Continues connections whose security class has been woken. A driver calls this in each pass, after
     /// [`register_checks`](Self::register_checks) with its task's waker.
     pub fn handle_checks(&mut self, now: Instant) {
         for handle in self.shared.checks.take_answered() {
@@ -363,17 +367,17 @@ impl Endpoint {
         }
     }
 
-    /// Has `waker` woken when a security class that took its time comes to a verdict.
+    /// Registers `waker` to be woken when a security class that took its time has a verdict.
     pub fn register_checks(&self, waker: &Waker) {
         self.shared.checks.register(waker);
     }
 
-    /// RESPONSEs that security classes are checking.
+    /// Returns the number of RESPONSEs that security classes are checking.
     pub fn checks_running(&self) -> usize {
         self.shared.checks.count()
     }
 
-    /// The call behind a handle, to read from and write to; `None` once it has ended.
+    /// Returns the call behind a handle, to read from and write to; `None` once it has ended.
     pub fn call(&mut self, now: Instant, handle: CallHandle) -> Option<CallMut<'_>> {
         let connection = self.connections.get_mut(handle.connection.index as usize)?;
         let channel = handle.channel();
@@ -382,7 +386,7 @@ impl Endpoint {
         known.then(|| CallMut::new(now, connection, &mut self.shared, channel))
     }
 
-    /// Next thing the application should know.
+    /// Returns the next event for the application.
     pub fn poll_event(&mut self) -> Option<Event> {
         if self.shared.events.is_empty() {
             self.wake_writers();
@@ -390,7 +394,7 @@ impl Endpoint {
         self.shared.events.pop_front()
     }
 
-    /// Lets writers that found the pool empty try again once a fair part of it is free.
+    /// Wakes writers that found the pool empty once a fair part of it is free.
     fn wake_writers(&mut self) {
         let enough = self.shared.reserved_from_writers + self.shared.pool.allocated() / 16;
         while self.shared.pool.free_count() > enough
@@ -408,8 +412,8 @@ impl Endpoint {
         }
     }
 
-    /// The next burst to send. Call until `None`; give each back by [`transmit_done`](Self::transmit_done) once
-    /// the kernel has taken its bytes.
+    /// Returns the next burst to send. Call until `None`; give each back by
+    /// [`transmit_done`](Self::transmit_done) once the kernel has taken its bytes.
     pub fn poll_transmit(&mut self, now: Instant) -> Option<Transmit> {
         let mut burst: Option<Transmit> = None;
         // The connection of its last packet.
@@ -460,7 +464,7 @@ impl Endpoint {
         Some(burst)
     }
 
-    /// The next packet of any connection, after one of the connection `before`.
+    /// Returns the next packet of any connection, after one of the connection `before`.
     #[inline]
     fn next_packet(&mut self, now: Instant, before: Option<u32>) -> Option<QueuedPacket> {
         if let Some(carried) = self.carried.take() {
@@ -505,7 +509,7 @@ impl Endpoint {
         None
     }
 
-    /// A datagram of a connection has become one.
+    /// Counts a datagram of a connection that has become a jumbogram.
     fn count_jumbogram(&mut self, of: Option<u32>) {
         let connection = of.and_then(|index| self.connections.get(index as usize));
         let is_whole = connection.is_some_and(|found| self.shared.peers[found.core.peer].jumbo.is_whole());
@@ -513,15 +517,15 @@ impl Endpoint {
         self.shared.stats.jumbograms_cut += u64::from(!is_whole);
     }
 
-    /// Takes a transmit back: its packets may be changed and reused from now on.
+    /// Takes back a transmit: its packets may be changed and reused from now on.
     pub fn transmit_done(&mut self, transmit: Transmit) {
         for packet in transmit.into_packets() {
             self.shared.pool.unpin(packet);
         }
     }
 
-    /// The system refused a path-MTU probe as too large (EMSGSIZE): the interface cannot carry that size, so
-    /// it is not tried again. The transmit is still to be given back.
+    /// Notes that the system refused a path-MTU probe as too large (EMSGSIZE): the interface cannot carry
+    /// that size, which is not tried again. The transmit is still to be given back.
     pub fn probe_refused(&mut self, now: Instant, transmit: &Transmit) {
         let Some(peer) = self.shared.peers.find(transmit.destination) else { return };
         let peer = &mut self.shared.peers[peer];
@@ -579,9 +583,9 @@ impl Endpoint {
     }
 }
 
-/// errno of an input or output error.
+/// Error number of an input or output error (EIO).
 const EIO: i32 = 5;
-/// Sources whose answers, and aborts where they have no connection, are limited apart from each other.
+/// Number of sources with limits of their own for answers, and for aborts without a connection.
 const ABORT_BUCKETS: usize = 256;
 //@ limit: VERSION and DEBUG answers
 //@ section: Rx
@@ -591,12 +595,12 @@ const ABORT_BUCKETS: usize = 256;
 //@ empty: not answered, and the tool asks again; others have their own 250
 //@ counter: rx_answers_limited
 //@ attack: rx-questions
-/// VERSION and DEBUG answers a second, together.
+/// Most VERSION and DEBUG answers in a second, together.
 const ANSWERS_PER_SECOND: u32 = 1000;
-/// Of these, the ones to one source, so that it leaves some to others.
+/// Most of these answers to one source, so that it leaves some to others.
 const ANSWERS_PER_ASKER: u32 = 250;
-/// First serials lie below this, so that 32-bit peers never see them as negative.
+/// Bound of first serials, so that 32-bit peers never see them as negative.
 const SERIAL_START_MAX: u32 = 1 << 30;
 const SWEEP_INTERVAL: std::time::Duration = std::time::Duration::from_secs(10);
-/// A peer without connections is forgotten after this (OpenAFS).
+/// Time after which a peer without connections is forgotten (OpenAFS).
 const PEER_IDLE_MAX: std::time::Duration = std::time::Duration::from_secs(60);

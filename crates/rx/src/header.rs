@@ -1,4 +1,4 @@
-//! The 28-byte Rx packet header: its codec, packet types and flags (rx-spec; OpenAFS `rx_packet.h`).
+//! Codec of the 28-byte Rx packet header, packet types and flags (rx-spec; OpenAFS `rx_packet.h`).
 //!
 //! All fields are big-endian. Decoding checks only what every packet must satisfy; what a field may hold for
 //! one type of packet is the business of the state machine that gets it.
@@ -9,32 +9,32 @@ pub const HEADER_LEN: usize = 28;
 pub const CHANNELS: usize = 4;
 /// Mask of the channel bits in a connection id.
 pub const CHANNEL_MASK: u32 = CHANNELS as u32 - 1;
-/// Epoch bit that says: match the connection by epoch and id alone, whatever address the packet came from.
+/// Epoch bit by which a connection is matched by epoch and id alone, whatever address the packet came from.
 pub const EPOCH_ANY_ADDRESS: u32 = 0x8000_0000;
-/// `userStatus` value on a client's first DATA packet that asks for the newer service.
+/// Value of `userStatus` on a client's first DATA packet that asks for the newer service.
 pub const SERVICE_UPGRADE: u8 = 1;
 
-/// Header flag bits.
+/// Flag bits of the header.
 pub mod flags {
-    /// Sent by the side that opened the connection.
+    /// The packet was sent by the side that opened the connection.
     pub const CLIENT_INITIATED: u8 = 0x01;
     /// The receiver should acknowledge at once.
     pub const REQUEST_ACK: u8 = 0x02;
-    /// Last DATA packet of this direction of the call.
+    /// The packet is the last DATA packet of this direction of the call.
     pub const LAST_PACKET: u8 = 0x04;
     /// More packets follow in this burst (advisory).
     pub const MORE_PACKETS: u8 = 0x08;
-    /// On DATA: another sub-packet follows in the same datagram.
+    /// The datagram has another sub-packet behind this one (DATA packets).
     pub const JUMBO: u8 = 0x20;
-    /// On ACK: the sender understands slow start. Shares its bit with [`JUMBO`].
+    /// The sender understands slow start (ACK packets). Shares its bit with [`JUMBO`].
     pub const SLOW_START_OK: u8 = 0x20;
 }
 
-/// Packet types.
+/// Type of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum PacketType {
-    /// Bytes of a call.
+    /// Data bytes of a call.
     Data = 1,
     /// Acknowledgement, selective and cumulative.
     Ack = 2,
@@ -46,9 +46,9 @@ pub enum PacketType {
     AckAll = 5,
     /// The server asks the client to prove its identity.
     Challenge = 6,
-    /// The client's proof.
+    /// The client proves its identity.
     Response = 7,
-    /// `rxdebug` request or answer.
+    /// Request or answer of `rxdebug`.
     Debug = 8,
     /// Reserved parameter exchange (types 9 to 12); always ignored.
     Params = 9,
@@ -57,7 +57,7 @@ pub enum PacketType {
 }
 
 impl PacketType {
-    /// The type for a wire value, if Rx defines it.
+    /// Returns the type for a wire value, if Rx defines it.
     pub fn from_wire(value: u8) -> Option<Self> {
         Some(match value {
             1 => Self::Data,
@@ -75,10 +75,10 @@ impl PacketType {
     }
 }
 
-/// One decoded header, host byte order.
+/// Header of a packet, decoded to host byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// Start-up stamp of the client; with `cid` it names the connection.
+    /// Epoch, the start-up stamp of the client; with `cid` it names the connection.
     pub epoch: u32,
     /// Connection id with the channel in its low two bits.
     pub cid: u32,
@@ -86,13 +86,13 @@ pub struct Header {
     pub call: u32,
     /// Packet of the call's direction, from 1; 0 on everything but DATA.
     pub seq: u32,
-    /// Counts every packet sent on the connection.
+    /// Serial number, which counts every packet sent on the connection.
     pub serial: u32,
-    /// Packet type.
+    /// Type of the packet.
     pub kind: PacketType,
-    /// Bits of [`flags`].
+    /// Flags, bits of [`flags`].
     pub flags: u8,
-    /// See [`SERVICE_UPGRADE`].
+    /// User status; see [`SERVICE_UPGRADE`].
     pub user_status: u8,
     /// Security class of the connection.
     pub security: u8,
@@ -138,17 +138,17 @@ impl Header {
         out[26..28].copy_from_slice(&self.service.to_be_bytes());
     }
 
-    /// The channel this packet belongs to, 0 to 3.
+    /// Returns the channel of the packet, 0 to 3.
     pub fn channel(&self) -> usize {
         (self.cid & CHANNEL_MASK) as usize
     }
 
-    /// The connection id without its channel bits.
+    /// Returns the connection id without its channel bits.
     pub fn connection_id(&self) -> u32 {
         self.cid & !CHANNEL_MASK
     }
 
-    /// Returns whether the side that opened the connection sent this.
+    /// Returns whether the side that opened the connection sent the packet.
     pub fn from_client(&self) -> bool {
         self.flags & flags::CLIENT_INITIATED != 0
     }
@@ -158,7 +158,7 @@ impl Header {
         self.flags & flags::REQUEST_ACK != 0
     }
 
-    /// Returns whether this is the last DATA packet of its direction.
+    /// Returns whether the packet is the last DATA packet of its direction.
     pub fn is_last(&self) -> bool {
         self.flags & flags::LAST_PACKET != 0
     }
@@ -172,7 +172,7 @@ pub(crate) fn restamp(packet: &mut [u8], serial: u32, flags: u8) {
     header[21] = flags;
 }
 
-/// `a` comes after `b` on the circle of 32-bit serials.
+/// Returns whether `a` comes after `b` on the circle of 32-bit serials.
 pub(crate) fn serial_after(a: u32, b: u32) -> bool {
     (a.wrapping_sub(b) as i32) > 0
 }
@@ -180,10 +180,10 @@ pub(crate) fn serial_after(a: u32, b: u32) -> bool {
 /// Reason why bytes are not an Rx packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum HeaderError {
-    /// Fewer than [`HEADER_LEN`] bytes.
+    /// The bytes are fewer than [`HEADER_LEN`].
     #[error("datagram shorter than the 28-byte Rx header")]
     Short,
-    /// A packet type that Rx does not define.
+    /// The packet type is one that Rx does not define.
     #[error("unknown packet type {0}")]
     UnknownType(u8),
 }

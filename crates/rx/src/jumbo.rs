@@ -10,16 +10,17 @@
 
 use crate::header::{HEADER_LEN, Header, flags};
 
-/// Payload of every sub-packet but the last, bytes.
+/// Payload of every sub-packet but the last, in bytes.
 pub const JUMBO_PAYLOAD: usize = 1412;
-/// Header between two sub-packets, bytes.
+/// Header between two sub-packets, in bytes.
 pub const JUMBO_HEADER: usize = 4;
-/// Sub-packets accepted in one datagram (Linux sends up to 46, its hard limit is 47).
+/// Most sub-packets accepted in one datagram (Linux sends up to 46, its hard limit is 47).
 pub const JUMBO_PACKETS_MAX: usize = 47;
 
-/// Returns whether the DATA packet `after` may follow `before` in a datagram: they are neighbours of one
-/// call, sent one after the other, and `before` has the length of a part. What a jumbo header may have
-/// overwritten is not looked at.
+/// Returns whether the DATA packet `after` may follow `before` in a datagram.
+///
+/// The two must be neighbours of one call, sent one after the other, with `before` as long as a part. The
+/// bytes that a jumbo header may have overwritten are not compared.
 pub(crate) fn continues(before: &[u8], after: &[u8]) -> bool {
     let follows = |at: usize| {
         let count = |bytes: &[u8]| bytes[at..].first_chunk().map_or(0, |count| u32::from_be_bytes(*count));
@@ -35,12 +36,12 @@ pub(crate) fn continues(before: &[u8], after: &[u8]) -> bool {
 const SEQ_AT: usize = 12;
 const SERIAL_AT: usize = 16;
 
-/// Datagram of so many full parts, bytes.
+/// Returns the bytes of a datagram of `parts` full parts.
 pub(crate) const fn jumbogram_len(parts: u8) -> usize {
     HEADER_LEN + parts as usize * (JUMBO_PAYLOAD + JUMBO_HEADER) - JUMBO_HEADER
 }
 
-/// The DATA packets of a datagram: one, or the parts of a jumbogram.
+/// Iterator over the DATA packets of a datagram: one, or the parts of a jumbogram.
 #[derive(Clone, Debug)]
 pub struct SubPackets<'a> {
     next: Option<Header>,
@@ -58,7 +59,8 @@ impl<'a> SubPackets<'a> {
 impl<'a> Iterator for SubPackets<'a> {
     type Item = Result<(Header, &'a [u8]), JumboError>;
 
-    /// A jumbogram that lies about its length gives one error and ends; parts before the lie are good.
+    /// Returns the next part. A jumbogram that lies about its length gives one error and ends; parts before
+    /// the lie are good.
     fn next(&mut self) -> Option<Self::Item> {
         let header = self.next.take()?;
         if header.flags & flags::JUMBO == 0 {
@@ -91,10 +93,10 @@ impl<'a> Iterator for SubPackets<'a> {
 /// Reason why the rest of a jumbogram was dropped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JumboError {
-    /// A sub-packet that announces a successor is not followed by one.
+    /// A sub-packet announces a successor that does not follow.
     #[error("jumbogram ends inside a sub-packet")]
     Short,
-    /// More than [`JUMBO_PACKETS_MAX`] sub-packets.
+    /// The datagram has more than [`JUMBO_PACKETS_MAX`] sub-packets.
     #[error("jumbogram has too many sub-packets")]
     TooMany,
 }

@@ -1,4 +1,4 @@
-//! Whether jumbograms go to a peer, and of how many packets.
+//! Decision whether jumbograms go to a peer, and of how many packets.
 //!
 //! A stock peer that takes them says how many packets one may have. They are larger than a plain Ethernet frame. Cut into
 //! IP fragments, which carry 16 bits of identity, parts of different datagrams can be put together, and UDP's checksum of
@@ -14,39 +14,41 @@ use crate::jumbo::jumbogram_len;
 /// Conditions under which jumbograms are sent to stock peers that take them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Jumbograms {
-    /// Never.
+    /// Jumbograms are never sent.
     Off,
-    /// Sends them where the path carries them whole.
+    /// Jumbograms are sent where the path carries them whole.
     #[default]
     Whole,
-    /// Sends them as IP fragments too, as OpenAFS does, where a fragment of another datagram in the place of
-    /// one of ours would be noticed: on connections whose security class [protects the
-    /// data](crate::security::Security::protects_data), and to
+    /// Jumbograms are sent as IP fragments too, as OpenAFS does, on connections where a foreign fragment
+    /// would be noticed.
+    ///
+    /// These are connections with a security class that [protects the
+    /// data](crate::security::Security::protects_data), and those to
     /// [`checked_paths`](crate::EndpointConfig::checked_paths). Half the processor time on plain Ethernet.
     Fragments,
 }
 
-/// Knowledge of jumbograms to one peer.
+/// State of jumbograms to one peer.
 #[derive(Clone, Debug)]
 pub(crate) struct JumboPath {
     policy: Jumbograms,
-    /// The operator vouches for what comes there.
+    /// True when the operator vouches for the path.
     checked: bool,
-    /// Packets of a datagram that the peer states it takes.
+    /// Packets of a datagram that the peer states to take.
     stated: u8,
     path: JumboState,
     lost: u8,
-    /// Timeouts in a row: until then nothing goes as fragments.
+    /// Time until which nothing goes as fragments, after timeouts in a row.
     rests_until: Option<Instant>,
 }
 
-/// Whether jumbograms arrive without being cut up.
+/// Knowledge whether jumbograms arrive without being cut up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum JumboState {
     Unknown,
-    /// Carried so many packets, until then; then it is asked again and goes on meanwhile.
+    /// The path carries so many packets until this time; then it is asked again, and used meanwhile.
     Carries(u8, Instant),
-    /// Does not, or has stopped to, until then.
+    /// The path refuses jumbograms, or has stopped carrying them, until this time.
     Refuses(Instant),
 }
 
@@ -62,7 +64,7 @@ impl JumboPath {
         }
     }
 
-    /// The peer states what it takes.
+    /// Notes the number of packets that the peer states to take.
     pub(crate) fn note_stated(&mut self, packets: u32) {
         self.stated = u8::try_from(packets.min(PARTS_MAX.into())).expect("few").max(1);
     }
@@ -73,13 +75,13 @@ impl JumboPath {
         self.stated > 1
     }
 
-    /// Packets that one datagram may have, 1 for no jumbogram. `is_protected` tells whether a change on the way would be
-    /// noticed.
+    /// Returns how many packets one datagram may have, 1 for no jumbogram. `is_protected` tells whether a
+    /// change on the way would be noticed.
     pub(crate) fn parts(&self, now: Instant, is_protected: impl FnOnce() -> bool) -> u8 {
         self.carried(now, is_protected).min(self.stated)
     }
 
-    /// Returns the number of packets as far as this endpoint and the path decide, and not the peer.
+    /// Returns the number of packets that this endpoint and the path allow, without the peer's limit.
     pub(crate) fn carried(&self, now: Instant, is_protected: impl FnOnce() -> bool) -> u8 {
         let rests = self.rests_until.is_some_and(|until| now < until);
         match (self.policy, self.path) {
@@ -90,13 +92,13 @@ impl JumboPath {
         }
     }
 
-    /// Returns whether the path carries them without cutting them up.
+    /// Returns whether the path carries jumbograms whole.
     pub(crate) fn is_whole(&self) -> bool {
         matches!(self.path, JumboState::Carries(..))
     }
 
-    /// Returns whether there may be jumbograms, once the path has shown that it carries them: packets are
-    /// made to fit.
+    /// Returns whether jumbograms are possible once the path has shown that it carries them, so that packets
+    /// are made to fit.
     pub(crate) fn is_possible(&self) -> bool {
         self.is_wanted()
             && match self.policy {
@@ -106,7 +108,7 @@ impl JumboPath {
             }
     }
 
-    /// Packets of the size to probe for now, if it is time to.
+    /// Returns how many packets' size to probe for now, if a probe is due.
     pub(crate) fn poll_probe(&self, now: Instant) -> Option<u8> {
         let wanted = self.stated.min(WHOLE_PARTS_MAX);
         let due = match self.path {
@@ -117,12 +119,12 @@ impl JumboPath {
         (due && self.policy != Jumbograms::Off && wanted > 1).then_some(wanted)
     }
 
-    /// A probe of so many packets' size was answered.
+    /// Notes that a probe of so many packets' size was answered.
     pub(crate) fn on_probe_acked(&mut self, now: Instant, parts: u8) {
         (self.path, self.lost) = (JumboState::Carries(parts, now + KNOWN_FOR), 0);
     }
 
-    /// A probe got no answer. It may have been lost as any packet may: one of three has to come.
+    /// Notes that a probe got no answer. It may have been lost as any packet may: one of three has to come.
     pub(crate) fn on_probe_lost(&mut self, now: Instant) {
         self.lost += 1;
         if self.lost >= PROBES_MAX {
@@ -130,12 +132,12 @@ impl JumboPath {
         }
     }
 
-    /// The interface does not carry that size.
+    /// Notes that the interface does not carry a probe's size.
     pub(crate) fn on_probe_refused(&mut self, now: Instant) {
         (self.path, self.lost) = (JumboState::Refuses(now + REFUSED_FOR), 0);
     }
 
-    /// Timeouts in a row: the path may have stopped to carry what is large.
+    /// Notes timeouts in a row: the path may have stopped carrying large datagrams.
     pub(crate) fn on_black_hole(&mut self, now: Instant) {
         if matches!(self.path, JumboState::Carries(..)) {
             (self.path, self.lost) = (JumboState::Refuses(now + REST), 0);
@@ -144,23 +146,23 @@ impl JumboPath {
     }
 }
 
-/// Size of the probe for so many packets, bytes.
+/// Returns the size in bytes of the probe for so many packets.
 pub(crate) fn probe_size(parts: u8) -> usize {
     jumbogram_len(parts)
 }
 
-/// Packets in one jumbogram at most (OpenAFS `RX_MAX_DGRAM_PACKETS`).
+/// Most packets in one jumbogram (OpenAFS `RX_MAX_DGRAM_PACKETS`).
 pub(crate) const PARTS_MAX: u8 = 6;
 /// Most packets of a jumbogram that arrives whole. Linux keeps a datagram of up to 7.6 kB in 8 KiB of its
 /// socket's buffer, and a longer one in 16 KiB: with six packets each a buffer that has room for 42 packets
 /// would overflow at 30.
 const WHOLE_PARTS_MAX: u8 = 5;
 const PROBES_MAX: u8 = 3;
-/// Time for which an answer holds.
+/// Time for which a probe's answer holds.
 const KNOWN_FOR: Duration = Duration::from_secs(60);
-/// Time for which to leave a path alone that does not carry them.
+/// Time for which a path is left alone that does not carry jumbograms.
 const REFUSED_FOR: Duration = Duration::from_secs(600);
-/// Time for which to leave a path alone that seems to have stopped carrying them.
+/// Time for which a path is left alone that seems to have stopped carrying jumbograms.
 const REST: Duration = Duration::from_secs(60);
 
 #[cfg(test)]

@@ -1,5 +1,5 @@
-//! The packet pool: a fixed number of packet buffers, allocated at start and never grown. Where many pools share a machine
-//! each keeps the memory of a few buffers alone, and the rest have some only while they are in use.
+//! Pool of packet buffers: a fixed number, never grown. Where many pools share a machine each keeps the
+//! memory of a few buffers alone, and the rest have some only while in use.
 //!
 //! A buffer holds one whole packet, header directly before payload, so a run of packets of equal size goes out
 //! as one UDP_SEGMENT burst from an array of `IoSlice`s with no copy. At every moment
@@ -9,16 +9,16 @@
 use crate::header::{HEADER_LEN, flags, restamp};
 use crate::jumbo::JUMBO_HEADER;
 
-/// Owner's token of one buffer in use. Give it back with [`PacketPool::free`].
+/// Token of one buffer in use, for its owner. Give it back with [`PacketPool::free`].
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "a packet that is not freed is leaked"]
 pub struct Packet(u32);
 
-/// Names a buffer without owning it: what a transmit in progress holds.
+/// Reference to a buffer without ownership, as a transmit in progress holds it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketRef(u32);
 
-/// Buffer taken out of its slot while the application has it in hand; see [`PacketPool::lend`].
+/// Buffer taken out of its slot and lent to the application; see [`PacketPool::lend`].
 #[derive(Debug)]
 pub(crate) struct LentBuffer {
     pub(crate) packet: Packet,
@@ -28,37 +28,38 @@ pub(crate) struct LentBuffer {
 }
 
 impl LentBuffer {
-    /// The payload bytes lent.
+    /// Returns the lent payload bytes.
     pub(crate) fn bytes(&self) -> &[u8] {
         &self.bytes[self.start..self.end]
     }
 
-    /// The payload room to fill.
+    /// Returns the payload room to fill.
     pub(crate) fn bytes_mut(&mut self) -> &mut [u8] {
         &mut self.bytes[self.start..self.end]
     }
 }
 
-/// A fixed pool of packet buffers.
+/// Pool of a fixed number of packet buffers.
 #[derive(Debug)]
 pub struct PacketPool {
-    /// Places for large datagrams, without memory until they are taken, then the pool's buffers as far as they were ever used.
+    /// Slots for large datagrams, without memory until they are taken, then the pool's buffers as far as they
+    /// were ever used.
     slots: Vec<BufferSlot>,
     packets: usize,
-    /// Buffers that have memory and are free.
+    /// Free buffers that have memory.
     free: Vec<u32>,
     /// Free buffers without memory.
     bare: Vec<u32>,
-    /// Buffers of the pool with memory, and how many of them keep it when they are free.
+    /// Number of the pool's buffers with memory, and how many of them keep it when they are free.
     filled: usize,
     kept: usize,
     free_large: Vec<u32>,
     payload_max: usize,
-    /// Free buffers, with memory or without, used before or not.
+    /// Number of free buffers, with memory or without, used before or not.
     unheld: usize,
     low_water: usize,
     exhausted: u64,
-    /// Buffers in use by account.
+    /// Number of buffers in use by account.
     held_by: Vec<u32>,
 }
 
@@ -67,11 +68,11 @@ pub struct PacketPool {
 pub(crate) struct BufferAccount(pub(crate) u32);
 
 impl BufferAccount {
-    /// Packets that live only until they are sent, and our own calls.
+    /// Account of packets that live only until they are sent, and of our own calls.
     pub(crate) const OWN: Self = Self(0);
-    /// All clients whose address is not proved, together.
+    /// Account of all clients with unproved addresses, together.
     pub(crate) const UNPROVED: Self = Self(1);
-    /// The first of the accounts of proved clients' hosts.
+    /// First account of proved clients' hosts.
     pub(crate) const FIRST_SOURCE: u32 = 2;
 }
 
@@ -80,7 +81,7 @@ struct BufferSlot {
     bytes: Box<[u8]>,
     len: u32,
     pins: u16,
-    /// Bytes that a jumbo header has overwritten for as long as it is pinned: the end of the packet's own.
+    /// Bytes at the end of the packet's own header that a jumbo header overwrites while pinned.
     own: Option<[u8; JUMBO_HEADER]>,
     state: BufferState,
     account: BufferAccount,
@@ -91,12 +92,11 @@ enum BufferState {
     #[default]
     Free,
     InUse,
-    /// The owner has freed it; a transmit in progress still reads it.
+    /// The owner has freed the buffer, but a transmit in progress still reads it.
     Draining,
 }
 
-/// Offset of a jumbo header in the buffer of a packet that continues a jumbogram, and where the flags stand
-/// otherwise.
+/// Offset of a jumbo header in the buffer of a packet that continues a jumbogram; of the flags otherwise.
 const JUMBO_START: usize = HEADER_LEN - JUMBO_HEADER;
 const FLAGS_AT: usize = 21;
 
@@ -109,8 +109,7 @@ impl PacketPool {
         pool
     }
 
-    /// Makes a pool ([`new`](Self::new)) with memory for buffers in use alone, and for `kept` of those that
-    /// were.
+    /// Makes a pool ([`new`](Self::new)) with memory for buffers in use alone, and for `kept` free ones.
     pub fn keeping(packets: usize, payload_max: usize, kept: usize) -> Self {
         assert!(u32::try_from(packets + LARGE_MAX as usize).is_ok(), "packet count fits 32 bits");
         Self {
@@ -155,7 +154,7 @@ impl PacketPool {
         Some(Packet(index))
     }
 
-    /// A buffer that had no memory, with some.
+    /// Takes a free buffer without memory, and allocates its memory.
     #[cold]
     fn take_bare(&mut self) -> Option<u32> {
         let index = self.bare.pop().or_else(|| {
@@ -170,8 +169,9 @@ impl PacketPool {
         Some(index)
     }
 
-    /// Takes a buffer of its own for a datagram larger than a packet, which IP cuts into fragments. There are
-    /// [`LARGE_MAX`] at once, of [`LARGE_PAYLOAD_MAX`] bytes at most, and they hold memory only while in use.
+    /// Takes a buffer of its own for a datagram larger than a packet, which IP cuts into fragments. At most
+    /// [`LARGE_MAX`] are in use, of [`LARGE_PAYLOAD_MAX`] bytes at most, and they hold memory only while in
+    /// use.
     pub(crate) fn alloc_large(&mut self, payload_len: usize) -> Option<Packet> {
         if payload_len > LARGE_PAYLOAD_MAX {
             return None;
@@ -221,39 +221,39 @@ impl PacketPool {
         self.held_by[account.0 as usize] = 1;
     }
 
-    /// Buffers charged to an account.
+    /// Returns the number of buffers charged to an account.
     pub(crate) fn held_by(&self, account: BufferAccount) -> usize {
         self.held_by.get(account.0 as usize).map_or(0, |&held| held as usize)
     }
 
-    /// The packet: header and payload.
+    /// Returns the packet: header and payload.
     pub fn bytes(&self, packet: &Packet) -> &[u8] {
         let slot = &self.slots[packet.0 as usize];
         &slot.bytes[..slot.len as usize]
     }
 
-    /// The packet behind a transmit's reference.
+    /// Returns the packet behind a transmit's reference.
     pub fn bytes_of(&self, packet: PacketRef) -> &[u8] {
         let slot = &self.slots[packet.0 as usize];
         &slot.bytes[..slot.len as usize]
     }
 
-    /// The whole buffer, whatever the packet's length.
+    /// Returns the whole buffer, whatever the packet's length.
     pub fn buffer(&self, packet: &Packet) -> &[u8] {
         &self.slots[packet.0 as usize].bytes
     }
 
-    /// The whole buffer, whatever the packet's length.
+    /// Returns the whole buffer to write to, whatever the packet's length.
     pub fn buffer_mut(&mut self, packet: &Packet) -> &mut [u8] {
         &mut self.slots[packet.0 as usize].bytes
     }
 
-    /// The whole payload room, whatever the packet's length.
+    /// Returns the whole payload room, whatever the packet's length.
     pub fn payload_room(&mut self, packet: &Packet) -> &mut [u8] {
         &mut self.slots[packet.0 as usize].bytes[HEADER_LEN..]
     }
 
-    /// Length of header and payload, bytes.
+    /// Returns the length of header and payload, in bytes.
     pub fn len(&self, packet: &Packet) -> usize {
         self.slots[packet.0 as usize].len as usize
     }
@@ -276,8 +276,8 @@ impl PacketPool {
         PacketRef(packet.0)
     }
 
-    /// Gives the packet the serial and flags of a transmission, and pins it. A transmit in progress that reads it still would
-    /// see its bytes change, so that it is for the caller to [rule out](Self::is_pinned).
+    /// Sets the serial and flags of a transmission in the packet, and pins it. A transmit in progress that
+    /// reads the packet would see its bytes change, which the caller has to [rule out](Self::is_pinned).
     #[inline]
     pub(crate) fn stamp(&mut self, packet: &Packet, serial: u32, flags: u8) -> PacketRef {
         let slot = &mut self.slots[packet.0 as usize];
@@ -286,12 +286,12 @@ impl PacketPool {
         PacketRef(packet.0)
     }
 
-    /// Returns whether a transmit in progress reads the packet, so its bytes must not change.
+    /// Returns whether a transmit in progress reads the packet, so that its bytes must not change.
     pub(crate) fn is_pinned(&self, packet: &Packet) -> bool {
         self.slots[packet.0 as usize].pins > 0
     }
 
-    /// Makes `packet`, pinned, continue the jumbogram that `before` ends so far: a jumbo header takes the place of the end
+    /// Joins `packet`, pinned, to the jumbogram that `before` ends so far: a jumbo header overwrites the end
     /// of its own until it is unpinned.
     pub(crate) fn join(&mut self, before: PacketRef, before_is_joined: bool, packet: PacketRef) {
         let at = if before_is_joined { JUMBO_START } else { FLAGS_AT };
@@ -306,7 +306,7 @@ impl PacketPool {
         slot.bytes[JUMBO_START] = slot.bytes[FLAGS_AT];
     }
 
-    /// The packet's bytes as they are without a jumbo header.
+    /// Copies the packet's bytes as they are without a jumbo header.
     pub(crate) fn copy_own(&self, packet: &Packet, to: &mut [u8]) {
         let slot = &self.slots[packet.0 as usize];
         to.copy_from_slice(&slot.bytes[..slot.len as usize]);
@@ -337,13 +337,13 @@ impl PacketPool {
         LentBuffer { packet, bytes, start: HEADER_LEN + start, end: HEADER_LEN + end }
     }
 
-    /// Puts a lent buffer back in its place.
+    /// Puts a lent buffer back in its slot.
     pub(crate) fn restore(&mut self, lent: LentBuffer) -> Packet {
         self.slots[lent.packet.0 as usize].bytes = lent.bytes;
         lent.packet
     }
 
-    /// Buffers that exist; those of large datagrams are not among them.
+    /// Returns the number of buffers in the pool, without those of large datagrams.
     pub fn allocated(&self) -> usize {
         self.packets
     }
@@ -354,7 +354,7 @@ impl PacketPool {
         self.unheld
     }
 
-    /// Bytes of memory that the buffers have now.
+    /// Returns the bytes of memory that the buffers have now.
     pub fn memory(&self) -> usize {
         self.filled * (HEADER_LEN + self.payload_max) + self.slots.capacity() * size_of::<BufferSlot>()
     }
@@ -370,24 +370,24 @@ impl PacketPool {
         self.slots[LARGE_MAX as usize..].iter().filter(|slot| slot.state != BufferState::Free).count()
     }
 
-    /// Payload room of one buffer, bytes.
+    /// Returns the payload room of one buffer, in bytes.
     pub fn payload_max(&self) -> usize {
         self.payload_max
     }
 
-    /// Fewest free buffers seen since start.
+    /// Returns the fewest free buffers seen since start.
     pub fn low_water(&self) -> usize {
         self.low_water
     }
 
-    /// Allocations refused because all buffers were in use.
+    /// Returns the number of allocations refused because all buffers were in use.
     pub fn exhausted(&self) -> u64 {
         self.exhausted
     }
 }
 
-/// Payload of the largest datagram, bytes: a security class's RESPONSE with a ticket of 12,000 bytes fits (OpenAFS
-/// `RX_MAX_PACKET_SIZE` is 16,384).
+/// Payload of the largest datagram, in bytes: a security class's RESPONSE with a ticket of 12,000 bytes fits
+/// (OpenAFS `RX_MAX_PACKET_SIZE` is 16,384).
 pub const LARGE_PAYLOAD_MAX: usize = 16 * 1024 - HEADER_LEN;
 //@ limit: datagrams larger than a packet
 //@ section: Rx
@@ -398,7 +398,7 @@ pub const LARGE_PAYLOAD_MAX: usize = 16 * 1024 - HEADER_LEN;
 //@ counter: rx_transmit_starved, rx_responses_too_large
 //@ attack: none, no service of the server has a security class with challenges yet
 //@ reach: server
-/// Large datagrams of one endpoint on their way to the socket at once.
+/// Most large datagrams of one endpoint on their way to the socket.
 pub const LARGE_MAX: u32 = 16;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Knowledge of one remote address: round trips, sizes, abilities, and whether it is really there.
+//! Knowledge about one remote address: round trips, sizes, abilities, and whether it is really there.
 
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -16,75 +16,76 @@ use crate::security::Security;
 use crate::socket_room::SocketRoom;
 use crate::source::Sources;
 
-/// A remote address and port.
+/// Remote address and port, with what is known about it.
 #[derive(Debug)]
 pub struct Peer {
     address: SocketAddr,
     pub(crate) rtt: RttEstimator,
     pub(crate) mtu: MtuDiscovery,
     pub(crate) probe: Option<MtuProbe>,
-    /// Speaks our ACK extension.
+    /// True when the peer speaks our ACK extension.
     pub(crate) extended: bool,
-    /// Has answered a ping of ours, so it knows that we speak the extension.
+    /// True when the peer has answered a ping of ours, so it knows that we speak the extension.
     pub(crate) introduced: bool,
-    /// Does path-MTU discovery, so ACKs are not needed for every second packet (AuriStor, Linux, ours).
+    /// True when the peer does path-MTU discovery, so ACKs are not needed for every second packet (AuriStor,
+    /// Linux, ours).
     pub(crate) modern: bool,
     pub(crate) jumbo: JumboPath,
-    /// The peer looks stock and yet was silent: until then it is asked for its ACKs.
+    /// Time until which a peer that looks stock and yet was silent is asked for its ACKs.
     pub(crate) ask_until: Option<Instant>,
-    /// Room of its socket buffer, if it is stock.
+    /// Room in the peer's socket buffer, if it is stock.
     pub(crate) room: SocketRoom,
-    /// Last window it stated at the start of a call, packets.
+    /// Last window in packets that the peer stated at the start of a call.
     pub(crate) window: u32,
-    /// Largest packet it takes, bytes with Rx header; unknown before its first ACK.
+    /// Largest packet that the peer takes, in bytes with Rx header; unknown before its first ACK.
     pub(crate) packet_max: Option<u32>,
-    /// Reordering that its calls have seen, in quarters of the smallest round trip, and when.
+    /// Reordering that the peer's calls have seen, in quarters of the smallest round trip, and when.
     reordering: Option<(u32, Instant)>,
     /// Time when a call last found losses here that mislead (`Controller::losses_mislead`).
     misled_at: Option<Instant>,
-    /// Largest packet our buffers and configuration allow, bytes.
+    /// Largest packet that our buffers and configuration allow, in bytes.
     own_max: u16,
-    /// Time when the next DATA packet asks for an ACK, whatever else: for the round trip's sake.
+    /// Time when the next DATA packet asks for an ACK, whatever else, for the round trip's sake.
     pub(crate) ask_rtt_at: Option<Instant>,
     pub(crate) proved_at: Option<Instant>,
-    /// Time when it last acknowledged something sent here; `None` also once it was silent for too long after
-    /// that.
+    /// Time when the peer last acknowledged something sent here; `None` also once it was silent for too long
+    /// after that.
     pub(crate) acknowledged_at: Option<Instant>,
-    /// Bytes that had been received from here when the address said that its port is closed.
+    /// Bytes that had been received from the peer when its address reported the port closed.
     closed_when: Option<u64>,
     pub(crate) connections: u32,
-    /// Account that the packets of its connections are charged to.
+    /// Account that the packets of the peer's connections are charged to.
     pub(crate) account: BufferAccount,
     pub(crate) idle_since: Instant,
     pub(crate) abort_tokens: TokenBucket,
-    /// Bytes that calls may send here before the client has shown that it knows of them.
+    /// Bytes that calls may send to the peer before the client has shown that it knows of them.
     pub(crate) credit: u32,
-    /// Up to when it has come back by itself; `None` while it is whole.
+    /// Time up to which the credit has come back by itself; `None` while it is whole.
     credited_at: Option<Instant>,
     /// Datagrams and bytes each way, and resends.
     pub(crate) counters: PeerCounters,
 }
 
-/// Traffic of one peer.
+/// Counters of one peer's traffic.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PeerCounters {
-    /// Packets sent.
+    /// Packets sent to the peer.
     pub packets_sent: u64,
     /// DATA packets sent again.
     pub resends: u64,
-    /// Bytes sent, headers included.
+    /// Bytes sent to the peer, headers included.
     pub bytes_sent: u64,
-    /// Bytes received, headers included.
+    /// Bytes received from the peer, headers included.
     pub bytes_received: u64,
 }
 
-/// A path-MTU probe under way.
+/// Probe of the path's MTU that is under way.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MtuProbe {
     pub(crate) connection: u32,
     pub(crate) serial: u32,
     pub(crate) sent_at: Instant,
-    /// The probe is for jumbograms of so many packets; 0 for single packets.
+    /// Packets of the jumbogram that the probe is for; 0 for single packets.
     pub(crate) parts: u8,
 }
 
@@ -125,7 +126,7 @@ impl Peer {
         }
     }
 
-    /// A packet came from here.
+    /// Notes a packet that came from the peer.
     #[inline]
     pub(crate) fn on_received(&mut self, now: Instant, len: usize) {
         self.counters.bytes_received += len as u64;
@@ -145,7 +146,7 @@ impl Peer {
         }
     }
 
-    /// Bytes charged to the credit turn out to be wanted.
+    /// Gives back credit for bytes that turn out to be wanted.
     pub(crate) fn give_credit(&mut self, bytes: u32) {
         self.credit = self.credit.saturating_add(bytes).min(CREDIT_MAX);
         if self.credit == CREDIT_MAX {
@@ -153,7 +154,7 @@ impl Peer {
         }
     }
 
-    /// Returns whether it is time to ask the client whether it knows of what is sent here.
+    /// Returns whether it is time to ask the client whether it knows of what is sent to it.
     pub(crate) fn is_credit_low(&self) -> bool {
         self.credit < CREDIT_MAX / 2
     }
@@ -168,35 +169,36 @@ impl Peer {
         self.acknowledged_at.is_none_or(|at| now.saturating_duration_since(at) >= CREDIT_AGE_MAX / 2)
     }
 
-    /// Notes that what was sent for a new call was not acknowledged in time: unless others were meanwhile,
-    /// the credit is over until something is.
+    /// Notes that a new call's packets were not acknowledged in time: unless others were meanwhile, the
+    /// credit is over until some are.
     pub(crate) fn on_unanswered(&mut self, now: Instant) {
         let rto = self.rtt.rto();
         self.acknowledged_at = self.acknowledged_at.filter(|at| now.saturating_duration_since(*at) < rto);
     }
 
-    /// The address says, of a packet of a call in progress, that its port is closed.
+    /// Notes that the address has reported its port closed, for a packet of a call in progress.
     pub(crate) fn on_port_closed(&mut self) {
         self.closed_when = Some(self.counters.bytes_received);
     }
 
-    /// Returns whether the last that came from here is that its port is closed.
+    /// Returns whether the report of a closed port was the last that came from the peer.
     pub(crate) fn is_port_closed(&self) -> bool {
         self.closed_when == Some(self.counters.bytes_received)
     }
 
-    /// Remote address and port.
+    /// Returns the remote address and port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// Round-trip estimate.
+    /// Returns the round-trip estimate.
     pub fn rtt(&self) -> &RttEstimator {
         &self.rtt
     }
 
-    /// Datagram payload that new packets to this peer are cut to, bytes with Rx header. What has been sent cannot be
-    /// cut smaller, so the first packets, before the peer has stated what it takes, have a size that every path carries.
+    /// Returns the datagram payload that new packets to this peer are cut to, in bytes with Rx header. Sent
+    /// packets cannot be cut smaller, so the first packets, before the peer has stated what it takes, have a
+    /// size that every path carries.
     pub fn packet_size(&self) -> usize {
         // What is to be part of a jumbogram has a size of its own.
         let may_join = self.jumbo.is_possible() && !self.modern;
@@ -209,27 +211,28 @@ impl Peer {
         usize::from(self.mtu.current()).min(limit as usize)
     }
 
-    /// Returns whether it is known to be OpenAFS, or as old.
+    /// Returns whether the peer is known to be OpenAFS, or as old.
     pub(crate) fn is_stock(&self) -> bool {
         !self.modern && self.packet_max.is_some()
     }
 
-    /// Packets that one datagram of a connection with this class may have now, 1 for no jumbogram.
+    /// Returns how many packets one datagram of a connection with this class may have now, 1 for no
+    /// jumbogram.
     pub(crate) fn jumbogram_parts(&self, now: Instant, security: &dyn Security) -> u8 {
         if self.is_stock() { self.jumbo.parts(now, || security.protects_data()) } else { 1 }
     }
 
-    /// Returns which of its connections is to send now, if there is room again.
+    /// Returns which of the peer's connections is to send now, if there is room again.
     pub(crate) fn call_next(&mut self, config: &EndpointConfig) -> Option<u32> {
         self.room.call(self.rtt.min_rtt(), config)
     }
 
-    /// Returns whether its socket has room for so many packets more.
+    /// Returns whether the peer's socket has room for so many packets more.
     pub(crate) fn has_room(&self, packets: u32, config: &EndpointConfig) -> bool {
         self.room.free(self.rtt.min_rtt(), config) >= packets
     }
 
-    /// A probe leaves. One for jumbograms takes room as one does.
+    /// Begins a probe. One for jumbograms takes room as a jumbogram does.
     pub(crate) fn begin_probe(&mut self, probe: MtuProbe) {
         self.room.change(0, probe.parts.into());
         self.probe = Some(probe);
@@ -241,7 +244,7 @@ impl Peer {
         Some(probe)
     }
 
-    /// The probe under way was answered.
+    /// Notes that the probe under way was answered.
     pub(crate) fn probe_acked(&mut self, now: Instant) {
         match self.end_probe() {
             Some(MtuProbe { parts: 0, .. }) => self.mtu.on_probe_acked(),
@@ -259,7 +262,7 @@ impl Peer {
         }
     }
 
-    /// The system would not send it: not even the interface carries it.
+    /// Notes that the system would not send the probe: not even the interface carries it.
     pub(crate) fn probe_refused(&mut self, now: Instant) -> bool {
         let probe = self.end_probe();
         match probe {
@@ -270,12 +273,13 @@ impl Peer {
         probe.is_some()
     }
 
-    /// Returns whether it acknowledges every second packet without being asked.
+    /// Returns whether the peer acknowledges every second packet without being asked.
     pub(crate) fn acks_unasked(&self, now: Instant) -> bool {
         self.is_stock() && self.ask_until.is_none_or(|until| now >= until)
     }
 
-    /// Returns how much reordering a new call should expect. It is forgotten by halves, as routes change.
+    /// Returns how much reordering a new call should expect. The figure is forgotten by halves, as routes
+    /// change.
     pub(crate) fn reordering(&self, now: Instant) -> Option<u32> {
         let (quarters, at) = self.reordering?;
         let halvings = now.saturating_duration_since(at).as_secs() / REORDERING_HALVED.as_secs();
@@ -297,17 +301,18 @@ impl Peer {
         self.misled_at = mislead.then_some(now);
     }
 
-    /// Connections that use this peer.
+    /// Returns the number of connections that use this peer.
     pub fn connections(&self) -> u32 {
         self.connections
     }
 
-    /// Returns when its last connection ended, meaningful while [`connections`](Self::connections) is 0.
+    /// Returns when the peer's last connection ended, meaningful while [`connections`](Self::connections) is
+    /// 0.
     pub fn idle_since(&self) -> Instant {
         self.idle_since
     }
 
-    /// Traffic counters.
+    /// Returns the counters of the peer's traffic.
     pub fn counters(&self) -> PeerCounters {
         self.counters
     }
@@ -317,7 +322,7 @@ impl Peer {
         self.extended
     }
 
-    /// Last receive window it stated, packets.
+    /// Returns the last receive window that the peer stated, in packets.
     pub fn window(&self) -> u32 {
         self.window
     }
@@ -351,7 +356,7 @@ impl Peer {
     }
 }
 
-/// The peers of an endpoint, by address.
+/// Peers of an endpoint, by address.
 #[derive(Debug)]
 pub(crate) struct Peers {
     slab: slab::Slab<Peer>,
@@ -365,7 +370,7 @@ impl Peers {
         Self { slab: slab::Slab::new(), by_address: HashMap::new(), sources: Sources::new(connections_max) }
     }
 
-    /// The peer at `address`, made if new.
+    /// Returns the peer at `address`, made if new.
     pub(crate) fn find_or_add(
         &mut self,
         address: SocketAddr,
@@ -381,14 +386,14 @@ impl Peers {
         index
     }
 
-    /// A connection begins at a peer.
+    /// Counts a connection that begins at a peer.
     pub(crate) fn add_connection(&mut self, index: usize) {
         let peer = &mut self.slab[index];
         peer.connections += 1;
         self.sources.add_connection(peer.account);
     }
 
-    /// A connection ends at a peer, or leaves it.
+    /// Removes a connection that ends at a peer, or leaves it.
     pub(crate) fn remove_connection(&mut self, index: usize, now: Instant) {
         let peer = &mut self.slab[index];
         peer.connections -= 1;
@@ -396,8 +401,8 @@ impl Peers {
         self.sources.remove_connection(peer.account);
     }
 
-    /// A client has moved from one address to another: what its old address taught holds for the new one,
-    /// until that has measurements of its own.
+    /// Copies a client's state from its old address to its new one, where it holds until the new one has
+    /// measurements of its own.
     pub(crate) fn inherit(&mut self, from: usize, to: usize) {
         let Some((old, new)) = self.slab.get2_mut(from, to) else { return };
         new.extended |= old.extended;
@@ -416,8 +421,8 @@ impl Peers {
         self.by_address.get(&address).copied()
     }
 
-    /// Forgets peers that have had no connection since `oldest_idle` and whose host `holds` nothing: its account is
-    /// given to another then.
+    /// Forgets peers that have had no connection since `oldest_idle` and whose host `holds` nothing: its
+    /// account is given to another then.
     pub(crate) fn retain_since(&mut self, oldest_idle: Instant, holds: impl Fn(BufferAccount) -> bool) {
         let Self { slab, by_address, sources } = self;
         slab.retain(|_, peer| {
@@ -431,8 +436,10 @@ impl Peers {
     }
 
     /// Forgets a peer without connections at once, if it has proved nothing or there are more than `max`
-    /// peers: clients that come and go must not leave more behind than those that stay. The last one of a
-    /// host that `holds` something stays.
+    /// peers.
+    ///
+    /// Clients that come and go must not leave more behind than those that stay. The last one of a host that
+    /// `holds` something stays.
     pub(crate) fn drop_if_idle(&mut self, index: usize, max: usize, holds: bool) {
         let peer = &self.slab[index];
         if holds && self.sources.is_last_peer(peer.account) {
@@ -464,7 +471,7 @@ impl std::ops::IndexMut<usize> for Peers {
     }
 }
 
-/// Lets a number of events a second through, with a burst of one second's worth.
+/// Limit of events a second, with a burst of one second's worth.
 #[derive(Clone, Copy, Debug)]
 pub struct TokenBucket {
     tokens: f32,
@@ -473,7 +480,7 @@ pub struct TokenBucket {
 }
 
 impl TokenBucket {
-    /// A full one.
+    /// Makes a full bucket.
     pub fn new(now: Instant, per_second: u32) -> Self {
         Self { tokens: per_second as f32, per_second: per_second as f32, filled_at: now }
     }
@@ -499,28 +506,29 @@ impl TokenBucket {
 //@ empty: held back, and a PING asks for the confirmation; others feel nothing
 //@ counter: rx_amplification_limited
 //@ attack: rx-reflection
-/// Bytes that all new calls of one address together may send there until an ACK shows that the client knows
-/// of the call, beyond what its own packets pay for; and the time in which they come back otherwise. What is
-/// sent to an address in another host's name is bounded by this, and by
+/// Most bytes that all new calls of one address together may send there before an ACK confirms them.
+///
+/// They come beyond what the client's own packets pay for, and are regained in [`CREDIT_TIME`] otherwise.
+/// Bytes sent to an address in another host's name are bounded by this, and by
 /// [`crate::connection::AMPLIFICATION_MAX`].
 const CREDIT_MAX: u32 = 256 * 1024;
 const CREDIT_TIME: Duration = Duration::from_secs(60);
-/// Time for which after an acknowledgement the credit may be drawn on. It costs a client that comes back
+/// Time after an acknowledgement for which the credit may be drawn on. It costs a client that comes back
 /// after a pause one round trip where a reply is larger than its request pays for.
 const CREDIT_AGE_MAX: Duration = Duration::from_secs(1);
-/// Send window before the peer has stated its own, packets (OpenAFS `rx_initSendWindow`).
+/// Send window in packets before the peer has stated its own (OpenAFS `rx_initSendWindow`).
 const STOCK_WINDOW: u32 = 16;
 /// Time for which a peer that was silent is asked for its ACKs.
 pub(crate) const ASKED_AFTER_SILENCE: Duration = Duration::from_secs(10);
-/// Packet size that jumbograms are made of.
+/// Size of the packets that jumbograms are made of, in bytes with Rx header.
 const JUMBO_PART: u32 = (HEADER_LEN + JUMBO_PAYLOAD) as u32;
-/// Packet size that every Rx takes, bytes with Rx header.
+/// Packet size that every Rx takes, in bytes with Rx header.
 const STOCK_PACKET: u32 = 1444;
 /// Time in which what was learnt of reordering loses half its weight.
 const REORDERING_HALVED: Duration = Duration::from_secs(120);
-/// Time for which it is remembered that losses mislead: without any there is nothing to tell it by.
+/// Time for which misleading losses are remembered, as without losses nothing tells of them.
 const MISLED_FOR: Duration = Duration::from_secs(60);
-/// Smallest packet limit believed of a peer, bytes (OpenAFS `RX_MIN_PACKET_SIZE`).
+/// Smallest packet limit believed of a peer, in bytes (OpenAFS `RX_MIN_PACKET_SIZE`).
 const PACKET_MIN: u32 = 520;
 
 #[cfg(test)]

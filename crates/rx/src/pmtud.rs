@@ -8,20 +8,20 @@ use std::time::{Duration, Instant};
 /// Limits and timers of [`MtuDiscovery`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MtuConfig {
-    /// Size believed to pass before anything is known, bytes. Clamped to `min..=max`.
+    /// Size in bytes that is believed to pass before anything is known. Clamped to `min..=max`.
     pub initial: u16,
-    /// Size taken to pass on every path, bytes; what a black hole falls back to.
+    /// Size in bytes taken to pass on every path, to which a black hole falls back.
     pub min: u16,
-    /// Largest size worth asking for, bytes: the smaller of the interface's and the peer's advertised limit.
+    /// Largest size in bytes worth a probe: the smaller of the interface's and the peer's advertised limit.
     pub max: u16,
     /// Time for which a finished search stands before larger sizes are tried again (paths change).
     pub interval: Duration,
-    /// Time for which to rest after a black hole before searching again.
+    /// Time after a black hole before searching again.
     pub black_hole_cooldown: Duration,
 }
 
 impl Default for MtuConfig {
-    /// From one plain packet up to what an Ethernet path carries over IPv4.
+    /// Returns limits from one plain packet up to what an Ethernet path carries over IPv4.
     fn default() -> Self {
         Self {
             initial: PLAIN_PACKET_SIZE,
@@ -33,7 +33,7 @@ impl Default for MtuConfig {
     }
 }
 
-/// Searches for the largest datagram that reaches a peer.
+/// Search for the largest datagram that reaches a peer.
 ///
 /// The owner asks [`poll_probe`](Self::poll_probe) when it may send and reports the probe's fate. At most one is
 /// outstanding. Whether data packets arrive is not followed one by one: they may be fragmented, so a path that
@@ -49,17 +49,17 @@ pub struct MtuDiscovery {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum SearchPhase {
     Searching(Search),
-    /// Nothing to do until the given time.
+    /// The search rests until this time.
     Resting(Instant),
 }
 
-/// Binary search: `current` passes, sizes above `upper` are not known to.
+/// Binary search, where `current` passes and sizes above `upper` are not known to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Search {
     upper: u16,
     probe: Option<u16>,
     lost: u32,
-    /// The whole range in one probe first: most paths carry the interface's MTU.
+    /// True to probe the whole range first: most paths carry the interface's MTU.
     first: bool,
 }
 
@@ -71,7 +71,7 @@ impl MtuDiscovery {
         Self { config, current, phase: SearchPhase::Searching(Search::new(config.max)) }
     }
 
-    /// Largest datagram that may be sent, bytes of UDP payload.
+    /// Returns the largest datagram that may be sent, in bytes of UDP payload.
     pub fn current(&self) -> u16 {
         self.current
     }
@@ -81,7 +81,7 @@ impl MtuDiscovery {
         matches!(&self.phase, SearchPhase::Searching(Search { probe: Some(_), .. }))
     }
 
-    /// Size of the probe to send now, if one is due. The caller sends it and reports its fate.
+    /// Returns the size of the probe to send now, if one is due. The caller sends it and reports its fate.
     pub fn poll_probe(&mut self, now: Instant) -> Option<u16> {
         if let SearchPhase::Resting(until) = self.phase {
             if now < until {
@@ -100,7 +100,7 @@ impl MtuDiscovery {
         size
     }
 
-    /// The outstanding probe was answered: its size passes.
+    /// Notes that the outstanding probe was answered: its size passes.
     pub fn on_probe_acked(&mut self) {
         let SearchPhase::Searching(search) = &mut self.phase else { return };
         if let Some(size) = search.probe.take() {
@@ -109,8 +109,8 @@ impl MtuDiscovery {
         }
     }
 
-    /// The outstanding probe was not answered in time. One size is tried [`PROBE_LOSSES_MAX`] times before it
-    /// counts as too large.
+    /// Notes that the outstanding probe was not answered in time. One size is tried [`PROBE_LOSSES_MAX`]
+    /// times before it counts as too large.
     pub fn on_probe_lost(&mut self) {
         let SearchPhase::Searching(search) = &mut self.phase else { return };
         if let Some(size) = search.probe.take() {
@@ -121,7 +121,7 @@ impl MtuDiscovery {
         }
     }
 
-    /// The system would not send the outstanding probe: its size does not even leave the host.
+    /// Notes that the system would not send the outstanding probe: its size does not even leave the host.
     pub fn on_probe_refused(&mut self) {
         let SearchPhase::Searching(search) = &mut self.phase else { return };
         if let Some(size) = search.probe.take() {
@@ -129,15 +129,15 @@ impl MtuDiscovery {
         }
     }
 
-    /// The path no longer carries `current` (inferred from timeouts): falls back to the minimum
-    /// and searches again after a rest.
+    /// Falls back to the minimum, as timeouts show that the path no longer carries `current`, and searches
+    /// again after a rest.
     pub fn on_black_hole(&mut self, now: Instant) {
         self.current = self.config.min;
         self.phase = SearchPhase::Resting(now + self.config.black_hole_cooldown);
     }
 
-    /// The peer or the interface changed its limit: larger sizes are out of the question from now on, and the
-    /// search starts again below the new limit.
+    /// Sets the limit of the peer or the interface: larger sizes are not used from now on, and the search
+    /// starts again below.
     pub fn set_max(&mut self, max: u16) {
         let max = max.max(self.config.min);
         if max != self.config.max {
@@ -170,19 +170,21 @@ impl Search {
     }
 }
 
-/// A plain Rx packet that fits an IPv6 Ethernet path with a fragment header: 28 bytes of header, 1416 of data.
+/// Size of a plain Rx packet that fits an IPv6 Ethernet path with a fragment header: 28 bytes of header, 1416
+/// of data.
 pub const PLAIN_PACKET_SIZE: u16 = 1444;
 
-/// Carried by every path in practice: IPv6's minimum of 1280 less IP and UDP headers and a tunnel's share.
+/// Size that every path carries in practice: IPv6's minimum of 1280 less IP and UDP headers and a tunnel's
+/// share.
 pub const SAFE_SIZE: u16 = 1200;
 
-/// A 1500-byte IPv4 packet less IP and UDP headers.
+/// Size of a 1500-byte IPv4 packet less IP and UDP headers.
 pub const ETHERNET_SIZE: u16 = 1472;
 
 /// Probes of one size that may be lost before the size is given up.
 pub const PROBE_LOSSES_MAX: u32 = 3;
 
-/// The search stops when fewer bytes than this are undecided.
+/// Number of undecided bytes below which the search stops.
 const RESOLUTION: u16 = 16;
 
 #[cfg(test)]
@@ -193,7 +195,7 @@ mod tests {
         MtuConfig { initial, max, ..MtuConfig::default() }
     }
 
-    /// Answers probes as a path of the given size would; returns how many were sent.
+    /// Answers probes as a path of the given size would, and returns how many were sent.
     fn search(mtud: &mut MtuDiscovery, now: Instant, path: u16) -> u32 {
         let mut probes = 0;
         while let Some(size) = mtud.poll_probe(now) {

@@ -17,21 +17,21 @@ pub(crate) struct AckPolicy {
     at: Option<Instant>,
     /// Serial to name in the next ACK.
     prompt: u32,
-    /// A ping to answer, by its serial.
+    /// Serial of a ping to answer.
     ping: Option<u32>,
     unacked: u32,
-    /// Packets that came behind a gap, each of which a stock sender wants to hear of.
+    /// Number of packets that came behind a gap, each of which a stock sender wants to hear of.
     beyond_gap: u8,
-    /// Time to repeat an ACK should nothing come, and the number of repeats that are left.
+    /// Time to repeat an ACK if nothing comes, and the number of repeats left.
     repeat: Option<Repeat>,
-    /// Time to retry an ACK that may not be sent now: when to try again, if no packet comes before.
+    /// Time to retry an ACK that could not be sent, if no packet comes before.
     retry_at: Option<Instant>,
-    /// Number of times in a row that it could not be sent.
+    /// Number of times in a row that the ACK could not be sent.
     refusals: u8,
-    /// `base` and window edge as last stated.
+    /// First packet not acknowledged, as last stated.
     stated_base: u32,
     stated_edge: u32,
-    /// Hard-acknowledge on receipt; see `ReceiveWindow::hard_ack`.
+    /// True for hard ACKs on receipt; see `ReceiveWindow::hard_ack`.
     pub(crate) on_receipt: bool,
 }
 
@@ -53,7 +53,7 @@ impl AckPolicy {
         }
     }
 
-    /// An in-order packet came. Stock peers get an ACK for every second packet; modern ones ask for theirs.
+    /// Notes an in-order packet. Stock peers get an ACK for every second packet; modern ones ask for theirs.
     pub(crate) fn on_in_order(
         &mut self,
         now: Instant,
@@ -74,7 +74,7 @@ impl AckPolicy {
         }
     }
 
-    /// A packet came that must be answered at once: out of order, twice, or beyond the window.
+    /// Notes a packet that must be answered at once: out of order, twice, or beyond the window.
     pub(crate) fn on_oddity(&mut self, serial: u32, reason: AckReason) {
         if reason == AckReason::Duplicate && self.due.is_none() {
             self.prompt = serial;
@@ -86,24 +86,25 @@ impl AckPolicy {
         }
     }
 
-    /// A packet came to a stock peer's stream that has a gap. Its sender counts the ACKs that show the gap and
-    /// resends on the third (RFC 5681 4.2; OpenAFS `rx_nackThreshold`), so packets that came in one batch have theirs
-    /// one by one, as if they had come apart.
+    /// Notes a packet of a stock peer's stream that came behind a gap. Its sender counts the ACKs that show
+    /// the gap and resends on the third (RFC 5681 4.2; OpenAFS `rx_nackThreshold`), so packets that came in
+    /// one batch have theirs one by one, as if they had come apart.
     pub(crate) fn on_packet_beyond_gap(&mut self) {
         self.beyond_gap = (self.beyond_gap + 1).min(NACK_THRESHOLD);
     }
 
-    /// A packet came of a stock peer's stream, of which more is to come. Should the path fall silent now, a packet or an
-    /// ACK was lost, and so few are under way that no third ACK would ever show the gap: what was said is said again.
-    /// A sender that has had three resends at once, where its own timeout takes 220 ms and doubles (OpenAFS
-    /// `rxi_rto_startTimer`).
+    /// Schedules repeats of an ACK after a packet of a stock peer's stream that goes on.
+    ///
+    /// Should the path fall silent now, a packet or an ACK was lost, and so few are under way that no third
+    /// ACK would ever show the gap: so the ACK is repeated. A sender that has had three resends at once,
+    /// where its own timeout takes 220 ms and doubles (OpenAFS `rxi_rto_startTimer`).
     pub(crate) fn repeat_if_silent(&mut self, now: Instant, rtt: &RttEstimator, has_gap: bool) {
         let wait = (rtt.srtt() * 3 / 2).clamp(REPEAT_WAIT_MIN, REPEAT_WAIT_MAX);
         let left = if has_gap { REPEATS_OF_GAP } else { REPEATS_IN_ORDER };
         self.repeat = Some(Repeat { at: now + wait, wait, left });
     }
 
-    /// The stream is whole.
+    /// Notes that the stream is complete, so that no ACK is repeated.
     pub(crate) fn on_complete(&mut self) {
         self.repeat = None;
     }
@@ -112,7 +113,7 @@ impl AckPolicy {
         self.ping = Some(serial);
     }
 
-    /// The reader used up packets: tell the peer once a fair part of the window has opened.
+    /// Notes that the reader used up packets: the peer is told once a fair part of the window has opened.
     pub(crate) fn on_consumed(
         &mut self,
         now: Instant,
@@ -153,7 +154,7 @@ impl AckPolicy {
             || self.repeat.is_some()
     }
 
-    /// The ACK to send now: its reason and the serial to name.
+    /// Takes the ACK to send now: its reason and the serial to name.
     pub(crate) fn take(&mut self, now: Instant) -> Option<(AckReason, u32)> {
         self.retry_at = None;
         if let Some(serial) = self.ping.take() {
@@ -180,8 +181,9 @@ impl AckPolicy {
         true
     }
 
-    /// The ACK that was [taken](Self::take) could not be sent: it is still owed, by the next packet that finds the
-    /// budget or a buffer, or by the timer. No other ACK wakes the call before that: none could be sent either.
+    /// Takes back an ACK that was [taken](Self::take) and could not be sent: it is still owed, by the next
+    /// packet that finds the budget or a buffer, or by the timer. No other ACK wakes the call before that:
+    /// none could be sent either.
     pub(crate) fn give_back(
         &mut self,
         now: Instant,
@@ -198,12 +200,12 @@ impl AckPolicy {
         self.retry_at = Some(now + wait);
     }
 
-    /// Returns whether a ping waits for its answer.
+    /// Returns whether a ping waits for an answer.
     pub(crate) fn owes_ping_answer(&self) -> bool {
         self.ping.is_some()
     }
 
-    /// An ACK with this `base` and window edge was built.
+    /// Notes that an ACK with this `base` and window edge was built.
     pub(crate) fn on_stated(&mut self, base: u32, edge: u32) {
         self.stated_base = base;
         self.stated_edge = edge;
@@ -214,7 +216,7 @@ impl AckPolicy {
         self.refusals = 0;
     }
 
-    /// DATA in the other direction has said it all: drop what was only delayed.
+    /// Drops delayed ACKs, as DATA in the other direction has acknowledged all.
     pub(crate) fn on_implied(&mut self) {
         self.unacked = 0;
         self.beyond_gap = 0;
@@ -234,35 +236,35 @@ impl AckPolicy {
     }
 }
 
-/// An ACK that is said again.
+/// Repeats of an ACK.
 #[derive(Debug)]
 struct Repeat {
     at: Instant,
     wait: Duration,
-    /// One or more.
+    /// Number of repeats left, at least one.
     left: u8,
 }
 
 /// Packets that a stock peer sends before it expects an ACK.
 const STOCK_STRIDE: u32 = 2;
-/// Packets after which an ACK is sent to peers that set REQUEST_ACK where they want one; a bound for those
-/// that forget.
+/// Packets after which a modern peer gets an ACK unasked. Such peers set REQUEST_ACK where they want one;
+/// this is a bound for those that forget.
 const MODERN_STRIDE: u32 = 64;
-/// ACKs that show a gap after which a stock sender resends what is missing.
+/// ACKs that show a gap after which a stock sender resends the missing packet.
 const NACK_THRESHOLD: u8 = 3;
 /// Packets used up before a stock peer is told.
 const STOCK_HARD_ACK: u32 = 3;
-/// Repeats of an ACK that shows a gap: two make three of it, the others are for those that the path loses.
+/// Repeats of an ACK that shows a gap: two bring the number to three, the others replace those that the path
+/// loses.
 const REPEATS_OF_GAP: u8 = 4;
-/// Largest number of repeated packets without an ACK where all has come so far: only the ACK itself can have
-/// been lost, if the sender has not simply paused.
+/// Repeats of an ACK without a gap: only the ACK itself can have been lost, if the sender has not simply
+/// paused.
 const REPEATS_IN_ORDER: u8 = 1;
-/// Bounds of the silence before a repeat, which is one and a half round trips: longer than scheduling takes, and short
-/// enough for three ACKs before a stock sender's timeout.
+/// Least silence before a repeat, which comes after one and a half round trips: longer than scheduling takes,
+/// and short enough for three ACKs before a stock sender's timeout.
 const REPEAT_WAIT_MIN: Duration = Duration::from_millis(10);
 const REPEAT_WAIT_MAX: Duration = Duration::from_millis(60);
 /// Least time until an ACK that could not be sent is tried again.
 const RETRY_MIN: Duration = Duration::from_millis(20);
-/// Number of times that that time doubles: many such calls must not keep the server busy by their looks
-/// alone.
+/// Most doublings of that time: many such calls must not keep the server busy by their retries alone.
 const RETRY_DOUBLINGS_MAX: u8 = 6;

@@ -1,4 +1,4 @@
-//! Bursts of DATA to a stock peer: in bursts of half a window and no more than its socket buffer holds.
+//! Bursts of DATA to a stock peer, of half a window and at most its socket buffer.
 //!
 //! A stock peer acknowledges every second packet, so a sender that answers each ACK sends two packets at a time, and each
 //! time costs a wake-up, a pass and a system call. While the peer has work left a call waits for more ACKs instead; when
@@ -13,11 +13,11 @@ use crate::shared::Shared;
 /// State of a call between two bursts.
 #[derive(Debug, Default)]
 pub(crate) struct Bursts {
-    /// Packets of the burst begun that are yet to leave.
+    /// Number of packets of the begun burst that are yet to leave.
     left: u32,
-    /// Since when packets that could leave wait for more to leave with them.
+    /// Time since which packets that could leave wait for more to leave with them.
     held_since: Option<Instant>,
-    /// In flight as the peer's room counts it.
+    /// Packets in flight as the peer's room counts them.
     charged: u32,
 }
 
@@ -27,12 +27,12 @@ impl Bursts {
         self.held_since = None;
     }
 
-    /// Returns whether the packet about to leave is the last of its burst.
+    /// Returns whether the packet about to leave is the last of the burst.
     pub(super) fn ends_now(&self) -> bool {
         self.left <= 1
     }
 
-    /// The call's turn ends.
+    /// Ends the burst, as the call's turn ends.
     pub(super) fn end(&mut self) {
         self.left = 0;
     }
@@ -77,7 +77,7 @@ impl Call {
         false
     }
 
-    /// Tells the peer's room what the call has under way now.
+    /// Updates the peer's room with the packets that the call has under way.
     pub(crate) fn settle_room(&mut self, peer: usize, shared: &mut Shared) {
         let peer = &mut shared.peers[peer];
         let in_flight = if peer.is_stock() { self.tx.in_flight() } else { 0 };
@@ -91,7 +91,7 @@ impl Call {
         }
     }
 
-    /// The call ends, or goes to another address: nothing of it is under way to this one any more.
+    /// Removes the call's packets from the peer's room, as it ends or goes to another address.
     pub(crate) fn leave_room(&mut self, peer: usize, shared: &mut Shared) {
         let before = std::mem::take(&mut self.bursts.charged);
         if before > 0 {
@@ -102,10 +102,10 @@ impl Call {
     }
 }
 
-/// Packets not used up by the reader below which a peer has nothing to do, and no ACK is on its way.
+/// Unread packets below which a peer has nothing to do, and no ACK is on its way.
 const FEW: u32 = 4;
-/// Time for which packets wait for more ACKs at most.
+/// Longest time for which packets wait for more ACKs.
 const HELD_MAX: Duration = Duration::from_millis(1);
-/// Time for which waiting calls let other calls' packets arrive before they look by themselves, unless they
-/// are woken.
+/// Time for which waiting calls let other calls' packets arrive before they check by themselves, unless
+/// woken.
 const CROWDED_MAX: Duration = Duration::from_millis(20);

@@ -1,5 +1,6 @@
-//! Received packets that the reader holds, for a write to a file that takes its time: their places in the receive window
-//! stay taken, so a slow disk is a closed window to the peer.
+//! Received packets that the reader holds, for a write to a file that takes time.
+//!
+//! Their places in the receive window stay taken, so a slow disk is a closed window to the peer.
 
 use std::ops::Range;
 use std::time::Instant;
@@ -9,41 +10,41 @@ use crate::connection::Core;
 use crate::packet::{LentBuffer, PacketPool};
 use crate::shared::Shared;
 
-/// Bytes received in order, in the packets' own buffers. Give it back with `Endpoint::release`; the buffers count as in
-/// use, and their places in the call's window as taken, till then.
+/// Received bytes in order, in the packets' own buffers. Give it back with `Endpoint::release`; the buffers
+/// count as in use, and their places in the call's window as taken, till then.
 #[derive(Debug, Default)]
 #[must_use = "buffers that do not come back are leaked"]
 pub struct ReadBatch {
     packets: Vec<LentBuffer>,
-    /// The first part of a packet of which no more was asked for: a copy.
+    /// Copy of the first part of a packet of which no more was asked for.
     tail: Box<[u8]>,
     len: usize,
 }
 
 impl ReadBatch {
-    /// The bytes, in order, in as many pieces as packets.
+    /// Returns the bytes, in order, in as many pieces as packets.
     pub fn slices(&self) -> impl Iterator<Item = &[u8]> {
         let tail = Some(&*self.tail).filter(|tail| !tail.is_empty());
         self.packets.iter().map(LentBuffer::bytes).chain(tail)
     }
 
-    /// Bytes in all.
+    /// Returns the number of bytes.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns whether there is not a byte.
+    /// Returns whether the batch has no bytes.
     pub fn is_empty(&self) -> bool {
         self.len == 0
     }
 
-    /// Packet buffers in it.
+    /// Returns the number of packet buffers in the batch.
     pub fn packets(&self) -> usize {
         self.packets.len()
     }
 
-    /// Takes the buffers out, to be lent on to an operation that reads them: each with the place of its bytes. Until all
-    /// are [put back](Self::put_buffer) the batch has no bytes.
+    /// Takes the buffers out, to be lent on to an operation that reads them: each with the place of its
+    /// bytes. Until all are [put back](Self::put_buffer) the batch has no bytes.
     pub fn take_buffers(&mut self) -> Vec<(Box<[u8]>, Range<usize>)> {
         let packets = self.packets.iter_mut();
         let mut buffers: Vec<_> =
@@ -54,7 +55,7 @@ impl ReadBatch {
         buffers
     }
 
-    /// Puts the buffer at `index` of those taken out back.
+    /// Puts back the buffer at `index` of those taken out.
     pub fn put_buffer(&mut self, index: usize, bytes: Box<[u8]>) {
         match self.packets.get_mut(index) {
             Some(lent) => lent.bytes = bytes,
@@ -88,7 +89,7 @@ impl Call {
         batch
     }
 
-    /// The first `max` bytes of a packet that has more.
+    /// Copies the first `max` bytes of a packet that has more.
     fn copy_front(&mut self, max: usize, pool: &mut PacketPool) -> Box<[u8]> {
         let Some(chunk) = self.rx.front(pool) else { return Box::default() };
         let (start, len) = (chunk.start as usize, ((chunk.end - chunk.start) as usize).min(max));
@@ -96,7 +97,7 @@ impl Call {
         pool.buffer(&chunk.packet)[from..from + len].into()
     }
 
-    /// The reader has given back so many packets.
+    /// Takes back held packets from the reader.
     pub(crate) fn release(&mut self, packets: u32, now: Instant, core: &Core, shared: &mut Shared) {
         self.rx.release(packets);
         self.rx.drop_used(&mut shared.pool);
@@ -114,5 +115,6 @@ impl Call {
 //@ empty: the window is closed; a slow disk slows its own client
 //@ counter: rx_packets_in_use
 //@ attack: afs-announced-stores
-/// Packets in one batch: what one vectored write takes (IOV_MAX is 1,024), with room for what a service puts before.
+/// Most packets in one batch: what one vectored write takes (IOV_MAX is 1,024), with room for what a service
+/// puts before.
 const HELD_PACKETS_MAX: usize = 1000;

@@ -18,9 +18,9 @@ use crate::window::{AckOutcome, AckRefusal};
 /// Outcome of a DATA datagram beyond the call's own state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DataOutcome {
-    /// Taken or dropped; nothing else to do.
+    /// The datagram was taken or dropped, with nothing else to do.
     Done,
-    /// The call must be aborted with this code.
+    /// The call has to be aborted with this code.
     Abort(i32),
 }
 
@@ -145,7 +145,7 @@ impl Call {
         DataOutcome::Done
     }
 
-    /// Buffers run short and this call's host holds most of them: gives up what lies ahead of a gap.
+    /// Drops packets ahead of a gap, as buffers run short and this call's host holds most of them.
     pub(crate) fn drop_ahead(&mut self, shared: &mut Shared) -> u32 {
         let dropped = self.rx.drop_ahead(&mut shared.pool);
         if dropped > 0 {
@@ -154,7 +154,8 @@ impl Call {
         dropped
     }
 
-    /// A server that has finished its reply reads no more, but the reply leaves only once the request is whole.
+    /// Discards the rest of a request when the server has finished its reply: it reads no more, but the reply
+    /// leaves only once the request is complete.
     pub(super) fn discard_unwanted_request(&mut self, pool: &mut PacketPool) {
         if self.side == Side::Server && self.finished_writing {
             self.rx.consume(usize::MAX, pool);
@@ -180,7 +181,7 @@ impl Call {
         Ok(())
     }
 
-    /// A reply to a finished request shows that all of the request arrived.
+    /// Notes that a reply has begun, which shows that all of the finished request arrived.
     fn on_reply_begun(
         &mut self,
         now: Instant,
@@ -193,7 +194,7 @@ impl Call {
         }
     }
 
-    /// Everything sent has arrived.
+    /// Notes that everything sent has arrived.
     pub(crate) fn on_ack_all(
         &mut self,
         now: Instant,
@@ -287,8 +288,8 @@ impl Call {
         self.settle_room(core.peer, shared);
     }
 
-    /// An ACK is progress. A client's is only if it is hard, since what is soft-acknowledged stays held here, and if it
-    /// frees a fair part of what the call holds.
+    /// Notes an ACK as progress. A client's counts only if it is hard, since soft-acknowledged packets stay
+    /// held here, and if it frees a fair part of what the call holds.
     fn note_acked(&mut self, now: Instant, outcome: &AckOutcome) {
         self.freed += outcome.freed;
         let progress = match self.side {
@@ -301,7 +302,7 @@ impl Call {
         }
     }
 
-    /// Returns what the controller is told of an ACK before which `in_flight` packets were under way.
+    /// Returns the ACK's effect for the controller; `in_flight` packets were under way before.
     fn acked(&self, in_flight: u32, outcome: &AckOutcome, controller: &dyn Controller) -> Acked {
         Acked {
             newly_acked: outcome.newly_acked,
@@ -338,15 +339,16 @@ impl Call {
         self.resent_at = (self.resent_at + 1) % self.resent.len();
     }
 
-    /// Returns whether `serial` was a resend not yet known as needless; forgets it. Its packet may have been
-    /// counted by the ACK table already, which removes nothing here, so both ways of counting exclude each
-    /// other by the receiver's order: the table speaks first only if the resend had not arrived.
+    /// Returns whether `serial` was a resend not yet known as needless, and forgets it. Its packet may have
+    /// been counted by the ACK table already, which removes nothing here, so both ways of counting exclude
+    /// each other by the receiver's order: the table speaks first only if the resend had not arrived.
     fn forget_resent(&mut self, serial: u32) -> bool {
         let found = self.resent.iter_mut().find(|known| **known == serial && serial != 0);
         found.map(|known| *known = 0).is_some()
     }
 
-    /// Lets the application see the call, once its connection is proved and its first bytes are there.
+    /// Returns whether the application may see the call: a server's, not delivered yet, with its first packet
+    /// there.
     pub(crate) fn may_deliver(&self) -> bool {
         self.side == Side::Server && self.delivery == Delivery::Held && self.rx.next() > 1
     }
@@ -377,7 +379,7 @@ fn open(
     }
 }
 
-/// Part of the packets held that hard ACKs free within the idle limit, at least: one in this many.
+/// Divisor of the held packets that hard ACKs have to free within the idle limit.
 const FREED_SHARE: u32 = 64;
-/// Sequence numbers end well before they wrap; a stream that long is not a call.
+/// Highest sequence number, well before a wrap; a stream that long is not a call.
 const SEQ_MAX: u32 = 0xffff_0000;

@@ -1,4 +1,4 @@
-//! Output of a call in a transmit pass: ACKs it owes, pings, and DATA as far as the windows allow.
+//! Output of a call in a transmit pass: owed ACKs, pings, and DATA as far as the windows allow.
 
 use std::time::{Duration, Instant};
 
@@ -18,16 +18,16 @@ use crate::window::Outgoing;
 /// Outcome of a call's timers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum TimerOutcome {
-    /// The call goes on; it may have something to send.
+    /// The call goes on and may have something to send.
     Alive,
-    /// The call is over.
+    /// The call is over, for this reason.
     Dead(DeadReason),
-    /// The path carries small packets only, and what is to be resent is large.
+    /// The path carries small packets only, and the packet to resend is large.
     TooLarge,
 }
 
 impl Call {
-    /// The next packet to send, pinned; `None` when there is nothing more now.
+    /// Returns the next packet to send, pinned; `None` when there is nothing more now.
     pub(crate) fn next_packet(
         &mut self,
         now: Instant,
@@ -60,7 +60,7 @@ impl Call {
         self.next_data(now, core, controller, shared)
     }
 
-    /// The next DATA packet of the call's burst; `None` ends that.
+    /// Returns the next DATA packet of the call's burst; `None` ends the burst.
     fn next_data(
         &mut self,
         now: Instant,
@@ -183,10 +183,12 @@ impl Call {
         Some(reference)
     }
 
-    /// Asks for an ACK often enough to keep the sender's clock running and no more: every quarter of the
-    /// congestion window up to 64 packets, at the end of a burst if no ACK is on its way or the application is held
-    /// back, with every resend, and once a second for the round trip. Never on the last packet of a reply: OpenAFS would answer with
-    /// soft ACKs and forget the hard one.
+    /// Returns whether a DATA packet asks for an ACK: often enough to keep the sender's clock running and no
+    /// more.
+    ///
+    /// Packets ask every quarter of the congestion window up to 64 packets, at the end of a burst if no ACK
+    /// is on its way or the application is held back, with every resend, and once a second for the round
+    /// trip. Never the last packet of a reply: OpenAFS would answer with soft ACKs and forget the hard one.
     fn wants_ack(
         &self,
         now: Instant,
@@ -273,7 +275,7 @@ impl Call {
         Some(reference)
     }
 
-    /// A header for a packet of this call; takes the next serial.
+    /// Makes a header for a packet of this call, with the next serial.
     pub(crate) fn header(&self, kind: PacketType, bits: u8, core: &mut Core) -> Header {
         Header {
             epoch: core.epoch,
@@ -312,7 +314,7 @@ impl Call {
             .fold(earliest, Instant::min)
     }
 
-    /// Runs whatever timers are due.
+    /// Runs the timers that are due.
     pub(crate) fn on_timer(
         &mut self,
         now: Instant,
@@ -367,8 +369,8 @@ impl Call {
         TimerOutcome::Alive
     }
 
-    /// Timeouts in a row with large packets: the path may have stopped carrying them. New packets are smaller from
-    /// then on.
+    /// Notes timeouts in a row with large packets: the path may have stopped carrying them. New packets are
+    /// smaller from then on.
     fn note_black_hole(&mut self, now: Instant, core: &Core, shared: &mut Shared) {
         if self.recovery.backoff() == BLACK_HOLE_TIMEOUTS {
             let peer = &mut shared.peers[core.peer];
@@ -377,10 +379,10 @@ impl Call {
         }
     }
 
-    /// Returns whether a large packet does not get through, however often it is sent, while small ones do. It
-    /// cannot be cut smaller: had its first transmission arrived after all, its bytes and those of the
-    /// smaller packets would overlap. So the call ends, as OpenAFS ends it (RX_MSGSIZE), and the next one has
-    /// small packets from the start.
+    /// Returns whether a large packet does not get through, however often it is sent, while small ones do.
+    /// The packet cannot be made smaller: had its first transmission arrived after all, its bytes and those
+    /// of the smaller packets would overlap. So the call ends, as OpenAFS ends it (RX_MSGSIZE), and the next
+    /// one has small packets from the start.
     fn is_too_large(&self, now: Instant, core: &Core, shared: &Shared) -> bool {
         if self.recovery.stalled_for(now, &self.tx) < HOPELESS_AFTER {
             return false;
@@ -405,7 +407,7 @@ impl Call {
         (idle && self.waits_for_peer()).then_some(DeadReason::Idle)
     }
 
-    /// A client call of which nothing has been sent: the peer owes it nothing, not even a sign of life.
+    /// Returns whether nothing was sent of a client call: the peer owes it nothing, not even a sign of life.
     pub(crate) fn is_unknown_to_peer(&self) -> bool {
         self.side == Side::Client && self.tx.next() == 1
     }
@@ -429,8 +431,8 @@ impl Call {
         self.heard_at.max(self.last_ping_at) + core.limits.dead_time / KEEPALIVES_PER_DEAD_TIME
     }
 
-    /// All that was sent has arrived, more is waiting, and the peer's window is shut: the ACK that opens it
-    /// may be lost, so ask.
+    /// Returns when to ask for a lost window update: all that was sent has arrived, more is waiting, and the
+    /// peer's window is shut.
     fn window_probe_at(&self, core: &Core, shared: &Shared) -> Option<Instant> {
         let shut = self.tx.outstanding() == 0 && self.tx.unsent() > 0 && self.tx.next() >= self.edge;
         let wait = shared.peers[core.peer].rtt.rto();
@@ -439,7 +441,7 @@ impl Call {
 }
 
 impl Shared {
-    /// A buffer for a packet that lives only until it is sent.
+    /// Allocates a buffer for a packet that lives only until it is sent.
     pub(crate) fn alloc_control(&mut self) -> Option<Packet> {
         let packet = self.pool.alloc();
         if packet.is_none() {
@@ -458,7 +460,7 @@ impl Shared {
         packet
     }
 
-    /// Pins a packet for one transmit and gives it back with that.
+    /// Pins a packet for one transmit, and frees it with that.
     pub(crate) fn pin_once(&mut self, packet: Packet) -> PacketRef {
         let reference = self.pool.pin(&packet);
         self.pool.free(packet);
@@ -481,16 +483,17 @@ const REQUESTS_PER_WINDOW: u32 = 4;
 const REQUESTS_PER_PACED_WINDOW: u32 = 16;
 /// Most DATA packets between two that ask for an ACK.
 const REQUEST_STRIDE_MAX: u32 = 64;
-/// Packets that a stock peer may have and not acknowledge for a while, and as many more that may be lost.
+/// Packets that a stock peer may leave unacknowledged for a while, and as many more that may be lost.
 const STOCK_UNACKED_MAX: u32 = 4;
-/// Age of the last request for an ACK before the next DATA packet asks, for the round trip's sake.
+/// Age of the last request for an ACK from which the next DATA packet asks, for the round trip's sake.
 const RTT_REFRESH: Duration = Duration::from_secs(1);
 /// Pings within one dead time (OpenAFS: deadtime / 6).
 const KEEPALIVES_PER_DEAD_TIME: u32 = 6;
 /// Timeouts in a row that count as a black hole.
 const BLACK_HOLE_TIMEOUTS: u32 = 3;
-/// A packet will not get through if so many of its transmissions were lost while pings sent after them arrived, and
-/// nothing at all was acknowledged for so long. Chance does the first to one of 3,000 packets where every fifth is lost,
-/// and not without letting others through.
+/// Lost transmissions from which a packet counts as one that will not get through.
+///
+/// Pings sent after them have arrived, and nothing at all was acknowledged for so long. Chance does the first
+/// to one of 3,000 packets where every fifth is lost, and not without letting others through.
 const HOPELESS_SENDS: u8 = 5;
 const HOPELESS_AFTER: Duration = Duration::from_secs(10);

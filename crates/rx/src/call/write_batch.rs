@@ -1,4 +1,4 @@
-//! Payload buffers lent out to be filled outside the endpoint: by a read from a file straight into them, for instance.
+//! Payload buffers lent out to be filled outside the endpoint: by a read from a file, for instance.
 
 use std::ops::Range;
 
@@ -7,8 +7,8 @@ use crate::connection::{Core, SendLimit};
 use crate::packet::{LentBuffer, PacketPool};
 use crate::shared::Shared;
 
-/// Payload rooms of consecutive packets, lent out to be filled outside the endpoint. The first goes on where the packet
-/// last written to ends. Give it back with `CallMut::commit_batch`; it counts as in use till then.
+/// Payload rooms of consecutive packets, lent out to be filled outside the endpoint. The first goes on where
+/// the packet last written to ends. Give it back with `CallMut::commit_batch`; it counts as in use till then.
 #[derive(Debug, Default)]
 #[must_use = "buffers that do not come back are leaked"]
 pub struct WriteBatch {
@@ -32,39 +32,39 @@ impl PayloadBuffer {
 }
 
 impl WriteBatch {
-    /// The payload rooms, in order, each to be filled whole before the next is begun.
+    /// Returns the payload rooms, in order, each to be filled whole before the next is begun.
     pub fn payloads(&mut self) -> impl Iterator<Item = &mut [u8]> {
         self.payloads.iter_mut().map(|room| room.lent.bytes_mut())
     }
 
-    /// Packets that the rooms are of.
+    /// Returns the number of packets that the rooms are part of.
     pub fn packets(&self) -> usize {
         self.payloads.len()
     }
 
-    /// Bytes of room in all.
+    /// Returns the bytes of all rooms.
     pub fn len(&self) -> usize {
         self.len
     }
 
-    /// Returns whether there is no room at all.
+    /// Returns whether the batch has no room.
     pub fn is_empty(&self) -> bool {
         self.payloads.is_empty()
     }
 
-    /// Takes the buffers out, to be lent on to an operation that fills them: each with the place of its room. Until all
-    /// are [put back](Self::put_buffer) the batch has no rooms.
+    /// Takes the buffers out, to be lent on to an operation that fills them: each with the place of its room.
+    /// Until all are [put back](Self::put_buffer) the batch has no rooms.
     pub fn take_buffers(&mut self) -> Vec<(Box<[u8]>, Range<usize>)> {
         let payloads = self.payloads.iter_mut().map(|room| &mut room.lent);
         payloads.map(|lent| (std::mem::take(&mut lent.bytes), lent.start..lent.end)).collect()
     }
 
-    /// Puts the buffer at `index` of those taken out back.
+    /// Puts back the buffer at `index` of those taken out.
     pub fn put_buffer(&mut self, index: usize, bytes: Box<[u8]>) {
         self.payloads[index].lent.bytes = bytes;
     }
 
-    /// Adds what is left of a packet, as far as `len` bytes of room are not there yet.
+    /// Adds the rest of a packet as a room, until the batch has `len` bytes.
     fn push(&mut self, filling: Filling, header_room: usize, len: usize, pool: &mut PacketPool) {
         let Filling { packet, used, capacity } = filling;
         let count = (len - self.len).min(capacity - used);
@@ -79,7 +79,7 @@ impl WriteBatch {
 }
 
 impl Call {
-    /// Lends rooms for about `len` bytes: what is left of the packet being filled, and whole packets.
+    /// Lends rooms for about `len` bytes: the rest of the packet being filled, and whole packets.
     pub(crate) fn lend(
         &mut self,
         len: usize,
@@ -151,5 +151,5 @@ impl Call {
 //@ empty: the handler waits; others feel nothing
 //@ counter: rx_over_share_writes, rx_packets_in_use
 //@ attack: rx-soft-acks
-/// Rooms of a batch that memory is set aside for at once.
+/// Number of rooms in a batch that memory is reserved for at once.
 const ROOMS_FORESEEN: usize = 128;

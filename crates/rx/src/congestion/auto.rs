@@ -1,4 +1,4 @@
-//! NewReno, and BBR where losses are no sign that NewReno would read rightly.
+//! Automatic choice: NewReno, and BBR where losses are no sign that NewReno would read rightly.
 //!
 //! A loss means "too much" only if a queue overflowed, and a queue shows in the round trip before it does.
 //! Where it does not show, the path loses packets by itself, and halving the window for each helps no flow.
@@ -11,8 +11,8 @@ use std::time::{Duration, Instant};
 use super::{Acked, Bbr, Controller, NewReno, Pacer};
 use crate::rtt::RttEstimator;
 
-/// The controller that losses call for: [`NewReno`], or [`Bbr`] where they come without a queue, or with a very long
-/// one. Paths of up to a millisecond, which are not paced, always have NewReno.
+/// Controller that chooses by the losses: [`NewReno`], or [`Bbr`] where they come without a queue, or with a
+/// very long one. Paths of up to a millisecond, which are not paced, always have NewReno.
 #[derive(Clone, Debug)]
 pub struct Auto {
     new_reno: NewReno,
@@ -20,12 +20,12 @@ pub struct Auto {
     highest: HighestRtt,
     /// Votes of the last loss episodes for BBR.
     votes: u32,
-    /// The round trip is long enough for a queue to be told from the noise of clocks and schedulers.
+    /// True when the round trip is long enough to tell a queue from the noise of clocks and schedulers.
     is_paced: bool,
     min_rtt: Duration,
 }
 
-/// The longest of the round trips seen in the last one to two smoothed round trips.
+/// Longest round trip in the last one to two smoothed round trips.
 #[derive(Clone, Copy, Debug, Default)]
 struct HighestRtt {
     this: Duration,
@@ -42,7 +42,7 @@ enum QueueSign {
 }
 
 impl Auto {
-    /// NewReno in slow start.
+    /// Makes a controller with NewReno in slow start.
     pub fn new() -> Self {
         Self {
             new_reno: NewReno::new(),
@@ -201,12 +201,13 @@ impl Controller for Auto {
     }
 }
 
-/// A queue shows from this part of the shortest round trip on.
+/// Divisor of the shortest round trip that gives the least delay of a queue.
 const SHORT_PART: u32 = 8;
 /// Halves of the shortest round trip from which a queue is long, if it is [`LONG_MIN`] too.
 const LONG_HALVES: u32 = 5;
 const LONG_MIN: Duration = Duration::from_millis(5);
-/// Loss episodes in a row without a queue that bring BBR in, and how many more of one kind than of the other take it out again.
+/// Loss episodes in a row without a queue that bring BBR in, and the surplus of the other kind that takes BBR
+/// out again.
 const VOTES_FOR_BBR: u32 = 3;
 const VOTES_MAX: u32 = 16;
 
@@ -216,7 +217,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// A controller that has seen `rtts` in milliseconds, the first of them the shortest.
+    /// Feeds a controller round trips of `rtts` in milliseconds, the first of them the shortest.
     fn seen(auto: &mut Auto, rtt: &mut RttEstimator, at: Instant, rtts: &[u64]) -> Instant {
         let mut now = at;
         for &sample in rtts {

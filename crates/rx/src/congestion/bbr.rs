@@ -1,4 +1,4 @@
-//! BBR, version 3 (draft-ietf-ccwg-bbr): the window follows what the path delivers and not what it loses.
+//! BBR, version 3 (draft-ietf-ccwg-bbr): the window follows the path's delivery rate, not its losses.
 //!
 //! The path is known by two figures, the rate at which it delivers and its round trip without a queue. The flow sends
 //! at that rate and keeps about one product of both in flight, at most two. It looks for more every two to three
@@ -17,7 +17,8 @@ use super::delivery_rate::{DeliveryRate, Sample};
 use super::{Acked, Controller, INITIAL_WINDOW, MAXIMUM_WINDOW};
 use crate::rtt::RttEstimator;
 
-/// Congestion control by delivery rate and round trip. Random loss of up to 2 % costs no more than what is lost.
+/// Congestion control by delivery rate and round trip. Random loss of up to 2 % costs no more than what is
+/// lost.
 #[derive(Clone, Debug)]
 pub struct Bbr {
     rate: DeliveryRate,
@@ -32,53 +33,53 @@ pub struct Bbr {
     latest: Latest,
     probe: Probe,
     cwnd: f64,
-    /// Before a probe of the round trip, or a timeout.
+    /// Window before a probe of the round trip, or a timeout.
     prior_cwnd: f64,
-    /// Packets per second.
+    /// Pace in packets per second.
     pacing_rate: f64,
     in_flight: u32,
-    /// The window ended a burst since the last round began.
+    /// True when the window ended a burst since the last round began.
     window_limited: bool,
-    /// The first packets after a pause have left and none is acknowledged.
+    /// True when the first packets after a pause have left and none is acknowledged.
     idle_restart: bool,
     /// Round-trip samples that the peer's estimator had.
     rtt_samples: u64,
     undo: Option<Undo>,
 }
 
-/// Bounds that losses set, packets and packets per second; infinite where they allow everything.
+/// Bounds that losses set, in packets and packets per second; infinite without a bound.
 #[derive(Clone, Copy, Debug)]
 struct Bounds {
-    /// In flight in the long run: what was safe when last tried.
+    /// Packets in flight in the long run: what was safe when last tried.
     inflight_hi: f64,
-    /// Until the next probe.
+    /// Packets in flight until the next probe.
     inflight_lo: f64,
     bandwidth_lo: f64,
 }
 
-/// The best of a round, which losses may not take away.
+/// Best values of a round, which losses may not take away.
 #[derive(Clone, Copy, Debug, Default)]
 struct Latest {
     bandwidth: f64,
     inflight: f64,
-    /// The loss round ends once this much has been delivered.
+    /// Delivered count at which the loss round ends.
     round_ends: u64,
     round_started: bool,
     lost: bool,
-    /// More than the path loses by itself was lost, or a queue was seen.
+    /// True when more was lost than the path loses by itself, or a queue was seen.
     congested: bool,
-    /// Times within the round that losses were found.
+    /// Number of times within the round that losses were found.
     loss_events: u32,
 }
 
-/// The cycle of probing for bandwidth.
+/// Cycle of probing for bandwidth.
 #[derive(Clone, Copy, Debug)]
 struct Probe {
     cycle_at: Option<Instant>,
     wait: Duration,
     rounds: u32,
     ack_phase: AckPhase,
-    /// The next losses are the answer to a probe.
+    /// True when the next losses are the answer to a probe.
     samples: bool,
     up_rounds: u32,
     up_acks: f64,
@@ -98,7 +99,7 @@ struct Undo {
 }
 
 impl Bbr {
-    /// A controller in STARTUP with [`INITIAL_WINDOW`].
+    /// Makes a controller in STARTUP with [`INITIAL_WINDOW`].
     pub fn new() -> Self {
         Self {
             rate: DeliveryRate::new(),
@@ -138,27 +139,27 @@ impl Bbr {
         }
     }
 
-    /// Makes a controller that takes over from another one, in STARTUP with the `window` that this had.
+    /// Makes a controller that takes over in STARTUP from another one with this `window`.
     pub(super) fn with_window(window: u32) -> Self {
         Self { cwnd: f64::from(window).max(WINDOW_MIN), ..Self::new() }
     }
 
-    /// Packets that fill the path without a queue.
+    /// Returns the packets that fill the path without a queue.
     pub(super) fn flight(&self) -> u32 {
         self.product(self.bandwidth(), 1.0).min(f64::from(MAXIMUM_WINDOW)) as u32
     }
 
-    /// The delivery rate that the path is taken to have, packets per second.
+    /// Returns the assumed delivery rate of the path, in packets per second.
     pub fn bandwidth(&self) -> f64 {
         self.max_bandwidth.get().min(self.bounds.bandwidth_lo)
     }
 
-    /// The round trip that the path is taken to have without a queue.
+    /// Returns the assumed round trip of the path without a queue.
     pub fn round_trip(&self) -> Option<Duration> {
         self.min_rtt.get()
     }
 
-    /// `gain` products of bandwidth and round trip, packets.
+    /// Returns `gain` products of bandwidth and round trip, in packets.
     fn product(&self, bandwidth: f64, gain: f64) -> f64 {
         match self.min_rtt.get() {
             Some(rtt) => gain * bandwidth * rtt.as_secs_f64(),
@@ -166,13 +167,13 @@ impl Bbr {
         }
     }
 
-    /// Returns what may be in flight while nothing is tried: the rest is for others to grow into.
+    /// Returns the packets that may be in flight while no probe is made: the rest is for others to grow into.
     fn inflight_with_headroom(&self) -> f64 {
         let hi = self.bounds.inflight_hi;
         if hi.is_infinite() { hi } else { (hi - (hi * HEADROOM).max(1.0)).max(WINDOW_MIN) }
     }
 
-    /// Packets that leave at once: a millisecond's worth, as the pacer lets through.
+    /// Returns the packets that leave at once: a millisecond's worth, as the pacer lets through.
     fn burst(&self) -> f64 {
         (self.pacing_rate * BURST_TIME.as_secs_f64()).clamp(2.0, BURST_MAX)
     }
@@ -232,9 +233,10 @@ impl Bbr {
         }
     }
 
-    /// A round with losses that were not asked for: no more than what still arrives, or a little less than before.
-    /// Where few were lost and no queue was to be seen, the draft does the same, and on a path that always loses some
-    /// would end each cycle of probing at half of the rate it began with.
+    /// Lowers the bounds after a round with losses that were not asked for: no more than what still arrives,
+    /// or a little less than before. Where few were lost and no queue was to be seen, the draft does the
+    /// same, and on a path that always loses some would end each cycle of probing at half of the rate it
+    /// began with.
     fn adapt_lower_bounds(&mut self) {
         if self.mode.is_probing() || !self.latest.lost || !self.latest.congested {
             return;
@@ -361,7 +363,7 @@ impl Controller for Bbr {
         self.latest.loss_events += 1;
     }
 
-    /// Losses count by themselves, not by episodes.
+    /// Ignores loss episodes, as losses count by themselves.
     fn on_loss(&mut self, _now: Instant, _largest_lost_sent_at: Instant, _in_flight: u32) {}
 
     fn on_rto(&mut self, _now: Instant) {
@@ -391,19 +393,19 @@ impl Controller for Bbr {
 
 /// Part of a bound that remains after a round with losses.
 const BETA: f64 = 0.7;
-/// Share of the packets in flight whose loss is the path's own.
+/// Share of the packets in flight that the path may lose by itself.
 const LOSS_THRESHOLD: f64 = 0.02;
-/// Part of the shortest round trip that tells a queue when it is added.
+/// Divisor of the shortest round trip that gives the added delay of a queue.
 const QUEUE_PART: u32 = 8;
-/// Share of what the path takes that is left to others while nothing is tried.
+/// Share of the path's capacity that is left to others while no probe is made.
 const HEADROOM: f64 = 0.15;
 /// Pace below the estimated bandwidth, so that queues drain.
 const PACING_MARGIN: f64 = 0.99;
-/// Smallest window, packets.
+/// Smallest window, in packets.
 const WINDOW_MIN: f64 = 4.0;
 /// Bursts that must fit into the window for the path to be kept busy.
 const BURSTS_MIN: f64 = 3.0;
-/// Burst that the pacer lets through at once, and the most that one `sendmsg` takes, packets.
+/// Time of sending that the pacer lets through at once.
 const BURST_TIME: Duration = Duration::from_millis(1);
 const BURST_MAX: f64 = 64.0;
 

@@ -1,4 +1,4 @@
-//! CUBIC (RFC 9438) with HyStart++ slow start.
+//! Congestion controller CUBIC (RFC 9438) with HyStart++ slow start.
 
 use std::time::{Duration, Instant};
 
@@ -6,8 +6,8 @@ use super::slow_start::{Growth, SlowStart};
 use super::{Acked, Controller, INITIAL_WINDOW, LOSS_WINDOW, MAXIMUM_WINDOW, MINIMUM_WINDOW};
 use crate::rtt::{INITIAL_RTT, RttEstimator};
 
-/// Growth by a cubic of the time since the last reduction, so it does not depend on the round-trip time; never
-/// slower than Reno would be.
+/// Growth by a cubic of the time since the last reduction, independent of the round-trip time; never slower
+/// than Reno would be.
 ///
 /// Steady state at loss rate `p` and round trip `r` seconds: a mean window of
 /// `(C (3 + b) / (4 (1 - b)))^(1/4) * r^(3/4) / p^(3/4)` packets (RFC 9438 5.1).
@@ -29,12 +29,12 @@ struct CubicState {
     ssthresh: f64,
     /// Window just before the last reduction, after fast convergence.
     w_max: f64,
-    /// cwnd just before the last reduction, before fast convergence (`cwnd_prior`).
+    /// Window just before the last reduction, before fast convergence (`cwnd_prior`).
     w_prior: f64,
     epoch: Option<Epoch>,
 }
 
-/// A congestion avoidance stage.
+/// Stage of congestion avoidance.
 #[derive(Clone, Debug)]
 struct Epoch {
     start: Instant,
@@ -44,12 +44,12 @@ struct Epoch {
     k: f64,
     /// Window that Reno would have by now.
     w_est: f64,
-    /// Time when the application stopped filling the window, if it has.
+    /// Time when the application stopped filling the window, if so.
     idle_since: Option<Instant>,
 }
 
 impl Cubic {
-    /// A controller in slow start with [`INITIAL_WINDOW`].
+    /// Makes a controller in slow start with [`INITIAL_WINDOW`].
     pub fn new() -> Self {
         Self {
             state: CubicState {
@@ -116,7 +116,7 @@ impl Epoch {
         Self { start, origin, k: ((origin - cwnd) / C).cbrt(), w_est: cwnd, idle_since: None }
     }
 
-    /// The cubic at `elapsed` since the start of the stage (RFC 9438 eq. 1).
+    /// Returns the cubic at `elapsed` since the start of the stage (RFC 9438 eq. 1).
     fn w_cubic(&self, elapsed: Duration) -> f64 {
         C * (elapsed.as_secs_f64() - self.k).powi(3) + self.origin
     }

@@ -1,4 +1,4 @@
-//! Delivery rate of a path: samples of packets delivered over the time that took
+//! Delivery rate of a path: samples of packets delivered over time
 //! (draft-cheng-iccrg-delivery-rate-estimation).
 //!
 //! Every transmission remembers what had been delivered when it left; the ACK that covers it tells what has been since.
@@ -9,15 +9,15 @@ use std::time::{Duration, Instant};
 
 use crate::header::serial_after;
 
-/// Counts what a call direction delivers, and remembers the passes under way.
+/// Counter of what a call direction delivers, with the passes under way.
 #[derive(Clone, Debug)]
 pub(super) struct DeliveryRate {
     delivered: u64,
     delivered_at: Option<Instant>,
-    /// Time when the packet was sent that the last sample is of.
+    /// Send time of the packet that the last sample is of.
     first_sent_at: Option<Instant>,
     lost: u64,
-    /// Once this much has been delivered, samples are of the path again and not of the application; 0 if they are.
+    /// Delivered count from which samples are of the path again and not of the application; 0 if they are.
     app_limited_until: u64,
     flights: VecDeque<Flight>,
 }
@@ -32,7 +32,7 @@ struct Flight {
     delivered_at: Instant,
     delivered: u64,
     lost: u64,
-    /// In flight with the first of them, and with the last.
+    /// Packets in flight with the first of the pass, and with the last.
     in_flight: (u32, u32),
     app_limited: bool,
 }
@@ -40,16 +40,16 @@ struct Flight {
 /// Sample of the path by the ACK of one transmission.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(super) struct Sample {
-    /// Packets per second; `None` where the time is too short to mean anything.
+    /// Packets per second; `None` where the time is too short for a figure.
     pub(super) rate: Option<f64>,
-    /// Packets delivered since the transmission left, and before it did.
+    /// Packets delivered since the transmission left, and before it left.
     pub(super) delivered: u64,
     pub(super) prior_delivered: u64,
     /// Packets lost since the transmission left.
     pub(super) lost: u64,
-    /// Packets in flight when it left, itself included.
+    /// Packets in flight when the transmission left, itself included.
     pub(super) in_flight: u32,
-    /// The application, not the path, set the pace.
+    /// True when the application, not the path, set the pace.
     pub(super) app_limited: bool,
 }
 
@@ -65,7 +65,7 @@ impl DeliveryRate {
         }
     }
 
-    /// Packets delivered so far.
+    /// Returns the number of packets delivered so far.
     pub(super) fn delivered(&self) -> u64 {
         self.delivered
     }
@@ -74,7 +74,7 @@ impl DeliveryRate {
         self.app_limited_until > 0
     }
 
-    /// A packet has been sent; `in_flight` includes it.
+    /// Notes a packet that was sent; `in_flight` includes it.
     pub(super) fn on_sent(&mut self, now: Instant, serial: u32, in_flight: u32) {
         if let Some(flight) = self.flights.back_mut()
             && flight.sent_at == now
@@ -105,7 +105,7 @@ impl DeliveryRate {
         });
     }
 
-    /// The application has nothing more to send while `in_flight` packets are under way.
+    /// Notes that the application has nothing more to send while `in_flight` packets are under way.
     pub(super) fn on_app_limited(&mut self, in_flight: u32) {
         self.app_limited_until = (self.delivered + u64::from(in_flight)).max(1);
     }
@@ -114,7 +114,8 @@ impl DeliveryRate {
         self.lost += u64::from(packets);
     }
 
-    /// `newly_acked` packets have arrived; the latest transmission known to be among them is that with `serial`.
+    /// Notes that `newly_acked` packets have arrived, and returns the sample of `serial`, the latest
+    /// transmission known to be among them.
     pub(super) fn on_ack(
         &mut self,
         now: Instant,
@@ -151,7 +152,8 @@ impl DeliveryRate {
 }
 
 impl Flight {
-    /// Packets in flight once that with `serial` had left: those of other calls take serials too, evenly.
+    /// Returns the packets in flight once the one with `serial` had left: those of other calls take serials
+    /// too, evenly.
     fn in_flight_with(&self, serial: u32) -> u32 {
         let (first, last) = self.in_flight;
         let span = u64::from(self.last.wrapping_sub(self.first)).max(1);
@@ -160,7 +162,7 @@ impl Flight {
     }
 }
 
-/// Passes remembered at most. One that is forgotten costs a sample.
+/// Most passes that are remembered. One that is forgotten costs a sample.
 const FLIGHTS_MAX: usize = 4096;
 
 #[cfg(test)]

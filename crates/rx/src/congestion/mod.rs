@@ -22,77 +22,79 @@ pub use self::new_reno::NewReno;
 pub(crate) use self::pacer::Pacer;
 use crate::rtt::RttEstimator;
 
-/// A congestion controller. All amounts are packets.
+/// Congestion controller. All amounts are packets.
 ///
 /// The sender may put a packet on the wire while `in_flight < window()`, where `in_flight` counts packets
 /// sent and neither acknowledged (hard or soft) nor declared lost.
 pub trait Controller: Send + fmt::Debug {
-    /// The congestion window, at least 1. The peer's receive window is a separate limit.
+    /// Returns the congestion window, at least 1. The peer's receive window is a separate limit.
     fn window(&self) -> u32;
 
-    /// Packets a second to be sent, where the controller says so; else a little more than a window in a round trip.
+    /// Returns the packets a second to be sent, where the controller sets a pace; else a little more than a
+    /// window in a round trip.
     fn pacing_rate(&self) -> Option<f64> {
         None
     }
 
-    /// A packet has been sent; `in_flight` includes it. `serial` is that of its transmission.
+    /// Notes that a packet was sent; `in_flight` includes it. `serial` is that of its transmission.
     fn on_sent(&mut self, now: Instant, serial: u32, in_flight: u32);
 
-    /// Neither window nor pace but a lack of data, or the peer's receive window, ended a burst with `in_flight` packets
-    /// under way.
+    /// Notes that neither window nor pace ended a burst with `in_flight` packets under way, but a lack of
+    /// data or the receive window.
     fn on_app_limited(&mut self, _in_flight: u32) {}
 
-    /// Packets left the network because an ACK covered them for the first time.
+    /// Notes packets that left the network because an ACK covered them for the first time.
     fn on_ack(&mut self, now: Instant, acked: &Acked, rtt: &RttEstimator);
 
-    /// Notes that so many packets were declared lost. Losses that begin a recovery episode are told by
+    /// Notes that `packets` packets were declared lost. Losses that begin a recovery episode are told by
     /// [`on_loss`](Self::on_loss) or [`on_rto`](Self::on_rto) next.
     fn on_lost(&mut self, _packets: u32) {}
 
-    /// Packets were declared lost; `largest_lost_sent_at` is when the last sent of them left. `in_flight`
-    /// no longer counts them.
+    /// Notes the begin of a loss episode: packets were declared lost, the last of them sent at
+    /// `largest_lost_sent_at`. `in_flight` no longer counts them.
     ///
     /// The window shrinks at most once per recovery episode: a loss of a packet sent before the previous
     /// reduction is part of the same event and is ignored.
     fn on_loss(&mut self, now: Instant, largest_lost_sent_at: Instant, in_flight: u32);
 
-    /// The retransmission timer expired: everything in flight is presumed gone.
+    /// Notes that the retransmission timer expired: everything in flight is presumed gone.
     fn on_rto(&mut self, now: Instant);
 
-    /// Notes that the last [`on_loss`](Self::on_loss) or [`on_rto`](Self::on_rto) turned out to be false (the
-    /// original was only late): the reduction is undone (RFC 4015, RFC 9438 4.9).
+    /// Notes that the last [`on_loss`](Self::on_loss) or [`on_rto`](Self::on_rto) was false, as the original
+    /// was only late: the reduction is undone (RFC 4015, RFC 9438 4.9).
     fn on_spurious_loss(&mut self, now: Instant);
 
-    /// Returns whether losses here are no sign of congestion by which others live, so that they mislead an
-    /// endpoint that takes them for one. `None` if it does not ask.
+    /// Returns whether losses here are no sign of congestion to other flows, so that they mislead an endpoint
+    /// that takes them for one. `None` if the controller does not ask.
     fn losses_mislead(&self) -> Option<bool> {
         None
     }
 
     /// Notes that another call direction to the same peer has found that [losses
-    /// mislead](Self::losses_mislead): less of a sign is needed to find it too.
+    /// mislead](Self::losses_mislead): fewer signs then suffice here.
     fn distrust_losses(&mut self) {}
 
-    /// A copy for a new call to the same peer.
+    /// Copies the controller for a new call to the same peer.
     fn clone_box(&self) -> Box<dyn Controller>;
 }
 
 /// Effect of an ACK on the packets of one call direction.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Acked {
-    /// Packets that it covers for the first time.
+    /// Packets that the ACK covers for the first time.
     pub newly_acked: u32,
-    /// The sender did not fill the window before this ACK (no data, or the peer's receive window was smaller): such
-    /// ACKs prove nothing about the path, so the window does not grow (RFC 7661).
+    /// True when the sender did not fill the window before this ACK: no data, or a smaller receive window.
+    ///
+    /// Such ACKs prove nothing about the path, so the window does not grow (RFC 7661).
     pub app_limited: bool,
-    /// Serial of the latest transmission known by it to have arrived.
+    /// Serial of the latest transmission known by the ACK to have arrived.
     pub serial: Option<u32>,
     /// Packets that are still in flight.
     pub in_flight: u32,
 }
 
 impl Acked {
-    /// An ACK of `newly_acked` packets, nothing else known.
+    /// Makes an ACK of `newly_acked` packets, with nothing else known.
     pub fn new(newly_acked: u32, app_limited: bool) -> Self {
         Self { newly_acked, app_limited, ..Self::default() }
     }
@@ -107,19 +109,19 @@ impl Clone for Box<dyn Controller> {
 /// Controller that new calls get.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Algorithm {
-    /// [`Auto`].
+    /// Automatic choice between NewReno and BBR ([`Auto`]).
     #[default]
     Auto,
-    /// [`NewReno`].
+    /// Controller by losses of RFC 5681 ([`NewReno`]).
     NewReno,
-    /// [`Cubic`].
+    /// Controller for long fat paths of RFC 9438 ([`Cubic`]).
     Cubic,
-    /// [`Bbr`].
+    /// Controller by delivery rate and round trip ([`Bbr`]).
     Bbr,
 }
 
 impl Algorithm {
-    /// A controller in its initial state.
+    /// Makes a controller in its initial state.
     pub fn build(self) -> Box<dyn Controller> {
         match self {
             Self::NewReno => Box::new(NewReno::new()),
@@ -140,18 +142,18 @@ pub const MINIMUM_WINDOW: u32 = 2;
 /// Window after a retransmission timeout (RFC 5681 3.1, the loss window).
 pub const LOSS_WINDOW: u32 = 1;
 
-/// Largest window: no Rx peer offers a receive window above this.
+/// Largest window in packets: no Rx peer offers a larger receive window.
 pub const MAXIMUM_WINDOW: u32 = 65_535;
 
 #[cfg(test)]
 pub(crate) mod model {
-    //! An ideal one-flow path that drives a controller round by round: fixed RTT, a loss of every `n`th packet.
+    //! Ideal one-flow path that drives a controller round by round: fixed RTT, a loss of every `n`th packet.
 
     use std::time::Duration;
 
     use super::*;
 
-    /// Mean window over the last three quarters of `rounds` round trips when every `period`-th packet is lost.
+    /// Returns the mean window over the last three quarters of `rounds` round trips, with losses by `lost`.
     pub(crate) fn mean_window(
         cc: &mut dyn Controller,
         rtt: Duration,
@@ -181,7 +183,7 @@ pub(crate) mod model {
         total as f64 / f64::from(rounds - rounds / 4)
     }
 
-    /// A loss process that loses each `period`-th packet.
+    /// Makes a loss process that loses each `period`-th packet.
     pub(crate) fn every(period: u32) -> impl FnMut() -> bool {
         let mut n = 0;
         move || {

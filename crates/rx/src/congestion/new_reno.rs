@@ -1,4 +1,5 @@
-//! NewReno (RFC 5681, RFC 6582) with packet counting (RFC 3465) and HyStart++ slow start.
+//! Congestion controller NewReno (RFC 5681, RFC 6582) with packet counting (RFC 3465) and HyStart++ slow
+//! start.
 
 use std::time::{Duration, Instant};
 
@@ -23,7 +24,7 @@ pub struct NewReno {
 }
 
 impl NewReno {
-    /// A controller in slow start with [`INITIAL_WINDOW`].
+    /// Makes a controller in slow start with [`INITIAL_WINDOW`].
     pub fn new() -> Self {
         Self {
             window: INITIAL_WINDOW,
@@ -47,8 +48,10 @@ impl NewReno {
         self.window < self.ssthresh
     }
 
-    /// ACKs that arrive within one round trip of a reduction are for packets sent before it: they show what
-    /// the old window did, so they do not open the new one.
+    /// Returns whether an ACK arrives within one round trip of a reduction.
+    ///
+    /// Such ACKs are for packets sent before the reduction: they show what the old window did, so they do not
+    /// open the new one.
     fn in_recovery(&self, now: Instant) -> bool {
         !self.timed_out && self.reduced_at.is_some_and(|at| now.saturating_duration_since(at) < self.srtt)
     }

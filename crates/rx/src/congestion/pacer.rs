@@ -1,30 +1,30 @@
-//! Pacing: spreads a window over its round trip, in bursts that a shallow queue can take (RFC 9002 7.7).
+//! Pacing, which spreads a window over its round trip, in bursts that a shallow queue can take (RFC 9002
+//! 7.7).
 
 use std::time::{Duration, Instant};
 
 use super::{Controller, INITIAL_WINDOW};
 use crate::rtt::RttEstimator;
 
-/// A token bucket that fills a quarter faster than a window per round trip, so that ACKs and not the pacer set the
-/// rate: it only breaks up what would leave at once after a pause, a lost ACK or a jump of the window.
+/// Token bucket that fills a quarter faster than a window per round trip, so that ACKs and not the pacer set
+/// the rate.
 ///
-/// The bucket holds what its rate sends in [`BURST_TIME`], at least [`INITIAL_WINDOW`] packets, and once empty
-/// opens again when half full, so that on fast paths bursts stay as large as one `sendmsg` takes. Over round trips
-/// up to [`UNPACED_RTT_MAX`] nothing is paced: the bucket would hold the whole window, and timers are too coarse.
+/// The pacer only breaks up what would leave at once after a pause, a lost ACK or a jump of the window.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pacer {
     tokens: u32,
-    /// The bucket is known as it was then; what has flowed in since counts only once it is empty.
+    /// Time for which the bucket's content is known; what has flowed in since counts only once the bucket is
+    /// empty.
     filled_at: Option<Instant>,
 }
 
 impl Pacer {
-    /// A full bucket.
+    /// Makes a full bucket.
     pub(crate) fn new() -> Self {
         Self { tokens: INITIAL_WINDOW, filled_at: None }
     }
 
-    /// Takes one packet's token. If there is none, says when to try again.
+    /// Takes the token of one packet, or returns when to try again.
     #[inline]
     pub(crate) fn take(
         &mut self,
@@ -81,11 +81,11 @@ impl Pacer {
 /// Rate of the bucket over that of the window (RFC 9002 7.7 suggests 1.25).
 const GAIN_NUMERATOR: u64 = 5;
 const GAIN_DENOMINATOR: u64 = 4;
-/// Period that a rate in packets per second is counted over, so that slow ones keep their digits.
+/// Period over which a rate in packets per second is counted, so that slow ones keep their digits.
 const RATE_PERIOD: Duration = Duration::from_secs(64);
-/// A full bucket's worth of sending.
+/// Time of sending for which a full bucket lasts.
 const BURST_TIME: Duration = Duration::from_millis(1);
-/// Round trips up to this are not paced.
+/// Longest round trip that is not paced.
 const UNPACED_RTT_MAX: Duration = Duration::from_millis(1);
 
 #[cfg(test)]
@@ -95,7 +95,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// A controller that never changes its mind.
+    /// Controller with a constant window and rate.
     #[derive(Clone, Debug)]
     struct Fixed {
         window: u32,
@@ -128,7 +128,7 @@ mod tests {
         rtt
     }
 
-    /// Packets that leave at `now`, and when the next may.
+    /// Returns the packets that leave at `now`, and when the next may.
     fn burst(pacer: &mut Pacer, now: Instant, window: u32, rtt: &RttEstimator) -> (u32, Instant) {
         burst_of(pacer, now, &Fixed { window, rate: None }, rtt)
     }
@@ -196,7 +196,7 @@ mod tests {
         }
     }
 
-    /// ACKs call at times of their own; what they find must add up to the rate all the same.
+    /// Checks that ACKs at any times get what adds up to the rate.
     #[test]
     fn named_rate_is_kept_whatever_the_times_of_asking() {
         for rate in [310.0, 8_400.0, 84_000.0] {

@@ -1,10 +1,10 @@
-//! Slow start that leaves before the queue overflows: HyStart++ (RFC 9406).
+//! Slow start that ends before the queue overflows: HyStart++ (RFC 9406).
 
 use std::time::Duration;
 
 use crate::rtt::RttEstimator;
 
-/// The slow-start phase of a controller.
+/// Slow-start phase of a controller.
 ///
 /// A round is a flight: it starts with the packets then in flight and ends when as many have been
 /// acknowledged. When a round's smallest RTT exceeds the last round's by the threshold, growth slows down to a
@@ -24,9 +24,9 @@ pub(super) struct SlowStart {
 /// Effect of an ACK during slow start on the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Growth {
-    /// Add so many packets.
+    /// The window grows by so many packets.
     Add(u32),
-    /// Slow start is over: the window becomes the threshold.
+    /// The slow start is over: the window becomes the threshold.
     Exit,
 }
 

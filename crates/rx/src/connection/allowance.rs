@@ -1,5 +1,5 @@
-//! Allowance of a connection: what it may hold of the pool, and what may leave on it: by shares, credit and
-//! rates.
+//! Allowance of a connection: packets it may hold of the pool, and bytes that may leave on it, by shares,
+//! credit and rates.
 
 use std::time::Instant;
 
@@ -29,9 +29,12 @@ impl Core {
         }
     }
 
-    /// Takes `len` bytes from what may be sent to the client's address by a call of which it has not shown to know: a few
-    /// times what came from there and, where the address is proved and has acknowledged something lately, its credit. What is
-    /// no `question` leaves enough for one: its answer is what brings more.
+    /// Takes `len` bytes from what may be sent to the client's address for a call that the client has not
+    /// confirmed.
+    ///
+    /// That is a few times what came from there and, where the address is proved and has acknowledged
+    /// something lately, its credit. What is no `question` leaves enough for one: its answer is what brings
+    /// more.
     pub(crate) fn may_send(&mut self, now: Instant, len: usize, question: bool, shared: &mut Shared) -> bool {
         if self.side == Side::Client {
             return true;
@@ -60,8 +63,9 @@ impl Core {
         false
     }
 
-    /// Returns whether so many bytes for a call of which the client has not shown to know should wait until
-    /// it was asked: its address's credit is low, or is about to end for want of an acknowledgement.
+    /// Returns whether so many bytes of an unconfirmed call should wait until the client was asked.
+    ///
+    /// The credit of its address is low, or is about to end for want of an acknowledgement.
     pub(crate) fn should_ask(&self, now: Instant, len: usize, shared: &Shared) -> bool {
         let peer = &shared.peers[self.peer];
         let draws = self.validation.budget < len as u64;
@@ -70,7 +74,7 @@ impl Core {
             && (peer.is_credit_low() || draws && peer.is_credit_ageing(now))
     }
 
-    /// The client knows of this connection: what was sent on it was wanted.
+    /// Gives back the debt, as the client knows of this connection and wanted what was sent on it.
     pub(crate) fn settle_debt(&mut self, shared: &mut Shared) {
         let debt = std::mem::take(&mut self.debt);
         if debt > 0 {
@@ -79,8 +83,8 @@ impl Core {
         }
     }
 
-    /// Returns whether DATA may leave, as far as rates go; `Err` holds when to look again, `None` where the
-    /// endpoint calls.
+    /// Checks whether rates let DATA leave now; `Err` holds when to look again, `None` where the endpoint
+    /// calls.
     #[inline]
     pub(crate) fn rate_allows(&mut self, now: Instant, shared: &mut Shared) -> Result<(), Option<Instant>> {
         if self.rate.is_none() && !shared.share.is_set() { Ok(()) } else { self.rate_has_room(now, shared) }
@@ -98,7 +102,7 @@ impl Core {
         Ok(())
     }
 
-    /// DATA of so many bytes leaves.
+    /// Charges DATA of `len` bytes to the rates.
     pub(crate) fn spend_rate(&mut self, now: Instant, len: usize, shared: &mut Shared) {
         if let Some(rate) = &mut self.rate {
             rate.spend(now, len);
@@ -110,9 +114,9 @@ impl Core {
     }
 }
 
-/// Credit of an address that is left to questions, bytes.
+/// Credit of an address that is left to questions, in bytes.
 const QUESTION_RESERVE: u64 = 2048;
-/// Part of the pool that the packets of all unproved clients may take: one in this many.
+/// Divisor of the pool that gives the packets of all unproved clients together.
 const UNPROVED_SHARE: usize = 8;
 /// Received packets that a call may hold where its host has its share already.
 const HELD_MIN: u32 = 16;

@@ -1,4 +1,4 @@
-//! CHALLENGE and RESPONSE, at once or when a helper has an answer, and the end of what they proved.
+//! CHALLENGE and RESPONSE, at once or when a helper has an answer, and the expiry of the proof.
 
 use std::task::{Poll, Waker};
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::security::{ConnectionContext, RESPONSE_MAX, Security, SecurityError, 
 use crate::shared::Shared;
 
 impl Connection {
-    /// Server: asks the client for its identity.
+    /// Asks the client for its identity (server side).
     pub(super) fn challenge(&mut self, now: Instant, retry: Duration, shared: &mut Shared) {
         let mut question = Vec::new();
         self.core.security.challenge(&mut shared.surroundings(now), &mut question);
@@ -32,7 +32,7 @@ impl Connection {
         }
     }
 
-    /// Server: the client tells its identity.
+    /// Takes the client's RESPONSE (server side).
     pub(super) fn on_response(&mut self, now: Instant, payload: &[u8], shared: &mut Shared) {
         let validation = &self.core.validation;
         if validation.authentic
@@ -52,8 +52,8 @@ impl Connection {
         shared.mark_ready(&mut self.core);
     }
 
-    /// Client: the server asks for the client's identity. It repeats the question until an answer arrives, so
-    /// nothing is remembered.
+    /// Answers the server's CHALLENGE (client side). The server repeats the question until an answer arrives,
+    /// so nothing is remembered.
     pub(super) fn on_challenge(&mut self, now: Instant, payload: &[u8], shared: &mut Shared) {
         if self.core.validation.checking {
             shared.stats.misplaced += 1;
@@ -68,8 +68,8 @@ impl Connection {
         }
     }
 
-    /// Has the security class take a `step`, if there is a place for it. `None` if there is not, or the step takes its time:
-    /// [`poll_check`](Self::poll_check) goes on with it.
+    /// Runs a `step` of the security class, if a place is free. `None` if there is not, or the step takes its
+    /// time: [`poll_check`](Self::poll_check) goes on with it.
     fn check<T>(
         &mut self,
         now: Instant,
@@ -93,7 +93,7 @@ impl Connection {
         }
     }
 
-    /// The security class was woken: it may be done.
+    /// Continues a step of the security class that was woken and may be done.
     pub(crate) fn poll_check(&mut self, now: Instant, shared: &mut Shared) {
         if !self.core.validation.checking {
             return;
@@ -126,13 +126,13 @@ impl Connection {
         }
     }
 
-    /// Returns when the proof ends; `None` if it does not, or has.
+    /// Returns when the proof expires; `None` if it does not, or has.
     pub(super) fn expires_at(&self, shared: &Shared) -> Option<Instant> {
         let expiry = self.core.expiry.filter(|_| self.core.error.is_none())?;
         shared.instant_of(expiry.unix)
     }
 
-    /// Ends the connection if its proof has.
+    /// Ends the connection if its proof has expired.
     pub(super) fn expire(&mut self, now: Instant, shared: &mut Shared) {
         if let Some(at) = self.expires_at(shared)
             && at <= now
@@ -144,9 +144,9 @@ impl Connection {
         }
     }
 
-    /// Returns whether the class may set to work. Answers can be made up in any client's name, and a check
-    /// costs far more than the packet: addresses that have not shown to be there have half of the places, and
-    /// are asked by a probe once those are taken.
+    /// Returns whether the security class may begin a check. Answers can be made up in any client's name, and
+    /// a check costs far more than the packet: addresses that have not shown to be there have half of the
+    /// places, and are asked by a probe once those are taken.
     fn may_check(&mut self, shared: &mut Shared) -> bool {
         let (address, proved) = (self.core.remote.ip(), self.core.validation.reached);
         let free = shared.checks.has_room(address, proved, shared.config.checks_max);

@@ -1,4 +1,4 @@
-//! A channel: where calls of a connection follow each other, one at a time, with rising numbers.
+//! Channel of a connection, where calls follow each other, one at a time, with rising numbers.
 
 use std::time::Instant;
 
@@ -15,9 +15,9 @@ pub(crate) struct Channel {
     /// Highest call that a connection with the same ids at another address has begun.
     pub(crate) elsewhere: u32,
     pub(crate) call: Option<Box<Call>>,
-    /// Receive window that the last call's reader kept up with, packets; 0 before the first.
+    /// Receive window in packets that the last call's reader kept up with; 0 before the first.
     pub(crate) receive_window: u32,
-    /// Kept from call to call: the path is the same.
+    /// Congestion controller, kept from call to call: the path is the same.
     pub(crate) controller: Option<Box<dyn Controller>>,
     /// Answer to a peer that still asks about the last call.
     pub(crate) done: Option<FinishedCall>,
@@ -25,10 +25,10 @@ pub(crate) struct Channel {
     pub(crate) aborted: Option<i32>,
 }
 
-/// The last call of a channel: over here, but perhaps the peer does not know it.
+/// Last call of a channel: over here, but perhaps unknown to the peer.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FinishedCall {
-    /// One past its last packet.
+    /// First packet number behind the last of the call.
     pub(crate) next: u32,
     /// Serial to name in the ACK.
     pub(crate) prompt: u32,
@@ -38,7 +38,7 @@ pub(crate) struct FinishedCall {
 }
 
 impl Channel {
-    /// A call begins, with what other channels of the peer have learnt of the path.
+    /// Begins a call, with what other channels of the peer have learnt of the path.
     pub(crate) fn begin(&mut self, now: Instant, call: Call, peer: &Peer, config: &EndpointConfig) {
         self.number = call.handle.number;
         self.aborted = None;
@@ -48,8 +48,8 @@ impl Channel {
         }
     }
 
-    /// Packets that its call may hold: a congestion window in flight, and as many again, within bounds, to
-    /// refill it while ACKs come back.
+    /// Returns how many packets the call may hold: a congestion window in flight, and as many again, within
+    /// bounds, to refill it while ACKs come back.
     pub(crate) fn send_limit(&self, config: &EndpointConfig) -> SendLimit {
         let window = self.controller.as_ref().map_or(INITIAL_WINDOW, |controller| controller.window());
         let ahead = window.clamp(SEND_AHEAD_MIN, SEND_AHEAD_MAX);
@@ -57,17 +57,17 @@ impl Channel {
     }
 }
 
-/// Amount that a call may have queued.
+/// Limit of the packets that a call may have queued.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SendLimit {
-    /// Packets held, without those that have arrived behind a gap.
+    /// Most packets held, without those that have arrived behind a gap.
     pub(crate) held: u32,
-    /// Of these, packets not yet sent.
+    /// Most held packets that are not yet sent.
     pub(crate) ahead: u32,
 }
 
-/// Packets queued beyond the congestion window: at least one GSO burst, and no more than a lane sends between
-/// two looks at its applications.
+/// Least packets queued beyond the congestion window: a GSO burst, and no more than a lane sends between two
+/// looks at its applications.
 const SEND_AHEAD_MIN: u32 = 64;
 //@ limit: packets under way of a lane
 //@ section: Rx

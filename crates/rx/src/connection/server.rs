@@ -1,4 +1,4 @@
-//! The server's side of a connection: which call a packet is for, and when the client counts as proved.
+//! Server's side of a connection: which call a packet is for, and when the client counts as proved.
 //!
 //! A new address may be spoofed. Until it has answered something only its owner can have seen, a connection
 //! sends it no more than three times the bytes it sent us, and (with `check_reach`) delivers none of its calls.
@@ -20,22 +20,22 @@ use crate::shared::Shared;
 /// Validation of a client: its address by reach, its identity by the security class.
 #[derive(Debug)]
 pub(crate) struct Validation {
-    /// The address has answered.
+    /// True once the address has answered.
     pub(crate) reached: bool,
-    /// The security class is satisfied.
+    /// True once the security class is satisfied.
     pub(crate) authentic: bool,
     /// Bytes that the client's packets have paid for.
     pub(crate) budget: u64,
-    /// Something waits for the address to be proved.
+    /// True when a call waits for the address to be proved.
     pub(crate) wanted: bool,
-    /// An answer must name a serial after this one: those before went to another address, or nowhere.
+    /// Serial that an answer must exceed: earlier ones went to another address, or nowhere.
     pub(crate) serial_floor: u32,
     pub(crate) probe_at: Option<Instant>,
-    /// Probes sent to this address.
+    /// Number of probes sent to this address.
     pub(crate) probes: u32,
     pub(crate) challenge_at: Option<Instant>,
     pub(crate) challenges: u32,
-    /// The security class has a RESPONSE in hand and no verdict yet.
+    /// True while the security class checks a RESPONSE.
     pub(crate) checking: bool,
 }
 
@@ -55,14 +55,14 @@ impl Validation {
         }
     }
 
-    /// `len` bytes came from the client's address.
+    /// Adds the credit for `len` bytes from the client's address.
     pub(crate) fn pay_in(&mut self, len: usize) {
         self.budget = (self.budget + AMPLIFICATION_MAX * len as u64).min(BUDGET_MAX);
     }
 }
 
 impl Connection {
-    /// Finds or makes the call a packet is for. False when the packet has been dealt with.
+    /// Finds or makes the call a packet is for. Returns false when the packet has been dealt with.
     pub(super) fn route_to_call(
         &mut self,
         now: Instant,
@@ -87,7 +87,7 @@ impl Connection {
         }
     }
 
-    /// The server missed our last ACK and asks or sends again, or it answers our question whether it did.
+    /// Handles a packet of a server that missed our last ACK, or its answer to our question about that.
     fn on_packet_after_reply(&mut self, header: &Header, payload: &[u8], shared: &mut Shared) {
         let channel = &mut self.channels[header.channel()];
         if header.call == channel.number
@@ -101,7 +101,7 @@ impl Connection {
         self.answer_for_done_call(header, shared);
     }
 
-    /// Repeats the last word about a call that has ended well, if the packet asks for it.
+    /// Repeats the last packet about a call that has ended well, if the packet asks for it.
     fn answer_for_done_call(&mut self, header: &Header, shared: &mut Shared) {
         shared.stats.old_calls += 1;
         let channel = &mut self.channels[header.channel()];
@@ -155,7 +155,7 @@ impl Connection {
         true
     }
 
-    /// Says no to a call that is about to begin, and to each packet of it that still comes.
+    /// Refuses a call that is about to begin, and each later packet of it.
     fn refuse_call(&mut self, now: Instant, header: &Header, code: i32, shared: &mut Shared) {
         shared.stats.calls_refused += 1;
         let channel = &mut self.channels[header.channel()];
@@ -168,7 +168,7 @@ impl Connection {
         }
     }
 
-    /// The peer still works on a call that has ended, perhaps with an abort that it has not heard.
+    /// Handles a packet for a call that has ended, perhaps with an abort that the peer has not received.
     fn on_packet_for_ended_call(&mut self, now: Instant, header: &Header, shared: &mut Shared) -> bool {
         let Channel { number, aborted, .. } = self.channels[header.channel()];
         if let Some(code) = aborted
@@ -182,7 +182,8 @@ impl Connection {
         false
     }
 
-    /// An ACK named a serial: if only we and the client's address can know it, the address is proved. Says whether.
+    /// Notes the serial named by an ACK: if only we and the client's address can know it, the address is
+    /// proved. Returns whether it is.
     pub(super) fn note_proof(&mut self, now: Instant, serial: u32, shared: &mut Shared) -> bool {
         let validation = &mut self.core.validation;
         // The floor follows at a distance, or it would be ahead of all serials after half the circle.
@@ -207,8 +208,8 @@ impl Connection {
         }
     }
 
-    /// The client has told which call each of its channels is at. What came before is over. That call itself may
-    /// still be on its way here, its first packet lost.
+    /// Ends calls before those that the client has stated for its channels. A stated call itself may still be
+    /// on its way here, its first packet lost.
     pub(super) fn end_older_calls(&mut self, calls: [u32; 4], shared: &mut Shared) {
         for (channel, number) in calls.into_iter().enumerate() {
             let known = self.channels[channel].number;
@@ -230,7 +231,7 @@ impl Connection {
         }
     }
 
-    /// Delivers calls whose client is proved, or sets about proving it.
+    /// Delivers calls whose client is proved, or begins the proof.
     pub(crate) fn try_deliver(&mut self, now: Instant, shared: &mut Shared) {
         if !self.channels.iter().flat_map(|channel| &channel.call).any(|call| call.may_deliver()) {
             return;
@@ -262,8 +263,9 @@ impl Connection {
         }
     }
 
-    /// Queues the challenge or the probe that is due, where any is wanted. The challenge comes first, as its answer says all that a probe's
-    /// does; a probe, which is smaller, goes where the client has not sent the bytes for a challenge.
+    /// Queues the challenge or the probe that is due, if any. The challenge comes first, as its answer says
+    /// all that a probe's does; a probe, which is smaller, goes where the client has not sent the bytes for a
+    /// challenge.
     pub(super) fn on_proof_timer(&mut self, now: Instant, shared: &mut Shared) {
         let peer = &shared.peers[self.core.peer].rtt;
         let first_retry = if peer.has_sample() { peer.rto() } else { PROOF_RETRY_UNMEASURED };
@@ -337,9 +339,9 @@ impl Call {
 //@ attack: rx-reflection
 /// Bytes sent to an address that has not answered, for each byte that came from there (RFC 9000 8.1).
 pub(crate) const AMPLIFICATION_MAX: u64 = 3;
-/// Bytes that a client's packets may pay for ahead.
+/// Most bytes that a client's packets may pay for ahead.
 const BUDGET_MAX: u64 = 64 * 1024;
-/// PING ACK of a call that has received one packet, with our extension, bytes: what a bare header pays for.
+/// Bytes of a PING ACK of a call with one received packet and our extension, which a bare header pays for.
 pub(crate) const PROBE_LEN_MIN: u64 = (ack::packet_len(1) + 8) as u64;
 /// Distance that serials jump when a client moves: beyond guessing, and well within the half circle that
 /// tells older serials from newer ones.
@@ -347,11 +349,11 @@ const SERIAL_JUMP_MIN: u32 = 1 << 20;
 const SERIAL_JUMP_MAX: u32 = 1 << 28;
 /// Highest sequence number that may begin a call: a peer cannot know a larger window yet.
 pub(crate) const NEW_CALL_SEQ_MAX: u32 = 64;
-/// Time to the first repetition of a probe or challenge where no round trip is known, and the longest time, which
-/// is what OpenAFS always waits.
+/// Time to the first repetition of a probe or challenge on a path without a known round trip, and the longest
+/// time, which is what OpenAFS always waits.
 const PROOF_RETRY_UNMEASURED: Duration = Duration::from_millis(250);
 const PROOF_RETRY_MAX: Duration = Duration::from_secs(2);
-/// More doublings than it takes to get from the one to the other.
+/// Most doublings of that time, more than it takes to reach the longest.
 const PROOF_DOUBLINGS_MAX: u32 = 4;
-/// Distance back at which a serial proves that its sender sees our packets.
+/// Distance back up to which a serial proves that its sender sees our packets.
 const SERIALS_REMEMBERED: u32 = 1 << 30;

@@ -13,18 +13,18 @@ use crate::packet::PacketRef;
 use crate::peer::MtuProbe;
 use crate::shared::Shared;
 
-/// One packet ready to go, pinned.
+/// Packet ready to be sent, pinned.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Prepared {
     pub(crate) packet: PacketRef,
-    /// The packet probes the path's MTU, so it must not be fragmented.
+    /// True for a probe of the path's MTU, which must not be fragmented.
     pub(crate) probe: bool,
-    /// Packets that its datagram may have.
+    /// Most packets that the datagram of this one may have.
     pub(crate) parts_max: u8,
 }
 
 impl Connection {
-    /// The next packet to send; `None` ends the connection's turn.
+    /// Returns the next packet to send; `None` ends the connection's turn.
     pub(crate) fn next_packet(&mut self, now: Instant, shared: &mut Shared) -> Option<Prepared> {
         if self.core.validation.challenge_at.is_some() || self.core.validation.wanted {
             self.on_proof_timer(now, shared);
@@ -87,9 +87,9 @@ impl Connection {
         Some(Prepared { packet, probe: false, parts_max: 1 })
     }
 
-    /// Tells the peer that all of its stream has arrived. A client says so once by itself, and then asks a few
-    /// times whether it was heard: a server whose last packets went to an address that a NAT has taken from us
-    /// cannot ask.
+    /// Builds the final ACK, which tells the peer that all of its stream has arrived. A client sends one by
+    /// itself, and then asks a few times whether it was received: a server whose last packets went to an
+    /// address that a NAT has taken from us cannot ask.
     fn final_ack(
         &mut self,
         now: Instant,
@@ -147,7 +147,7 @@ impl Connection {
         Some(Prepared { packet, probe: true, parts_max: 1 })
     }
 
-    /// An ACK may answer the path-MTU probe.
+    /// Notes an ACK that may answer the path-MTU probe.
     pub(super) fn note_mtu_answer(&mut self, now: Instant, ack: &Ack<'_>, shared: &mut Shared) {
         let peer = &mut shared.peers[self.core.peer];
         if let Some(probe) = peer.probe
@@ -203,8 +203,8 @@ impl Connection {
         })
     }
 
-    /// Asks the client's address for a sign of life: a PING of the call that waits for it. Its answer shows that the
-    /// client knows of the call, as that to a VERSION question would not.
+    /// Asks the client's address for a sign of life: a PING of the call that waits for it. Its answer shows
+    /// that the client knows of the call, as an answer to a VERSION question would not.
     fn ask_for_sign_of_life(&mut self) {
         if !self.core.validation.reached
             && let Some(call) = self.channels.iter_mut().find_map(|channel| channel.call.as_mut())
@@ -259,7 +259,7 @@ impl Connection {
         }
     }
 
-    /// Runs the timers that are due; the next transmit pass sends what they ask for.
+    /// Runs the timers that are due; the next transmit pass sends the packets.
     pub(crate) fn on_timer(&mut self, now: Instant, shared: &mut Shared) {
         if self.mtu_probe_expires(shared).is_some_and(|at| now >= at) {
             let peer = &mut shared.peers[self.core.peer];
@@ -281,7 +281,7 @@ impl Connection {
         }
     }
 
-    /// The end of a turn: sets the timers that follow from what was sent and received.
+    /// Sets the timers at the end of a turn, and returns the earliest.
     pub(crate) fn deadline(&mut self, now: Instant, shared: &Shared) -> Instant {
         let idle_until = self.reap_at(shared).filter(|_| !self.has_calls());
         let mut earliest = idle_until.unwrap_or(now + shared.config.reap_time);
@@ -310,7 +310,7 @@ impl Connection {
     }
 
     /// Returns when the connection may be removed if it stays as it is. One that we opened is its opener's to
-    /// close: that may rest for as long as it likes, and a server that has forgotten it takes it up again.
+    /// close: it may rest for as long as it likes, and a server that has forgotten it takes it up again.
     pub(crate) fn reap_at(&self, shared: &Shared) -> Option<Instant> {
         if self.core.side == Side::Client {
             return None;
@@ -326,7 +326,7 @@ impl Connection {
     }
 }
 
-/// ACKs that a client sends unasked after a call, and the base of the doubling time between them.
+/// Most ACKs that a client sends unasked after a call, and the base of the doubling time between them.
 const FINAL_ACKS_MAX: u8 = 5;
 const FINAL_ACK_RETRY: Duration = Duration::from_millis(500);
 /// Scheduling allowance before a path-MTU probe counts as lost.

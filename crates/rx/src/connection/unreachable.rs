@@ -1,4 +1,4 @@
-//! Handling of the network's word that its peer cannot be reached (ICMP).
+//! Network reports (ICMP) that a connection's peer cannot be reached.
 //!
 //! Any host can send such a report, and a true one may be of a server that is just being started again. So
 //! one report only makes a connection ask: after [`CONFIRM_AFTER`] it sends a PING. A second report, of a
@@ -18,11 +18,11 @@ use crate::event::{DeadReason, Side};
 use crate::header::{CHANNELS, Header, serial_after};
 use crate::shared::Shared;
 
-/// The first report, while it waits for another.
+/// First report that the peer is unreachable, while it waits for another.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct UnreachableReport {
     since: Instant,
-    /// Last serial used when it came.
+    /// Last serial used when the report came.
     serial: u32,
     /// Bytes that had been received from the peer, on all connections.
     received: u64,
@@ -30,8 +30,8 @@ pub(crate) struct UnreachableReport {
 }
 
 impl Connection {
-    /// The network, or the peer's own address if `port_closed`, says that the packet with this header did not reach the peer.
-    /// False if that is not to be believed.
+    /// Handles a report of the network, or of the peer's own address if `port_closed`, that the packet with
+    /// this header did not arrive. Returns false for a report that is not believed.
     pub(crate) fn on_unreachable(
         &mut self,
         now: Instant,
@@ -75,9 +75,8 @@ impl Connection {
         true
     }
 
-    /// Returns whether no caller waits for a peer whose port is closed: see
-    /// [`ConnectOptions`](crate::ConnectOptions), and a server that takes no calls any more waits for replies
-    /// to arrive alone.
+    /// Returns whether a closed port ends the calls: where [`ConnectOptions`](crate::ConnectOptions) say so,
+    /// and at a server that takes no calls any more.
     fn ends_at_closed_port(&self, shared: &Shared) -> bool {
         match self.core.side {
             Side::Client => self.core.ends_at_closed_port,
@@ -85,9 +84,11 @@ impl Connection {
         }
     }
 
-    /// The server takes no further calls. Those whose client's address has said that its port is closed, and nothing since, end; the
-    /// clients of the others are asked whether they are there. One question to each may be sent whatever it was sent before:
-    /// without it nothing would tell of a client that went before it acknowledged anything.
+    /// Looks for clients of a server that takes no further calls: calls end at an address that has reported
+    /// its port closed.
+    ///
+    /// The clients of other calls are asked whether they are there. One question to each may be sent whatever
+    /// was sent before: without it nothing would tell of a client that went before it acknowledged anything.
     pub(crate) fn look_for_client(&mut self, shared: &mut Shared) {
         if self.end_if_port_closed(shared) {
             return;
@@ -99,7 +100,8 @@ impl Connection {
         shared.mark_ready(&mut self.core);
     }
 
-    /// Ends the calls of a client whose address has said last that its port is closed, whichever connection that was said of.
+    /// Ends the calls of a client whose address has reported its port closed and sent nothing since, on any
+    /// connection.
     pub(crate) fn end_if_port_closed(&mut self, shared: &mut Shared) -> bool {
         let is_closed = shared.peers[self.core.peer].is_port_closed();
         if is_closed {
@@ -126,7 +128,7 @@ impl Connection {
         Some(doubt.since + CONFIRM_AFTER)
     }
 
-    /// Asks, once, when it is time to: an answer ends the doubt, and so does silence.
+    /// Asks the peer once when it is time to: an answer ends the doubt, and so does silence.
     pub(super) fn confirm(&mut self, now: Instant) {
         if self.confirm_at().is_some_and(|at| now >= at)
             && let Some(doubt) = &mut self.core.doubt
@@ -139,10 +141,10 @@ impl Connection {
     }
 }
 
-/// Time between two reports that end calls: a server may be started again meanwhile, and routers report the same only
-/// so often (Linux: once a second).
+/// Time between two reports that end calls: a server may be restarted meanwhile, and routers report the same
+/// only so often (Linux: once a second).
 const CONFIRM_AFTER: Duration = Duration::from_millis(1500);
-/// A first report is forgotten after this.
+/// Time after which a first report is forgotten.
 const DOUBT_LASTS: Duration = Duration::from_secs(10);
-/// Packets, of the newest of a connection, that reports are believed of.
+/// Number of a connection's newest packets that reports are believed of.
 const SERIALS_RECENT: u32 = 4096;

@@ -1,4 +1,4 @@
-//! A call in the application's hands: writing into packet payloads, reading out of them, ending.
+//! Call as the application uses it: writing into packet payloads, reading out of them, ending.
 
 use std::time::Instant;
 
@@ -10,7 +10,7 @@ use crate::event::{CallHandle, Side};
 use crate::header::HEADER_LEN;
 use crate::shared::Shared;
 
-/// A live call of an [`Endpoint`](super::Endpoint).
+/// Live call of an [`Endpoint`](super::Endpoint).
 #[derive(Debug)]
 pub struct CallMut<'e> {
     now: Instant,
@@ -25,7 +25,7 @@ pub enum ReadError {
     /// The next bytes have not come; [`Event::Readable`](crate::Event::Readable) follows.
     #[error("no bytes to read now")]
     Blocked,
-    /// The peer's stream is read to its end.
+    /// The peer's stream has been read to the end.
     #[error("end of the peer's stream")]
     End,
     /// The reader holds the whole window: nothing more can come before some of it is released.
@@ -43,7 +43,7 @@ impl<'e> CallMut<'e> {
         Self { now, connection, shared, channel }
     }
 
-    /// Room in the current packet's payload, at least one byte: fill some of it, then
+    /// Reserves room in the current packet's payload, at least one byte: fill some of it, then
     /// [`commit`](Self::commit).
     pub fn reserve(&mut self) -> Result<&mut [u8], WriteError> {
         let limit = self.connection.channels[self.channel].send_limit(&self.shared.config);
@@ -52,7 +52,7 @@ impl<'e> CallMut<'e> {
         call.reserve(core, self.shared, limit)
     }
 
-    /// Says that `count` bytes of the room last reserved are written.
+    /// Notes that `count` bytes of the room last reserved are written.
     pub fn commit(&mut self, count: usize) {
         if let Some(call) = &mut self.connection.channels[self.channel].call {
             call.commit(count);
@@ -60,7 +60,7 @@ impl<'e> CallMut<'e> {
         self.shared.mark_ready(&mut self.connection.core);
     }
 
-    /// Copies as much of `data` as there is room for; returns how much.
+    /// Copies as much of `data` as there is room for, and returns how many bytes.
     pub fn write(&mut self, data: &[u8]) -> Result<usize, WriteError> {
         let mut written = 0;
         while written < data.len() {
@@ -78,7 +78,7 @@ impl<'e> CallMut<'e> {
     }
 
     /// Lends the payload rooms of as many packets as `len` bytes need, or as there is room for: a file can be
-    /// read straight into them. The first goes on where the last write ended. Nothing else can be written until
+    /// read straight into them. The first room continues the last write. Nothing else can be written until
     /// [`commit_batch`](Self::commit_batch), or, if the call has ended in the meantime,
     /// [`Endpoint::discard_batch`](super::Endpoint::discard_batch) takes them back.
     pub fn lend_batch(&mut self, len: usize) -> Result<WriteBatch, WriteError> {
@@ -88,17 +88,17 @@ impl<'e> CallMut<'e> {
         call.lend(len, core, self.shared, limit)
     }
 
-    /// Takes a batch of this call back with its first `filled` bytes written; 0 gives it up.
+    /// Takes back a batch of this call with its first `filled` bytes written; 0 gives it up.
     pub fn commit_batch(&mut self, batch: WriteBatch, filled: usize) -> Result<(), WriteError> {
         self.with(|call, connection, shared| call.commit_batch(batch, filled, connection, shared))
     }
 
-    /// Sends what is written even if it does not fill a packet.
+    /// Sends what is written, even if it does not fill a packet.
     pub fn flush(&mut self) -> Result<(), WriteError> {
         self.with(|call, core, shared| call.flush(core, shared))
     }
 
-    /// Ends our direction: what is written goes out, its last packet marked as the last.
+    /// Ends our direction of the stream: what is written goes out, its last packet marked as the last.
     pub fn finish(&mut self) -> Result<(), WriteError> {
         self.with(|call, core, shared| call.finish(core, shared))
     }
@@ -117,8 +117,8 @@ impl<'e> CallMut<'e> {
         outcome
     }
 
-    /// The next unread bytes, as they lie in their packet; say with [`consume`](Self::consume) how many of
-    /// them are done with.
+    /// Returns the next unread bytes, as they lie in their packet; [`consume`](Self::consume) marks them as
+    /// read.
     pub fn read(&mut self) -> Result<&[u8], ReadError> {
         let Some(call) = &mut self.connection.channels[self.channel].call else { return Err(ReadError::End) };
         let consumed = call.rx.is_consumed();
@@ -130,9 +130,9 @@ impl<'e> CallMut<'e> {
         Ok(&buffer[range])
     }
 
-    /// Takes up to `max` unread bytes out of the window, in their packets, to be held for a while: their places in the
-    /// window stay taken until [`Endpoint::release`](super::Endpoint::release). They count as read, so for a client the
-    /// call ends with the last of them.
+    /// Takes up to `max` unread bytes out of the window, in their packets, to be held for a while: their
+    /// places in the window stay taken until [`Endpoint::release`](super::Endpoint::release). The bytes count
+    /// as read, so for a client the call ends with the last of them.
     pub fn hold(&mut self, max: usize) -> Result<ReadBatch, ReadError> {
         self.read()?;
         let Connection { core, channels, .. } = &mut *self.connection;
@@ -144,7 +144,7 @@ impl<'e> CallMut<'e> {
         Ok(batch)
     }
 
-    /// Up to `max` unread slices in order, to be written out together.
+    /// Returns up to `max` unread slices in order, to be written out together.
     pub fn read_vectored(&self, max: usize) -> SmallVec<[&[u8]; 64]> {
         let Some(call) = &self.connection.channels[self.channel].call else { return SmallVec::new() };
         let unread = call.rx.chunks().filter(|chunk| chunk.start < chunk.end);
@@ -173,17 +173,17 @@ impl<'e> CallMut<'e> {
         self.connection.abort_call(self.channel, code, false, self.shared);
     }
 
-    /// The call's handle; `None` once reading or an error has ended it.
+    /// Returns the call's handle; `None` once reading or an error has ended the call.
     pub fn handle(&self) -> Option<CallHandle> {
         self.connection.channels[self.channel].call.as_ref().map(|call| call.handle)
     }
 
-    /// Returns which side we are.
+    /// Returns our side of the connection.
     pub fn side(&self) -> Side {
         self.connection.core.side
     }
 
-    /// Service of the connection, after any upgrade.
+    /// Returns the service of the connection, after any upgrade.
     pub fn service(&self) -> u16 {
         self.connection.core.service
     }
@@ -193,14 +193,14 @@ impl<'e> CallMut<'e> {
         self.connection.core.security.principal()
     }
 
-    /// Address of the peer.
+    /// Returns the address of the peer.
     pub fn remote(&self) -> std::net::SocketAddr {
         self.connection.core.remote
     }
 }
 
 impl Call {
-    /// Returns why there is nothing to read, where the last byte may have been one of those just dropped.
+    /// Returns why no byte can be read, where the last one may have been just dropped.
     fn nothing_to_read(&mut self, consumed: bool) -> ReadError {
         self.blocked_reading();
         if consumed || self.rx.is_consumed() {

@@ -1,4 +1,4 @@
-//! Assignment of datagrams to connections, and handling of those that belong to none.
+//! Assignment of datagrams to connections, and handling of datagrams without one.
 
 use std::hash::{BuildHasher, Hasher};
 use std::net::{IpAddr, SocketAddr};
@@ -14,14 +14,14 @@ use crate::event::Side;
 use crate::header::{EPOCH_ANY_ADDRESS, HEADER_LEN, Header, PacketType, flags};
 use crate::source::source_of;
 
-/// Facts about a datagram by which a driver chooses its lane.
+/// Fields of a datagram by which a driver chooses its lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Route {
     /// Epoch of the connection.
     pub epoch: u32,
     /// Connection id without channel bits.
     pub cid: u32,
-    /// Sent by the side that opened the connection.
+    /// True when the side that opened the connection sent the datagram.
     pub from_client: bool,
 }
 
@@ -36,14 +36,14 @@ impl Route {
         })
     }
 
-    /// The lane among `lanes` that the connection's ids lead to, the same for its four channels. The kernel's selector
-    /// of listener groups goes by this rule.
+    /// Returns the lane among `lanes` that the connection's ids lead to, the same for its four channels. The
+    /// kernel's selector of listener groups uses the same rule.
     pub fn lane(&self, lanes: u32) -> u32 {
         ((self.cid >> 2) ^ self.epoch) % lanes.max(1)
     }
 }
 
-/// Match of a packet with the connections of this endpoint, by its ids and its address.
+/// Match of a packet with the connections of this endpoint, by ids and address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ConnectionMatch {
     Here(u32),
@@ -52,7 +52,7 @@ pub(super) enum ConnectionMatch {
     Nowhere,
 }
 
-/// Epoch, id and side in one word, and the address where it counts.
+/// Key of a connection: epoch, id and side in one word, and the address where it counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ConnectionKey {
     id: u64,
@@ -69,7 +69,8 @@ impl ConnectionKey {
         Self { id: word(epoch, cid, Side::Server), address: (!any).then_some(remote) }
     }
 
-    /// A server connection found by its client's address too, whatever its epoch says.
+    /// Makes the key of a server connection that is found by its client's address too, whatever its epoch
+    /// says.
     pub(super) fn at(epoch: u32, cid: u32, remote: SocketAddr) -> Self {
         Self { id: word(epoch, cid, Side::Server), address: Some(remote) }
     }
@@ -100,7 +101,7 @@ impl std::hash::Hash for ConnectionKey {
     }
 }
 
-/// A fast hash whose keys are secret, so that chosen connection ids do not collide by design.
+/// Fast hash with secret keys, so that chosen connection ids do not collide by design.
 #[derive(Clone, Debug)]
 pub(super) struct KeyedState {
     keys: [u64; 2],
@@ -303,20 +304,20 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether a stranger is answered in this turn: by the hash of its source.
+    /// Returns whether a stranger is answered in this turn, by the hash of its source.
     pub(super) fn may_answer_stranger(&mut self, source: u64) -> bool {
         let allowed = self.strangers.may_answer(source);
         self.shared.stats.strangers_limited += u64::from(!allowed);
         allowed
     }
 
-    /// The hash by which sources are told apart where a table has no place for each.
+    /// Returns the hash by which sources are told apart in tables without a place for each.
     pub(super) fn hash_of_source(&self, ip: IpAddr) -> u64 {
         self.by_key.hasher().hash_one(source_of(ip))
     }
 
-    /// Returns whether a VERSION or DEBUG question is answered: there is a limit to all answers, and one to
-    /// those of a source.
+    /// Returns whether a VERSION or DEBUG question is answered, within the limits of all answers and of those
+    /// to a source.
     pub(super) fn may_answer(&mut self, now: Instant, remote: SocketAddr) -> bool {
         let source = self.hash_of_source(remote.ip());
         if !self.may_answer_stranger(source) {
@@ -368,5 +369,5 @@ impl Endpoint {
     }
 }
 
-/// Answers without a connection that may wait at once.
+/// Most answers without a connection that wait to be sent.
 const LOOSE_MAX: usize = 256;

@@ -1,4 +1,4 @@
-//! Directory of connections and their lanes, where several share an address.
+//! Directory of connections and their lanes, where several lanes share an address.
 //!
 //! Touched when a connection is accepted, when it ends, and when a packet comes for one that the lane does not know;
 //! never for a packet that finds its connection. An entry lives exactly as long as its lane's connection, so the
@@ -11,14 +11,14 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use super::demux::ConnectionKey;
 
-/// Server connections of all lanes.
+/// Server connections of all lanes, with their owners.
 #[derive(Debug)]
 pub(crate) struct Directory {
     stripes: Box<[Stripe]>,
     stripe_of: RandomState,
 }
 
-/// A part of the directory with its own lock and its own cache lines.
+/// Part of the directory with its own lock and its own cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 struct Stripe {
@@ -31,8 +31,8 @@ impl Directory {
         Self { stripes: (0..stripes).map(|_| Stripe::default()).collect(), stripe_of: RandomState::new() }
     }
 
-    /// Makes `lane` the owner unless there is one; `Err` names the other lane that is. Of two lanes that claim at once,
-    /// one wins.
+    /// Makes `lane` the owner unless there is one; `Err` names another lane that is. Of two lanes that claim
+    /// at once, one wins.
     pub(super) fn claim(&self, key: ConnectionKey, lane: usize) -> Result<(), usize> {
         match self.stripe(&key).entry(key) {
             Entry::Vacant(vacant) => {
@@ -44,7 +44,7 @@ impl Directory {
         }
     }
 
-    /// The owner.
+    /// Returns the lane that owns the connection.
     pub(super) fn owner(&self, key: &ConnectionKey) -> Option<usize> {
         self.stripe(key).get(key).map(|&lane| usize::from(lane))
     }
@@ -65,7 +65,7 @@ impl Directory {
         }
     }
 
-    /// Connections in it.
+    /// Returns the number of connections in the directory.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.stripes.iter().map(|stripe| stripe.lock().len()).sum()
@@ -78,13 +78,13 @@ impl Directory {
 }
 
 impl Stripe {
-    /// A panic elsewhere leaves no entry half written.
+    /// Locks the part, also after a panic of another holder, which leaves no entry half written.
     fn lock(&self) -> MutexGuard<'_, HashMap<ConnectionKey, u16>> {
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// Enough that lanes which accept at once seldom meet.
+/// Parts for each lane, enough that lanes which accept at the same time seldom meet.
 const STRIPES_PER_LANE: usize = 16;
 
 #[cfg(test)]

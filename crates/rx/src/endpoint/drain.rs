@@ -1,4 +1,4 @@
-//! The end of an endpoint's service: calls that come are refused, those in progress end, connections are let go.
+//! Drain of an endpoint: new calls are refused, those in progress end, connections are removed.
 
 use std::time::Instant;
 
@@ -9,8 +9,8 @@ use crate::event::{ConnectionEnd, Side};
 use crate::header::CHANNELS;
 
 impl Endpoint {
-    /// Takes no further calls of clients: each is aborted with `code`, and so are those that services have
-    /// not seen yet. [`RESTARTING`](crate::abort::RESTARTING) is what stock clients try again, elsewhere or
+    /// Refuses further calls of clients: each is aborted with `code`, as are those that services have not
+    /// seen yet. [`RESTARTING`](crate::abort::RESTARTING) is what stock clients try again, elsewhere or
     /// later. Calls in progress go on, and calls we make are not concerned. Their clients are asked whether
     /// they are there: one whose address reports the port closed
     /// ([`handle_unreachable`](Self::handle_unreachable)), or has said so last, is waited for no longer.
@@ -22,22 +22,24 @@ impl Endpoint {
         }
     }
 
-    /// A drain waits for no client whose address has said last that its port is closed, on none of its connections.
+    /// Ends calls of clients whose address has reported its port closed on any connection, so that a drain
+    /// does not wait for them.
     pub(super) fn end_calls_of_closed_ports(&mut self) {
         for (_, connection) in self.connections.iter_mut().filter(|(_, found)| is_served(found)) {
             connection.end_if_port_closed(&mut self.shared);
         }
     }
 
-    /// Calls of clients that services have seen and that have not ended, those whose reply is on its way included. Looks
-    /// at every connection: for rare use.
+    /// Returns the number of clients' calls that services have seen and that have not ended, those whose
+    /// reply is on its way included. Looks at every connection: for rare use.
     pub fn calls_in_progress(&self) -> usize {
         let servers = self.connections.iter().filter(|(_, found)| found.core.side == Side::Server);
         let calls = servers.flat_map(|(_, found)| found.channels.iter().flat_map(|channel| &channel.call));
         calls.filter(|call| call.is_delivered()).count()
     }
 
-    /// Aborts all calls of clients with `code`; their applications hear of it. Says how many there were.
+    /// Aborts all calls of clients with `code`, which their applications get as an event. Returns how many
+    /// there were.
     pub fn cut_calls(&mut self, code: i32) -> usize {
         self.abort_calls(code, |_| true)
     }
@@ -58,8 +60,8 @@ impl Endpoint {
         count
     }
 
-    /// Removes the connections of clients that have no call and whose last calls ended well; the others stay to repeat
-    /// their aborts to clients that have not heard them. Says how many went.
+    /// Removes the connections of clients that have no call and whose last calls ended well; the others stay
+    /// to repeat their aborts to clients that have not received them. Returns how many were removed.
     pub fn let_go(&mut self, now: Instant) -> usize {
         let done = self.connections.iter().filter(|(_, found)| {
             let heard = found.channels.iter().all(|channel| channel.aborted.is_none());

@@ -60,7 +60,7 @@ impl Endpoint {
         }
     }
 
-    /// Aborts a client or server connection with a code: all its calls end, the peer is told.
+    /// Aborts a client or server connection with a code: all its calls end, and the peer is told.
     pub fn abort_connection(&mut self, handle: ConnectionHandle, code: i32) {
         let Some(connection) = self.connections.get_mut(handle.index as usize) else { return };
         if connection.core.handle() == handle && connection.core.error.is_none() {
@@ -70,7 +70,7 @@ impl Endpoint {
     }
 }
 
-/// Wake-ups kept before stale ones are cleared out.
+/// Timers for each connection that are kept before stale ones are cleared out.
 const TIMERS_PER_CONNECTION: usize = 4;
 const TIMERS_SLACK: usize = 1024;
 //@ limit: peers
@@ -81,5 +81,5 @@ const TIMERS_SLACK: usize = 1024;
 //@ empty: forgotten with their last connection; measured again when it comes back
 //@ counter: rx_connections_made, rx_connections_reaped
 //@ attack: rx-connections
-/// Peers remembered beyond those with connections.
+/// Peers that are remembered beyond those with connections.
 const PEERS_SPARE: usize = 8 * 1024;

@@ -1,4 +1,4 @@
-//! Looking into an endpoint: getters, views of connections and calls.
+//! Inspection of an endpoint: getters, views of connections and calls.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
@@ -12,13 +12,13 @@ use crate::peer::Peer;
 use crate::security::{Principal, SecurityStats};
 use crate::stats::EndpointStats;
 
-/// A connection, read-only.
+/// Connection of an endpoint, read-only.
 #[derive(Clone, Copy, Debug)]
 pub struct ConnectionView<'e> {
     connection: &'e Connection,
 }
 
-/// A call, read-only.
+/// Call of an endpoint, read-only.
 #[derive(Clone, Copy, Debug)]
 pub struct CallView<'e> {
     call: &'e Call,
@@ -31,32 +31,32 @@ impl<'e> ConnectionView<'e> {
         self.connection.core.handle()
     }
 
-    /// Returns which side we are.
+    /// Returns our side of the connection.
     pub fn side(&self) -> Side {
         self.connection.core.side
     }
 
-    /// Address of the peer now.
+    /// Returns the present address of the peer.
     pub fn remote(&self) -> SocketAddr {
         self.connection.core.remote
     }
 
-    /// Address of ours that the peer uses, where the host has several.
+    /// Returns the address of ours that the peer uses, where the host has several.
     pub fn local_ip(&self) -> Option<IpAddr> {
         self.connection.core.local_ip
     }
 
-    /// Epoch and id (without channel bits).
+    /// Returns the epoch, and the id without channel bits.
     pub fn id(&self) -> (u32, u32) {
         (self.connection.core.epoch, self.connection.core.cid)
     }
 
-    /// Service, after any upgrade.
+    /// Returns the service, after any upgrade.
     pub fn service(&self) -> u16 {
         self.connection.core.service
     }
 
-    /// Security index.
+    /// Returns the index of the security class.
     pub fn security_index(&self) -> u8 {
         self.connection.core.security_index
     }
@@ -66,7 +66,7 @@ impl<'e> ConnectionView<'e> {
         self.connection.core.security.principal()
     }
 
-    /// Returns what the security class tells of its part.
+    /// Returns the statistics of the security class about the connection.
     pub fn security_statistics(&self) -> Option<SecurityStats> {
         self.connection.core.security.statistics()
     }
@@ -76,32 +76,32 @@ impl<'e> ConnectionView<'e> {
         self.connection.has_calls()
     }
 
-    /// Abort code the connection failed with.
+    /// Returns the abort code that the connection failed with.
     pub fn error(&self) -> Option<i32> {
         self.connection.core.error
     }
 
-    /// Returns how long its calls may take.
+    /// Returns the time limits of the connection's calls.
     pub fn limits(&self) -> crate::Limits {
         self.connection.core.limits
     }
 
-    /// Returns whether its packets leave before or after those of others.
+    /// Returns whether the connection's packets leave before or after those of others.
     pub fn priority(&self) -> crate::Priority {
         self.connection.core.priority
     }
 
-    /// Last serial sent.
+    /// Returns the serial of the last packet sent.
     pub fn serial(&self) -> u32 {
         self.connection.core.serial
     }
 
-    /// Number of the current or last call of each channel.
+    /// Returns the number of the current or last call of each channel.
     pub fn call_numbers(&self) -> [u32; 4] {
         std::array::from_fn(|channel| self.connection.channels[channel].number)
     }
 
-    /// The calls under way.
+    /// Returns the calls under way.
     pub fn calls(&self) -> impl Iterator<Item = CallView<'e>> + use<'e> {
         self.connection.channels.iter().filter_map(|channel| {
             let window = channel.controller.as_ref().map_or(0, |controller| controller.window());
@@ -116,12 +116,12 @@ impl CallView<'_> {
         self.call.handle
     }
 
-    /// Returns which side we are.
+    /// Returns our side of the connection.
     pub fn side(&self) -> Side {
         self.call.side
     }
 
-    /// Returns whether the application has it: a server's may still wait for its client's proof.
+    /// Returns whether the application has the call: a server's may still wait for its client's proof.
     pub fn is_delivered(&self) -> bool {
         self.call.is_delivered()
     }
@@ -136,37 +136,37 @@ impl CallView<'_> {
         self.call.rx.is_complete()
     }
 
-    /// Congestion window, packets.
+    /// Returns the congestion window, in packets.
     pub fn congestion_window(&self) -> u32 {
         self.window
     }
 
-    /// Packets sent, not acknowledged and not known lost.
+    /// Returns the number of packets sent, not acknowledged and not known lost.
     pub fn in_flight(&self) -> u32 {
         self.call.tx.in_flight()
     }
 
-    /// Packets held for sending, sent or not.
+    /// Returns the number of packets held for sending, sent or not.
     pub fn send_held(&self) -> u32 {
         self.call.tx.held()
     }
 
-    /// Packets received and not read.
+    /// Returns the number of packets received and not read.
     pub fn receive_held(&self) -> u32 {
         self.call.rx.held()
     }
 
-    /// Packets we take from the reader's position on.
+    /// Returns the number of packets that we take from the reader's position on.
     pub fn receive_window(&self) -> u32 {
         self.call.rx.window()
     }
 
-    /// One past the highest packet the peer's window takes.
+    /// Returns the first packet number beyond the peer's window.
     pub fn send_edge(&self) -> u32 {
         self.call.edge
     }
 
-    /// Packets held in all, the one being written included.
+    /// Returns the number of packets held in all, the one being written included.
     pub fn packets_held(&self) -> u32 {
         self.call.packets_held()
     }
@@ -184,64 +184,64 @@ impl CallView<'_> {
 }
 
 impl Endpoint {
-    /// Counters.
+    /// Returns the counters of the endpoint.
     pub fn stats(&self) -> &EndpointStats {
         &self.shared.stats
     }
 
-    /// The packet pool.
+    /// Returns the pool of packet buffers.
     pub fn pool(&self) -> &PacketPool {
         &self.shared.pool
     }
 
-    /// The configuration.
+    /// Returns the configuration of the endpoint.
     pub fn config(&self) -> &crate::EndpointConfig {
         &self.shared.config
     }
 
-    /// Epoch of the connections opened here.
+    /// Returns the epoch of the connections opened here.
     pub fn epoch(&self) -> u32 {
         self.epoch
     }
 
-    /// Connections, both sides.
+    /// Returns the number of connections, both sides together.
     pub fn connection_count(&self) -> usize {
         self.connections.len()
     }
 
-    /// Calls that wait for a packet buffer.
+    /// Returns the number of calls that wait for a packet buffer.
     pub fn waiting_for_packets(&self) -> usize {
         self.shared.waiting_for_packets.len()
     }
 
-    /// Wake-ups set, stale ones included: bounded by the number of connections.
+    /// Returns the number of wake-ups set, stale ones included: bounded by the number of connections.
     pub fn timers_set(&self) -> usize {
         self.shared.timer_count()
     }
 
-    /// All connections.
+    /// Returns all connections.
     pub fn connections(&self) -> impl Iterator<Item = ConnectionView<'_>> {
         self.connections.iter().map(|(_, connection)| ConnectionView { connection })
     }
 
-    /// All connections from a place on, in the order of [`ConnectionHandle::slot`].
+    /// Returns all connections from a place on, in the order of [`ConnectionHandle::slot`].
     pub fn connections_from(&self, slot: usize) -> impl Iterator<Item = ConnectionView<'_>> {
         let places = slot..self.connections.capacity();
         places.filter_map(|at| self.connections.get(at)).map(|connection| ConnectionView { connection })
     }
 
-    /// One connection.
+    /// Returns the connection of a handle; `None` once it is gone.
     pub fn connection(&self, handle: ConnectionHandle) -> Option<ConnectionView<'_>> {
         let connection = self.connections.get(handle.index as usize)?;
         (connection.core.handle() == handle).then_some(ConnectionView { connection })
     }
 
-    /// All peers.
+    /// Returns all peers.
     pub fn peers(&self) -> impl Iterator<Item = &Peer> {
         self.shared.peers.iter()
     }
 
-    /// The peer at an address.
+    /// Returns the peer at an address.
     pub fn peer_at(&self, address: SocketAddr) -> Option<&Peer> {
         self.shared.peers.find(address).map(|index| &self.shared.peers[index])
     }

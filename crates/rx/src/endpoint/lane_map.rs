@@ -1,4 +1,4 @@
-//! The map of lanes that share an address: their silos, which of them run, and which connection belongs to which.
+//! Map of lanes that share an address: their silos, which of them run, and which connection belongs to which.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -7,24 +7,24 @@ use super::Route;
 use super::directory::Directory;
 use crate::header::Header;
 
-/// Maps connections to the lanes of one address, and says which lanes run. It is read-only on the data path.
+/// Map of connections to the lanes of one address, with the lanes that run. It is read-only on the data path.
 #[derive(Debug)]
 pub struct LaneMap {
     silos: Vec<Range<usize>>,
-    /// By lane; false where no driver runs.
+    /// Flags by lane; false where no driver runs.
     present: Box<[AtomicBool]>,
     directory: Option<Directory>,
 }
 
 impl LaneMap {
-    /// `lanes` lanes of one silo.
+    /// Makes the map of `lanes` lanes of one silo.
     pub fn one_silo(lanes: usize) -> Self {
         let silo = 0..lanes;
         Self::new(vec![silo])
     }
 
-    /// The lanes of a listener group, by silo, without a gap from 0 on. A connection belongs to one that its client's
-    /// packets reach, and clients move, so it is written down whose it is.
+    /// Makes the map of a listener group's lanes, by silo, without a gap from 0 on. A connection belongs to a
+    /// lane that its client's packets reach, and clients move, so the directory records the lane.
     pub fn new(silos: Vec<Range<usize>>) -> Self {
         let lanes = silos.last().map_or(0, |silo| silo.end);
         Self {
@@ -34,7 +34,7 @@ impl LaneMap {
         }
     }
 
-    /// Returns how many there are, those included that have ended.
+    /// Returns the number of lanes, ended ones included.
     pub fn lanes(&self) -> usize {
         self.present.len()
     }
@@ -53,7 +53,7 @@ impl LaneMap {
         self.directory.as_ref()
     }
 
-    /// The lane that a connection's ids lead to, or the next one present.
+    /// Returns the lane that a connection's ids lead to, or the next one present.
     pub(super) fn by_residue(&self, header: &Header) -> usize {
         let lanes = self.lanes();
         let route = Route { epoch: header.epoch, cid: header.cid, from_client: header.from_client() };
@@ -61,7 +61,7 @@ impl LaneMap {
         (0..lanes).map(|off| (owner + off) % lanes).find(|&lane| self.is_present(lane)).unwrap_or(owner)
     }
 
-    /// A lane that was not there, or has left, is there from now on. False where it was there already.
+    /// Marks a lane as present, and returns false when it was already.
     pub fn enter(&self, lane: usize) -> bool {
         !self.present[lane].swap(true, Ordering::AcqRel)
     }
@@ -71,7 +71,7 @@ impl LaneMap {
         self.present.iter().any(|present| present.load(Ordering::Acquire))
     }
 
-    /// The lane ends, and with it all its connections.
+    /// Marks a lane as ended, with all its connections.
     pub fn leave(&self, lane: usize) {
         self.present[lane].store(false, Ordering::Release);
         if let Some(directory) = &self.directory {

@@ -1,4 +1,4 @@
-//! Packets that bear a connection's ids and come from another address than its client's.
+//! Packets with a connection's ids from another address than its client's.
 //!
 //! Ids are no secret: any host that was on the path once knows them. So what such a packet may do depends on
 //! which hosts can have made it:
@@ -30,12 +30,12 @@ use crate::security::SECURITY_NULL;
 /// Treatment of a packet from another address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Stray {
-    /// Dropped, and counted.
+    /// The packet is dropped and counted.
     Refused,
     /// The packet belongs to this new connection.
     NewConnection(u32),
     /// The packet is the connection's; `follows` says that its sender may be where the client is now,
-    /// whatever it holds.
+    /// whatever the packet holds.
     Taken { follows: bool },
 }
 
@@ -78,7 +78,8 @@ impl Endpoint {
         Stray::Refused
     }
 
-    /// A call begins on a connection whose ids another one has too: what is run here is not run for a third address.
+    /// Notes a call on a connection whose ids another one has too: calls that are run here are not run for a
+    /// third address.
     pub(super) fn note_elsewhere(&mut self, header: &Header, remote: SocketAddr) {
         let key = ConnectionKey::server(header.epoch, header.cid, remote);
         if let Some(&first) = self.by_key.get(&key) {
@@ -87,7 +88,8 @@ impl Endpoint {
         }
     }
 
-    /// Asks for a sign of life at an address that a client may have moved to, for no more bytes than came from there.
+    /// Asks for a sign of life at an address that a client may have moved to, for no more bytes than came
+    /// from there.
     pub(super) fn ask_new_address(
         &mut self,
         now: Instant,
@@ -127,7 +129,7 @@ impl Endpoint {
         }
     }
 
-    /// A VERSION answer: the client of a connection may be found at a new address.
+    /// Takes a VERSION answer, by which the client of a connection may be found at a new address.
     pub(super) fn on_version_answer(
         &mut self,
         now: Instant,

@@ -15,21 +15,22 @@ use crate::header::{Header, PacketType};
 /// Way by which a datagram came to a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arrival {
-    /// The kernel's selector chose the lane for it.
+    /// The kernel's selector chose the lane.
     Steered,
-    /// From another lane.
+    /// Another lane handed the datagram over.
     Handed,
 }
 
 impl Endpoint {
-    /// Makes this endpoint `lane` of those on the roster.
+    /// Makes this endpoint `lane` of those on the map.
     pub fn join(&mut self, lane_map: Arc<LaneMap>, lane: usize) {
         self.lane_map = lane_map;
         self.lane = lane;
     }
 
-    /// The other lane that must get this datagram instead of [`handle_datagram`](Self::handle_datagram); `None` if
-    /// it is for this one. That call has to follow at once: a new connection is this lane's from here on.
+    /// Returns the other lane that must get this datagram instead of
+    /// [`handle_datagram`](Self::handle_datagram); `None` if it is for this one. That call has to follow at
+    /// once: a new connection is this lane's from here on.
     pub fn owner_elsewhere(
         &mut self,
         remote: SocketAddr,
@@ -62,7 +63,7 @@ impl Endpoint {
         directory.owner(&key).filter(|&owner| owner != self.lane)
     }
 
-    /// A datagram that might have begun a connection did not.
+    /// Gives up the claim for a datagram that might have begun a connection and did not.
     pub(super) fn give_up_claim(&self, header: &Header, remote: SocketAddr) {
         if let Some(directory) = self.lane_map.directory()
             && begins_call(header)

@@ -1,5 +1,7 @@
-//! DEBUG questions (`rxdebug`). They concern no connection and tell of everything here, so it is not the
-//! endpoint that answers them: it limits how many are taken, and passes questions out and answers on.
+//! DEBUG questions (`rxdebug`).
+//!
+//! They concern no connection and ask about everything here, so the endpoint does not answer them: it limits
+//! how many are taken, and passes questions out and answers on.
 
 use std::net::{IpAddr, SocketAddr};
 use std::time::Instant;
@@ -7,28 +9,28 @@ use std::time::Instant;
 use super::Endpoint;
 use crate::header::{Header, PacketType, flags};
 
-/// A DEBUG question to answer by [`Endpoint::answer`], or not at all: its client repeats it.
+/// Question of DEBUG to answer by [`Endpoint::answer`], or not at all: its client repeats it.
 #[derive(Clone, Copy, Debug)]
 pub struct Question {
-    /// Address that asks.
+    /// Address that the question came from.
     pub remote: SocketAddr,
-    /// The address that was asked.
+    /// Address that the question came to.
     pub local_ip: Option<IpAddr>,
-    /// Of the question.
+    /// Header of the question.
     pub header: Header,
-    /// Words of the question: the first two words, type and index.
+    /// Words of the question: type and index.
     pub words: [u32; 2],
-    /// The asker may be told connection ids and serials: it is on this host, or in `debug_ids`.
+    /// True when the asker may see connection ids and serials: it is on this host, or in `debug_ids`.
     pub sees_ids: bool,
 }
 
 impl Endpoint {
-    /// The next DEBUG question that is within the limits.
+    /// Returns the next DEBUG question that is within the limits.
     pub fn poll_question(&mut self) -> Option<Question> {
         self.questions.pop_front()
     }
 
-    /// Sends an answer; false if there is no room for it.
+    /// Queues an answer; false if there is no room for it.
     pub fn answer(&mut self, question: &Question, payload: &[u8]) -> bool {
         let flags = question.header.flags & !flags::CLIENT_INITIATED;
         let header = Header { flags, kind: PacketType::Debug, ..question.header };
@@ -82,5 +84,5 @@ fn two(bytes: [u8; 8]) -> [u32; 2] {
     [u32::from_be_bytes([a, b, c, d]), u32::from_be_bytes([e, f, g, h])]
 }
 
-/// Questions that may wait to be taken.
+/// Most questions that wait to be taken.
 const QUESTIONS_MAX: usize = 256;

@@ -1,4 +1,4 @@
-//! Eviction when connections or packet buffers run short: the source that holds most gives way.
+//! Eviction when connections or packet buffers run short, of the source that holds most.
 
 use std::cmp::Reverse;
 use std::collections::{HashMap, HashSet};
@@ -12,9 +12,9 @@ use crate::event::{ConnectionEnd, Side};
 use crate::packet::BufferAccount;
 
 impl Endpoint {
-    /// Makes room for a connection of a proved client. A host or network that has its share, as many as are free or a few times
-    /// that, replaces its own; where none are free, the one that has most for its share gives up idle ones; that may be the newcomer's
-    /// own.
+    /// Makes room for a connection of a proved client. A host or network that has its share, as many as are
+    /// free or a few times that, replaces its own; where none are free, the one that has most for its share
+    /// gives up idle ones; that may be the newcomer's own.
     pub(super) fn make_room_by_share(&mut self, now: Instant, ip: IpAddr) -> bool {
         let books = self.shared.peers.sources.connections();
         debug_assert_eq!(books.held(), self.connections.len());
@@ -31,13 +31,13 @@ impl Endpoint {
         }
     }
 
-    /// Returns whether a host, or a network that it lies in, has as many connections as it may now.
+    /// Returns whether a host, or one of its networks, has as many connections as it may now.
     pub(super) fn has_its_share(&self, ip: IpAddr) -> bool {
         self.shared.peers.sources.connections().over_share(ip.into(), 1).is_some()
     }
 
-    /// Removes the connections of a host or network that have been idle longest: a batch of them, since each walk looks at all.
-    /// False if all of them have calls.
+    /// Removes the connections of a host or network that have been idle longest: a batch of them, since each
+    /// walk looks at all. Returns false if all of them have calls.
     fn displace(&mut self, now: Instant, of: Claimant) -> bool {
         let Claimant::Network(network) = of else { return false };
         let peers = &self.shared.peers;
@@ -60,8 +60,8 @@ impl Endpoint {
         true
     }
 
-    /// Takes packets ahead of gaps back from the hosts that hold most buffers, once few are free. They were only
-    /// soft-acknowledged, so their senders have them still.
+    /// Takes packets ahead of gaps back from the hosts that hold most buffers, once few are free. They were
+    /// only soft-acknowledged, so their senders have them still.
     pub(super) fn reclaim_if_short(&mut self, now: Instant) {
         let pool = &self.shared.pool;
         if pool.free_count() >= pool.allocated() / SHORT || now < self.next_reclaim {
@@ -85,7 +85,7 @@ impl Endpoint {
         }
     }
 
-    /// The hosts that hold most buffers, as many as it takes for `wanted` packets ahead of gaps.
+    /// Returns the hosts that hold most buffers, as many as it takes for `wanted` packets ahead of gaps.
     fn holders_ahead_of_gaps(&self, wanted: usize) -> HashSet<BufferAccount> {
         let mut ahead: HashMap<BufferAccount, usize> = HashMap::new();
         for (_, connection) in self.connections.iter().filter(|(_, found)| found.core.side == Side::Server) {
@@ -109,8 +109,8 @@ impl Endpoint {
 
 /// Idle connections removed by one look at all of them; at most a quarter of the host's or network's.
 const DISPLACED_AT_ONCE: usize = 64;
-/// Buffers run short when fewer than one in this many are free.
+/// Divisor of the buffers below which the free ones count as short.
 const SHORT: usize = 8;
-/// Time between two looks at all calls for packets to take back, and where the last one found none.
+/// Time between two looks at all calls for packets to take back, where the last one found none.
 const RECLAIM_INTERVAL: Duration = Duration::from_millis(5);
 const RECLAIM_RETRY: Duration = Duration::from_millis(100);

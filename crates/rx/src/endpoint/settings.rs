@@ -10,7 +10,8 @@ use crate::event::ConnectionHandle;
 use crate::rate::Rate;
 
 impl Endpoint {
-    /// Changes how long the calls of a connection may take, those under way too. False if it is gone.
+    /// Sets the time limits of a connection's calls, those under way too. Returns false when the connection
+    /// is gone.
     pub fn set_limits(&mut self, handle: ConnectionHandle, limits: Limits) -> bool {
         let Some(connection) = self.living(handle) else { return false };
         connection.core.limits = limits;
@@ -18,8 +19,8 @@ impl Endpoint {
         true
     }
 
-    /// Changes the order in which connections' packets leave. A connection behind others has a burst after
-    /// every few of theirs. False if the connection is gone.
+    /// Sets the order in which the connection's packets leave among others. A connection behind others has a
+    /// burst after every few of theirs. False if the connection is gone.
     pub fn set_priority(&mut self, handle: ConnectionHandle, priority: Priority) -> bool {
         let Some(connection) = self.living(handle) else { return false };
         connection.core.priority = priority;
@@ -27,16 +28,16 @@ impl Endpoint {
         true
     }
 
-    /// Sends each packet of a connection with this code point from now on: data, acknowledgements and the rest. What goes
-    /// to addresses without a connection has none. False if the connection is gone.
+    /// Sets the code point of each packet that a connection sends from now on: data, acknowledgements and the
+    /// rest. Packets to addresses without a connection have none. Returns false when the connection is gone.
     pub fn set_dscp(&mut self, handle: ConnectionHandle, dscp: Dscp) -> bool {
         let Some(connection) = self.living(handle) else { return false };
         connection.core.dscp = dscp;
         true
     }
 
-    /// Bounds what the DATA of one connection takes, bytes a second with headers; `None` takes the bound away. False if it
-    /// is gone.
+    /// Bounds the rate of one connection's DATA, in bytes a second with headers; `None` removes the bound.
+    /// Returns false when the connection is gone.
     pub fn set_rate(
         &mut self,
         now: Instant,

@@ -1,23 +1,23 @@
 //! Share of a turn for strangers: answers to packets of no client's connection, and new connections for
-//! addresses that are not proved. What is beyond their share is dropped before anything is looked up, made or
-//! sent for it. An honest client sends it again.
+//! unproved addresses. Beyond the share packets are dropped before anything is looked up, made or sent for
+//! them. An honest client sends again.
 //!
 //! A turn is what comes in between two transmit passes. The busier a lane, the more comes in one turn, so a share for
 //! each turn bounds the part of a lane's time that a flood takes from clients.
 
-/// Counts the strangers of a turn and the answers to them.
+/// Counts of a turn's strangers and the answers to them.
 #[derive(Debug)]
 pub(super) struct Strangers {
     turn: u32,
-    /// Strangers of this turn, and of the last one.
+    /// Number of strangers of this turn, and of the last one.
     came: u32,
     came_before: u32,
     answered: u32,
-    /// Packets of proved clients came in this turn.
+    /// True when packets of proved clients came in this turn.
     has_clients: bool,
     /// Turns to go in which clients that had packets lately come first.
     beside: u32,
-    /// By a hash of the source: the turn of its last answer, and how many it had in that turn.
+    /// Answers by a hash of the source: the turn of the last one, and the number in that turn.
     of_source: Box<[(u32, u32)]>,
 }
 
@@ -34,16 +34,15 @@ impl Strangers {
         }
     }
 
-    /// A packet of a proved client came.
+    /// Notes a packet of a proved client.
     #[inline]
     pub(super) fn note_client(&mut self) {
         self.has_clients = true;
     }
 
-    /// Returns whether the stranger whose source has this hash is answered. Where more come than are
-    /// answered, the first half of the share goes to those that come first and the rest evenly to all of a
-    /// turn, so that none takes it all by coming in bursts. Beside clients one source has half of a share at
-    /// most.
+    /// Returns whether the stranger with this source hash is answered. Where more come than are answered, the
+    /// first half of the share goes to those that come first and the rest evenly to all of a turn, so that
+    /// none takes it all by coming in bursts. Beside clients one source has half of a share at most.
     pub(super) fn may_answer(&mut self, source: u64) -> bool {
         self.came += 1;
         let beside = self.has_clients || self.beside > 0;
@@ -69,7 +68,7 @@ impl Strangers {
         true
     }
 
-    /// All that was to be sent has been.
+    /// Ends the turn, once all was sent.
     pub(super) fn end_turn(&mut self) {
         if self.came == 0 && !self.has_clients {
             return;
@@ -97,7 +96,7 @@ const SHARE_BESIDE_CLIENTS: u32 = 8;
 const TURNS_BESIDE: u32 = 4;
 /// Strangers answered in any other turn: as many as a driver receives in one.
 const SHARE_ALONE: u32 = 64;
-/// Sources told apart.
+/// Number of sources told apart.
 const SOURCES: usize = 256;
 
 #[cfg(test)]

@@ -8,15 +8,12 @@ use super::demux::ConnectionKey;
 use crate::header::Header;
 
 impl Endpoint {
-    /// Handles a report of the network that a packet of ours for `peer`, which began with the bytes `quoted`,
-    /// did not arrive; `port_closed` where the peer's own address reports the port closed. Believed only
-    /// where it quotes the header of a packet sent lately for a call that we make to that very peer. Two such
-    /// reports, with nothing heard between, end the calls of the connection as
-    /// [`DeadReason::Unreachable`](crate::DeadReason::Unreachable). One of a closed port ends them as
-    /// [`DeadReason::PortClosed`](crate::DeadReason::PortClosed) on a connection that [asks for
-    /// that](crate::ConnectOptions::ends_at_closed_port), and once calls are [refused](Self::refuse_calls) on
-    /// those of clients. Before that, replies to clients that are gone end by the limits of their calls: to a
-    /// server a client that is behind a NAT, or restarting its network, is worth the wait.
+    /// Handles a report of the network that a packet of ours for `peer` did not arrive.
+    ///
+    /// The packet began with the bytes `quoted`; `port_closed` where the peer's own address reports the port
+    /// closed. Believed only where it quotes the header of a packet sent lately for a call that we make to
+    /// that very peer. Two such reports, with nothing heard between, end the calls of the connection as
+    /// [`DeadReason::Unreachable`](crate::DeadReason::Unreachable).
     pub fn handle_unreachable(&mut self, now: Instant, peer: SocketAddr, quoted: &[u8], port_closed: bool) {
         let believed = self.believes(now, peer, quoted, port_closed);
         let stats = &mut self.shared.stats;
@@ -24,8 +21,8 @@ impl Endpoint {
         stats.unreachable_ignored += u64::from(!believed);
     }
 
-    /// The other lane whose connection has sent a packet that began with `quoted` to `peer`; `None` if it is of this one,
-    /// or of none that is known.
+    /// Returns the other lane whose connection has sent a packet that began with `quoted` to `peer`; `None`
+    /// for this lane, or an unknown connection.
     pub fn sender_elsewhere(&mut self, peer: SocketAddr, quoted: &[u8]) -> Option<usize> {
         if self.lane_map.lanes() == 1 {
             return None;
@@ -54,7 +51,7 @@ impl Endpoint {
         believed
     }
 
-    /// The connection of this lane that sent a packet with this header.
+    /// Returns the connection of this lane that sent a packet with this header.
     fn find_sender(&mut self, header: &Header, peer: SocketAddr) -> Option<u32> {
         let (epoch, cid) = (header.epoch, header.cid);
         if header.from_client() {

@@ -1,4 +1,4 @@
-//! Clients whose address is not validated yet.
+//! Unvalidated clients: those whose address has not answered yet.
 //!
 //! ```text
 //! DATA that begins a call, connection unknown
@@ -94,8 +94,8 @@ impl Endpoint {
         Some(handle.index)
     }
 
-    /// Refuses a client with a security class that is not offered here: it hears so in its class's own words,
-    /// and the application now and then.
+    /// Refuses a client with a security class that is not offered: the client gets the class's own abort, and
+    /// the application an event now and then.
     fn refuse_proof(
         &mut self,
         now: Instant,
@@ -190,7 +190,7 @@ impl Endpoint {
         }
     }
 
-    /// An ACK for a connection that does not exist: it may bring a cookie back.
+    /// Takes an ACK for a connection that does not exist, which may bring a cookie back.
     pub(super) fn take_cookie(
         &mut self,
         now: Instant,
@@ -211,7 +211,7 @@ impl Endpoint {
         true
     }
 
-    /// One connection's proof serves all connections of its address.
+    /// Spreads one connection's proof to all connections of its address.
     pub(super) fn spread_proof(&mut self, now: Instant, peer: usize) {
         if self.shared.peers[peer].connections() < 2 {
             return;
@@ -243,5 +243,5 @@ pub(super) fn begins_call(header: &Header) -> bool {
 
 /// Time that an unproved connection has for its client's answer before it gives way to another.
 const UNPROVED_TIME_MIN: Duration = Duration::from_secs(1);
-/// Time between two events that tell of clients whose security class is not offered.
+/// Time between two events about clients whose security class is not offered.
 const PROOF_REFUSED_EVERY: Duration = Duration::from_secs(1);

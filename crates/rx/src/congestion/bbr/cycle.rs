@@ -1,33 +1,33 @@
-//! The phases of BBR and what moves it from one to the next.
+//! Phases of BBR and the moves between them.
 
 use std::time::{Duration, Instant};
 
 use super::super::delivery_rate::Sample;
 use super::{BETA, Bbr, LOSS_THRESHOLD, Latest};
 
-/// State of the flow.
+/// Phase of the flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum BbrMode {
-    /// Doubles its rate each round until the path delivers no more.
+    /// STARTUP: the rate doubles each round until the path delivers no more.
     Startup,
-    /// Lets the queue that this made run empty.
+    /// DRAIN: the queue of STARTUP runs empty.
     Drain,
-    /// PROBE_BW: leaves what queue it made, and room for others.
+    /// PROBE_BW: the flow leaves its queue, and room for others.
     Down,
-    /// PROBE_BW: sends at what the path delivers.
+    /// PROBE_BW: the flow sends at the path's delivery rate.
     Cruise,
-    /// PROBE_BW: fills the path before more is tried.
+    /// PROBE_BW: the flow fills the path before more is tried.
     Refill,
-    /// PROBE_BW: tries a quarter more.
+    /// PROBE_BW: the flow tries a quarter more.
     Up,
-    /// Sends so little that the round trip shows without a queue of its own.
+    /// PROBE_RTT: the flow sends so little that the round trip shows without a queue of its own.
     ProbeRtt,
 }
 
 /// Phase of a probe that incoming ACKs belong to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AckPhase {
-    /// Nothing.
+    /// ACKs belong to no probe.
     Init,
     /// ACKs are of the round before the probe.
     Refilling,
@@ -35,7 +35,7 @@ pub(super) enum AckPhase {
     Starting,
     /// ACKs show the outcome of the probe.
     Feedback,
-    /// The probe is over; ACKs are of the last of it.
+    /// The probe is over; ACKs are of its last packets.
     Stopping,
 }
 
@@ -58,7 +58,7 @@ impl BbrMode {
         }
     }
 
-    /// Losses are asked for.
+    /// Returns whether losses are asked for.
     pub(super) fn is_probing(self) -> bool {
         matches!(self, Self::Startup | Self::Refill | Self::Up)
     }
@@ -174,7 +174,8 @@ impl Bbr {
         }
     }
 
-    /// The window grows by one packet in the first round of a probe, by two in the second, and so on doubling.
+    /// Sets the window's growth: by one packet in the first round of a probe, by two in the second, and so on
+    /// doubling.
     fn steepen(&mut self) {
         let growth = f64::from(1u32 << self.probe.up_rounds);
         self.probe.up_rounds = (self.probe.up_rounds + 1).min(30);
@@ -236,7 +237,7 @@ impl Bbr {
         self.mode = BbrMode::Down;
     }
 
-    /// Flows that share a path should not probe at once. xorshift64.
+    /// Returns a random number (xorshift64), as flows that share a path should not probe at once.
     fn random(&mut self) -> u64 {
         let mut x = self.probe.random.max(1);
         x ^= x << 13;
@@ -305,17 +306,17 @@ impl Bbr {
     }
 }
 
-/// More was lost of what was in flight with the packet than the path loses by itself.
+/// Returns whether more was lost of what was in flight with the packet than the path loses by itself.
 pub(super) fn is_inflight_too_high(sample: &Sample) -> bool {
     sample.lost as f64 > f64::from(sample.in_flight) * LOSS_THRESHOLD
 }
 
-/// Between two probes for bandwidth: 2 to 3 s.
+/// Least time between two probes for bandwidth, which is 2 to 3 s.
 const PROBE_WAIT: Duration = Duration::from_secs(2);
 const PROBE_WAIT_RANDOM: Duration = Duration::from_secs(1);
-/// But no more rounds than this, so that Reno flows keep up on paths where they recover in that time.
+/// Most rounds between two probes, so that Reno flows keep up on paths where they recover in that time.
 const RENO_ROUNDS_MAX: f64 = 63.0;
-/// Time for which the flow stays out of its own way.
+/// Time for which PROBE_RTT keeps little in flight.
 const PROBE_RTT_TIME: Duration = Duration::from_millis(200);
 /// Times that losses are found in a round before they end STARTUP.
 const STARTUP_LOSS_EVENTS: u32 = 6;

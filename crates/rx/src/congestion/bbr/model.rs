@@ -1,9 +1,9 @@
-//! BBR's model of a path: how fast it delivers, how long its round trip is without a queue, and how much it
-//! may be given.
+//! BBR's model of a path: delivery rate, round trip without a queue, and the amount in flight that it may be
+//! given.
 
 use std::time::{Duration, Instant};
 
-/// The highest delivery rate of this probing cycle and the last, packets per second.
+/// Highest delivery rate of this probing cycle and the last, in packets per second.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct MaxBandwidth {
     cycles: [f64; 2],
@@ -19,7 +19,7 @@ impl MaxBandwidth {
         self.cycles[self.current] = self.cycles[self.current].max(rate);
     }
 
-    /// A cycle has begun: the one before the last is forgotten.
+    /// Begins a cycle, and forgets the one before the last.
     pub(super) fn advance(&mut self) {
         if self.cycles[self.current] > 0.0 {
             self.current = 1 - self.current;
@@ -28,7 +28,7 @@ impl MaxBandwidth {
     }
 }
 
-/// The shortest round trip of the last ten seconds, and that which decides when to look for a shorter one.
+/// Shortest round trip of the last ten seconds, and that which decides when to look for a shorter one.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct MinRtt {
     shortest: Option<(Duration, Instant)>,
@@ -44,7 +44,8 @@ impl MinRtt {
         self.shortest.map(|(rtt, _)| rtt)
     }
 
-    /// Takes a sample, if there is one; whether none as short has been seen for [`PROBE_INTERVAL`].
+    /// Takes a sample, if there is one, and returns whether none as short has been seen for
+    /// [`PROBE_INTERVAL`].
     pub(super) fn update(&mut self, now: Instant, sample: Option<Duration>) -> bool {
         let stale = self.recent.is_some_and(|(_, at)| now > at + PROBE_INTERVAL);
         if let Some(sample) = sample
@@ -59,7 +60,7 @@ impl MinRtt {
         stale
     }
 
-    /// The path has just been seen without a queue of ours.
+    /// Notes that the path was just seen without a queue of ours.
     pub(super) fn confirm(&mut self, now: Instant) {
         if let Some((_, at)) = &mut self.recent {
             *at = now;
@@ -81,7 +82,7 @@ impl AckLumps {
         Self { since: None, delivered: 0.0, rounds: [0.0; LUMP_ROUNDS] }
     }
 
-    /// Packets of the largest lump.
+    /// Returns the packets of the largest lump.
     pub(super) fn get(&self) -> f64 {
         self.rounds.iter().copied().fold(0.0, f64::max)
     }
@@ -109,11 +110,11 @@ impl AckLumps {
     }
 }
 
-/// Rounds that have passed: one ends when something is delivered that was sent after it began.
+/// Rounds that have passed: a round ends when something is delivered that was sent after the round began.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rounds {
     pub(super) count: u64,
-    /// The last ACK began one.
+    /// True when the last ACK began a round.
     pub(super) started: bool,
     next_delivered: u64,
 }
@@ -127,18 +128,18 @@ impl Rounds {
         }
     }
 
-    /// A new round begins now, whatever is under way.
+    /// Begins a new round now, whatever is under way.
     pub(super) fn begin(&mut self, delivered: u64) {
         self.next_delivered = delivered;
     }
 }
 
-/// Whether the delivery rate has stopped growing, three rounds in a row.
+/// Detection of a full pipe: the delivery rate has stopped growing, three rounds in a row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FullPipe {
-    /// The pipe has been full at some time.
+    /// True once the pipe has been full.
     pub(super) reached: bool,
-    /// The pipe is full now: three rounds brought no quarter more.
+    /// True while the pipe is full: three rounds brought no quarter more.
     pub(super) now: bool,
     rate: f64,
     rounds: u32,
@@ -163,12 +164,12 @@ impl FullPipe {
     }
 }
 
-/// Time for which a shortest round trip is believed.
+/// Time for which a shortest round trip counts.
 const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
-/// After this without one as short, the flow gets out of its own way to see one.
+/// Time without a round trip as short after which the flow reduces its packets in flight to see one.
 const PROBE_INTERVAL: Duration = Duration::from_secs(5);
 const LUMP_ROUNDS: usize = 10;
-/// Growth of the delivery rate within three rounds that says that there is room for more.
+/// Growth of the delivery rate within three rounds that shows more room.
 const FULL_GROWTH: f64 = 1.25;
 const FULL_ROUNDS: u32 = 3;
 

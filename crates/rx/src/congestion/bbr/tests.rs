@@ -1,10 +1,11 @@
-//! BBR on an ideal path: so many packets a second, a fixed round trip, and a queue that holds all the rest.
+//! Tests of BBR on an ideal path: so many packets a second, a fixed round trip, and a queue that holds all
+//! the rest.
 
 use super::*;
 
 const MS: Duration = Duration::from_millis(1);
 
-/// A path and the clock that goes with it.
+/// Ideal path with its clock.
 struct Path {
     now: Instant,
     /// Time when the link is free again.
@@ -12,7 +13,7 @@ struct Path {
     per_packet: Duration,
     round_trip: Duration,
     serial: u32,
-    /// ACKs on their way: time, serial, send time.
+    /// ACKs under way: time, serial, send time.
     under_way: std::collections::VecDeque<(Instant, u32, Instant)>,
     rtt: RttEstimator,
     delivered: u64,
@@ -58,7 +59,7 @@ impl Path {
         bbr.on_ack(self.now, &acked, &self.rtt);
     }
 
-    /// A sender that always has data, for so long.
+    /// Sends without pause for `time`.
     fn fill(&mut self, bbr: &mut Bbr, time: Duration) {
         let end = self.now + time;
         while self.now < end {
@@ -72,7 +73,7 @@ impl Path {
         }
     }
 
-    /// A sender of `packets` every `pause`.
+    /// Sends `packets` every `pause`, `times` times.
     fn trickle(&mut self, bbr: &mut Bbr, packets: u32, pause: Duration, times: u32) {
         for _ in 0..times {
             let start = self.now;

@@ -27,7 +27,7 @@ impl Lanes {
         Self { now, endpoints: (0..4).map(endpoint).collect(), lane_map }
     }
 
-    /// A datagram comes to a lane; where it has to go instead, if not taken.
+    /// Delivers a datagram to a lane, and returns the lane it has to go to instead, if not taken.
     fn arrive(&mut self, lane: usize, arrival: Arrival, from: SocketAddr, datagram: &[u8]) -> Option<usize> {
         let endpoint = &mut self.endpoints[lane];
         let elsewhere = endpoint.owner_elsewhere(from, datagram, arrival);
@@ -54,7 +54,7 @@ fn client(n: u16) -> SocketAddr {
     ([192, 0, 2, 7], n).into()
 }
 
-/// An id that a lane may give to a connection that it opens.
+/// Returns an id that a lane may give to a connection that it opens.
 fn callback_id(lane: u32, lanes: u32) -> u32 {
     let route = |cid| Route { epoch: EPOCH, cid, from_client: false };
     (100..).map(|n| n << 2).find(|&cid| route(cid).lane(lanes) == lane).expect("one of each few")
@@ -64,7 +64,7 @@ fn first_data(cid: u32) -> Vec<u8> {
     data_packet(EPOCH, cid, 1, 1, 1, false)
 }
 
-/// A packet like `like` of another kind.
+/// Makes a packet like `like` of another kind.
 fn of_kind(like: &[u8], kind: PacketType, flags: u8) -> Vec<u8> {
     let (header, _) = Header::parse(like).unwrap();
     packet(&Header { kind, flags, ..header }, &[0; 30])
