@@ -1,22 +1,22 @@
-//! Bytes a second that DATA may take: of one connection, and of all that an endpoint sends. Acknowledgements, pings and
-//! aborts are never held back, so a call that waits for its turn stays alive.
+//! Rate in bytes a second of DATA: of one connection, and of all that an endpoint sends. Acknowledgements,
+//! pings and aborts are never held back, so a call that waits for its turn stays alive.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
-/// A token bucket of bytes. It holds what its rate sends in [`BURST_TIME`], at least [`BURST_MIN`], and once empty opens
-/// again when half full, so that packets leave in bursts.
+/// Token bucket of bytes. It holds what its rate sends in [`BURST_TIME`], at least [`BURST_MIN`], and once
+/// empty opens again when half full, so that packets leave in bursts.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Rate {
     bytes_per_second: u64,
-    /// Below zero after packets that do not wait.
+    /// Bytes that may leave; below zero after packets that do not wait.
     tokens: i64,
     filled_at: Instant,
     empty: bool,
 }
 
 impl Rate {
-    /// A full bucket. A rate of 0 counts as 1.
+    /// Makes a full bucket. A rate of 0 counts as 1.
     pub(crate) fn new(now: Instant, bytes_per_second: u64) -> Self {
         let mut rate =
             Self { bytes_per_second: bytes_per_second.max(1), tokens: 0, filled_at: now, empty: false };
@@ -24,14 +24,14 @@ impl Rate {
         rate
     }
 
-    /// Sets another rate; what is in the bucket stays as far as there is room for it.
+    /// Sets another rate; the bytes in the bucket stay as far as there is room for them.
     pub(crate) fn change(&mut self, now: Instant, bytes_per_second: u64) {
         self.fill(now);
         self.bytes_per_second = bytes_per_second.max(1);
         self.tokens = self.tokens.min(self.capacity());
     }
 
-    /// Checks whether a packet may leave now; else when to ask again.
+    /// Checks whether a packet may leave now; `Err` holds when to ask again.
     pub(crate) fn ready(&mut self, now: Instant) -> Result<(), Instant> {
         if self.tokens > 0 && !self.empty {
             return Ok(());
@@ -48,7 +48,7 @@ impl Rate {
         Err(now + Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX)).min(WAIT_MAX))
     }
 
-    /// A packet of `len` bytes leaves.
+    /// Takes `len` bytes for a packet that leaves.
     pub(crate) fn spend(&mut self, now: Instant, len: usize) {
         self.tokens -= len as i64;
         if self.tokens <= 0 {
@@ -74,8 +74,8 @@ impl Rate {
     }
 }
 
-/// Rate that all connections of an endpoint share, and the connections that wait for it: those that had
-/// nothing in this round go first in the next.
+/// Rate that all connections of an endpoint share, and the connections that wait for it: those not served in
+/// this round go first in the next.
 #[derive(Debug, Default)]
 pub(crate) struct Share {
     rate: Option<Rate>,
@@ -118,22 +118,22 @@ impl Share {
         }
     }
 
-    /// Bytes sent under it.
+    /// Returns the bytes sent under the share.
     pub(crate) fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// Connections that wait.
+    /// Returns the number of connections that wait.
     pub(crate) fn waiting(&self) -> usize {
         self.waiting.len() + self.served.len()
     }
 
-    /// Returns when those that wait are to be called.
+    /// Returns when the waiting connections are to be called.
     pub(crate) fn opens_at(&self) -> Option<Instant> {
         self.opens_at
     }
 
-    /// Takes the waiting connections, in their order, if it is time.
+    /// Takes the waiting connections, in order, if it is time.
     pub(crate) fn take_waiting(&mut self, now: Instant) -> impl Iterator<Item = u32> + use<> {
         let due = self.opens_at.is_some_and(|at| at <= now);
         let mut called = VecDeque::new();
@@ -158,7 +158,7 @@ impl Share {
 /// Size of a bucket, in time and at least in bytes: a burst that hides the timers' coarseness.
 const BURST_TIME: Duration = Duration::from_millis(2);
 const BURST_MIN: i64 = 16 * 1024;
-/// Time for which a bucket fills at once, and for which a waiting connection is not called, at most.
+/// Longest time for which a bucket fills at once, or a waiting connection is not called.
 const FILL_MAX: Duration = Duration::from_secs(60);
 const WAIT_MAX: Duration = Duration::from_secs(1);
 const NANOS: u128 = 1_000_000_000;
@@ -167,7 +167,7 @@ const NANOS: u128 = 1_000_000_000;
 mod tests {
     use super::*;
 
-    /// Bytes that leave in `time` in packets of 1,400 bytes.
+    /// Returns the bytes that leave in `time` in packets of 1,400 bytes.
     fn sent(rate: &mut Rate, start: Instant, time: Duration) -> u64 {
         let (mut now, mut sent) = (start, 0);
         while now < start + time {

@@ -1,4 +1,4 @@
-//! The connections that have something to send, in the order of their turns.
+//! Connections that have something to send, in the order of their turns.
 //!
 //! Those of higher priority go first. So that none waits for ever, a connection behind them has a burst after
 //! every few of theirs. As long as all have the same priority, which is nearly always, there is one list and
@@ -14,20 +14,20 @@ pub(crate) struct Ready {
     normal: VecDeque<u32>,
     high: VecDeque<u32>,
     low: VecDeque<u32>,
-    /// Of the connections that have another than the normal one.
+    /// Priorities of the connections that have another than the normal one.
     priorities: HashMap<u32, Priority>,
     /// Priority of the connection whose turn it is.
     turn: Priority,
     /// Packets that have gone ahead of a waiting connection since its last burst.
     ahead: u32,
-    /// Packets of that burst.
+    /// Packets of the present burst.
     burst: u32,
-    /// The last burst of a waiting connection was of a connection of low priority.
+    /// True when the last burst of a waiting connection was of low priority.
     low_had: bool,
 }
 
 impl Ready {
-    /// Puts a connection on the list, at the end of those of its priority.
+    /// Adds a connection at the end of those of its priority.
     pub(crate) fn push(&mut self, index: u32) {
         // As a rule no connection has another.
         let priority = if self.priorities.is_empty() { Priority::Normal } else { self.priority(index) };
@@ -38,7 +38,7 @@ impl Ready {
         indexes.into_iter().for_each(|index| self.push(index));
     }
 
-    /// Gives a connection another priority, from where it stands in the list too.
+    /// Sets the priority of a connection, and moves it in the list.
     pub(crate) fn set_priority(&mut self, index: u32, priority: Priority) {
         let lists = [&self.high, &self.normal, &self.low];
         let waits = lists.iter().any(|list| list.contains(&index));
@@ -52,7 +52,7 @@ impl Ready {
         }
     }
 
-    /// The connection is no more.
+    /// Removes a connection that is gone.
     pub(crate) fn forget(&mut self, index: u32, is_queued: bool) {
         self.priorities.remove(&index);
         if is_queued {
@@ -72,13 +72,13 @@ impl Ready {
         self.list(turn).front().copied()
     }
 
-    /// The turn of [`front`](Self::front) is over.
+    /// Ends the turn of [`front`](Self::front).
     pub(crate) fn pop(&mut self) {
         let turn = self.turn;
         self.list(turn).pop_front();
     }
 
-    /// A packet of [`front`](Self::front) leaves.
+    /// Counts a packet of [`front`](Self::front) that leaves.
     #[inline]
     pub(crate) fn sent(&mut self) {
         if !self.high.is_empty() || !self.low.is_empty() {
@@ -104,7 +104,7 @@ impl Ready {
         }
     }
 
-    /// The first list that has any, or, where others have waited for long, one behind it.
+    /// Chooses the first list that has any connection, or a later one whose connections have waited for long.
     fn choose(&mut self) {
         let [high, normal, low] = [&self.high, &self.normal, &self.low].map(|list| !list.is_empty());
         self.turn = if high {
@@ -153,14 +153,15 @@ impl Ready {
 //@ reach: server
 /// Packets that may go ahead of a waiting connection.
 const AHEAD_MAX: u32 = 512;
-/// Packets that a waiting connection may send then.
+/// Packets that a waiting connection may send in one burst.
 const BURST: u32 = 64;
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    /// The shares of `packets` that connections of these priorities get, all with more to send than they may.
+    /// Returns the shares of `packets` that connections of these priorities get, all with more to send than
+    /// they may.
     fn shares(priorities: &[Priority], packets: u32) -> Vec<u32> {
         let mut ready = Ready::default();
         let mut sent = vec![0; priorities.len()];

@@ -1,4 +1,4 @@
-//! The receive window of one call: packets waiting for the reader, and what to say about them in an ACK.
+//! Receive window of one call: packets that wait for the reader, and their state for an ACK.
 //!
 //! Slots are a ring indexed by sequence number; received runs above the in-order point are kept as a short
 //! sorted list, so building an ACK costs the number of gaps, not the size of the window.
@@ -10,51 +10,52 @@ use crate::packet::{Packet, PacketPool};
 /// Verdict on a DATA packet, decided before its bytes are copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The next packet in order.
+    /// The packet is the next in order.
     InOrder,
-    /// In the window, with a gap before it.
+    /// The packet is in the window, with a gap before it.
     Ahead,
-    /// Already received.
+    /// The packet was already received.
     Duplicate,
-    /// Beyond the window.
+    /// The packet lies beyond the window.
     BeyondWindow,
-    /// Contradicts where the peer said the stream ends.
+    /// The packet contradicts the end of the stream that the peer has stated.
     AfterLast,
 }
 
-/// One received packet, opened; `start..end` are the unread data bytes of its payload.
+/// Received packet, opened; `start..end` are the unread data bytes of its payload.
 #[derive(Debug)]
 pub(crate) struct Chunk {
     pub(crate) packet: Packet,
     pub(crate) start: u32,
     pub(crate) end: u32,
-    /// Header checksum of a packet that its security class has yet to open.
+    /// Checksum in the header of a packet that the security class has yet to open.
     pub(crate) sealed: Option<u16>,
 }
 
 #[derive(Debug)]
 pub(crate) struct ReceiveWindow {
-    /// `slots[0]` is packet `base`.
+    /// Chunks by packet, of which `slots[0]` is packet `base`.
     slots: VecDeque<Option<Chunk>>,
-    /// Lowest packet the reader has not used up.
+    /// Lowest packet that the reader has not used up.
     base: u32,
     /// Lowest packet not received.
     next: u32,
-    /// One past the highest packet received.
+    /// First packet number above the highest received.
     top: u32,
-    /// The stream's last packet, once seen.
+    /// Last packet of the stream, once seen.
     last: Option<u32>,
     /// Packets accepted from `base` on.
     window: u32,
     /// Received runs `start..end` above `next`, ascending, never touching.
     runs: VecDeque<(u32, u32)>,
-    /// Packets held, those lent to the reader among them.
+    /// Packets held, those lent to the reader included.
     held: u32,
-    /// Packets from `base` on that the reader is past, while it holds some of them: their places stay in the window.
+    /// Packets from `base` on that the reader is past, while some of them are lent: their places stay in the
+    /// window.
     taken: u32,
-    /// Of these, the ones whose buffers the reader holds.
+    /// Packets of these whose buffers the reader holds.
     lent: u32,
-    /// `base` when the window last grew.
+    /// Value of `base` when the window last grew.
     grown_at: u32,
 }
 
@@ -75,13 +76,14 @@ impl ReceiveWindow {
         }
     }
 
-    /// Widens the window; it never shrinks, since what was once offered may be on its way.
+    /// Widens the window, which never shrinks, since packets may be on their way to it.
     pub(crate) fn set_window(&mut self, window: u32) {
         self.window = self.window.max(window);
     }
 
-    /// Doubles the window, up to `max`, when its reader has used up half of it since the last time and leaves little
-    /// unread. A slow reader's window stays small: it would only fill with packets that others could have used.
+    /// Doubles the window, up to `max`, when its reader has used up half of it since the last time and leaves
+    /// little unread. A slow reader's window stays small: it would only fill with packets that other calls
+    /// could have used.
     pub(crate) fn grow_window(&mut self, max: u32) {
         let keeps_up = self.next - self.base <= self.window / 4;
         if keeps_up && self.window < max && self.base - self.grown_at >= self.window / 2 {
@@ -157,7 +159,7 @@ impl ReceiveWindow {
         }
     }
 
-    /// The unread bytes next in order, with the buffer they lie in. Empty packets are skipped.
+    /// Returns the unread bytes next in order, with their buffer. Empty packets are skipped.
     pub(crate) fn front(&mut self, pool: &mut PacketPool) -> Option<&Chunk> {
         self.drop_used(pool);
         if self.base + self.taken == self.next {
@@ -166,12 +168,12 @@ impl ReceiveWindow {
         self.slots.get(self.taken as usize).and_then(Option::as_ref)
     }
 
-    /// Unread chunks in order.
+    /// Returns the unread chunks in order.
     pub(crate) fn chunks(&self) -> impl Iterator<Item = &Chunk> {
         self.slots.iter().take((self.next - self.base) as usize).skip(self.taken as usize).flatten()
     }
 
-    /// Every packet held, with its sequence number.
+    /// Returns every packet held, with its sequence number.
     pub(crate) fn held_mut(&mut self) -> impl Iterator<Item = (u32, &mut Chunk)> {
         let base = self.base;
         let numbered = self.slots.iter_mut().enumerate();
@@ -183,7 +185,8 @@ impl ReceiveWindow {
         self.chunks().any(|chunk| chunk.start < chunk.end)
     }
 
-    /// Marks `count` bytes as read and frees the packets they used up. Returns what could not be consumed.
+    /// Marks `count` bytes as read and frees the packets they used up. Returns the bytes that could not be
+    /// consumed.
     pub(crate) fn consume(&mut self, mut count: usize, pool: &mut PacketPool) -> usize {
         while count > 0 {
             self.drop_used(pool);
@@ -217,8 +220,7 @@ impl ReceiveWindow {
         }
     }
 
-    /// Drops used packets where the reader holds packets before them: the window moves once it gives those
-    /// back.
+    /// Drops used packets behind those that the reader holds: the window moves once these are given back.
     #[cold]
     fn drop_used_behind_taken(&mut self, pool: &mut PacketPool) {
         while self.base + self.taken < self.next {
@@ -236,8 +238,8 @@ impl ReceiveWindow {
         }
     }
 
-    /// Takes the next unread packet out of the window for the reader to hold, if all its bytes are within `max`. Its
-    /// place stays taken until [`release`](Self::release).
+    /// Takes the next unread packet out of the window for the reader to hold, if all its bytes are within
+    /// `max`. The packet's place stays taken until [`release`](Self::release).
     pub(crate) fn take(&mut self, max: usize, pool: &mut PacketPool) -> Option<Chunk> {
         let fits = self.front(pool).is_some_and(|chunk| (chunk.end - chunk.start) as usize <= max);
         let chunk = self.slots.get_mut(self.taken as usize).filter(|_| fits)?.take()?;
@@ -246,7 +248,7 @@ impl ReceiveWindow {
         Some(chunk)
     }
 
-    /// The reader has given back `count` packets that it held, whichever.
+    /// Takes back `count` packets, in any order, that the reader held.
     pub(crate) fn release(&mut self, count: u32) {
         assert!(count <= self.lent, "a reader gives back what it holds");
         self.lent -= count;
@@ -258,18 +260,18 @@ impl ReceiveWindow {
         self.slots.drain(..freed as usize);
     }
 
-    /// Packets that the reader holds.
+    /// Returns the number of packets that the reader holds.
     pub(crate) fn lent(&self) -> u32 {
         self.lent
     }
 
-    /// Packets held ahead of a gap.
+    /// Returns the number of packets held ahead of a gap.
     pub(crate) fn ahead(&self) -> u32 {
         self.runs.iter().map(|(start, end)| end - start).sum()
     }
 
-    /// Frees the packets ahead of the gap, which were only soft-acknowledged; returns how many. ACKs go on naming them,
-    /// as not received: a peer sends again only what it is told is missing.
+    /// Frees the packets ahead of the gap, which were only soft-acknowledged, and returns how many. ACKs go
+    /// on naming them, as not received: a peer sends again only what it is told is missing.
     pub(crate) fn drop_ahead(&mut self, pool: &mut PacketPool) -> u32 {
         let from = (self.next - self.base) as usize;
         let mut dropped = 0;
@@ -282,7 +284,7 @@ impl ReceiveWindow {
         dropped
     }
 
-    /// Packets in order that are unread, or held by the reader.
+    /// Returns the number of packets in order that are unread, or held by the reader.
     pub(crate) fn in_order(&self) -> u32 {
         self.next - self.base
     }
@@ -310,17 +312,17 @@ impl ReceiveWindow {
         !self.runs.is_empty()
     }
 
-    /// Lowest packet not received.
+    /// Returns the lowest packet not received.
     pub(crate) fn next(&self) -> u32 {
         self.next
     }
 
-    /// Lowest packet the reader has not used up.
+    /// Returns the lowest packet that the reader has not used up.
     pub(crate) fn base(&self) -> u32 {
         self.base
     }
 
-    /// Highest packet received; 0 before the first.
+    /// Returns the highest packet received; 0 before the first.
     pub(crate) fn highest(&self) -> u32 {
         self.top - 1
     }
@@ -329,12 +331,12 @@ impl ReceiveWindow {
         self.held
     }
 
-    /// One past the highest packet acceptable now.
+    /// Returns the first packet number beyond those acceptable now.
     pub(crate) fn edge(&self) -> u32 {
         self.base.saturating_add(self.window)
     }
 
-    /// The ACK's `firstPacket`.
+    /// Returns the `firstPacket` of an ACK.
     ///
     /// Stock Rx hard-acknowledges what the reader used up. With windows over 255 packets that would leave most
     /// of the window outside the table, so there (`on_receipt`) packets are hard-acknowledged when received in
@@ -347,12 +349,12 @@ impl ReceiveWindow {
         if self.next == self.edge() && !self.is_complete() { self.next - 1 } else { self.next }
     }
 
-    /// The window to state from `first` on: its right edge is `base + window` and never moves left.
+    /// Returns the window to state from `first` on: its right edge is `base + window` and never moves left.
     pub(crate) fn window_from(&self, first: u32) -> u32 {
         self.edge().saturating_sub(first).max(1)
     }
 
-    /// Fills soft-ACK entries from packet `first` on; returns how many are used.
+    /// Fills soft-ACK entries from packet `first` on, and returns how many are used.
     pub(crate) fn fill_table(&self, first: u32, table: &mut [u8]) -> usize {
         let used = (self.top.saturating_sub(first) as usize).min(table.len());
         let table = &mut table[..used];
@@ -370,7 +372,7 @@ impl ReceiveWindow {
         used
     }
 
-    /// Received runs at or above `from`, as first packet and count.
+    /// Returns the received runs at or above `from`, as first packet and count.
     pub(crate) fn runs_from(&self, from: u32) -> impl Iterator<Item = (u32, u32)> {
         let start = self.runs.partition_point(|run| run.1 <= from);
         self.runs.range(start..).map(move |&(first, end)| (first.max(from), end - first.max(from)))

@@ -1,4 +1,5 @@
-//! Loss detection of one call: RACK (RFC 8985) on Rx serials, a tail probe, and the Rx retransmission timeout.
+//! Loss detection of one call: RACK (RFC 8985) on Rx serials, a tail probe, and the Rx retransmission
+//! timeout.
 //!
 //! Every Rx packet has its own serial and every ACK names the serial that prompted it, so which transmission
 //! arrived is known exactly and RACK needs no guess about resent packets. A tail loss is probed with a PING
@@ -15,11 +16,11 @@ pub(crate) struct Recovery {
     /// Serial and send time of the latest transmission known to have arrived, and its round trip.
     delivered: Option<(u32, Instant, Duration)>,
     reordering_seen: bool,
-    /// Set if there is something new to tell other calls of the peer about reordering.
+    /// True when other calls of the peer can learn something new about reordering.
     lesson: bool,
     /// Reordering window in quarters of the smallest round trip; grows with each spurious resend.
     reorder_quarters: u32,
-    /// Packets below this belong to the loss episode under repair.
+    /// First packet number that does not belong to the loss episode under repair.
     episode_end: Option<u32>,
     episode_resends: u32,
     episode_spurious: u32,
@@ -33,27 +34,28 @@ pub(crate) struct Recovery {
     last_sent_at: Option<Instant>,
     /// Serial of the last packet that asked for an ACK, until an ACK of that or a later serial comes.
     requested: Option<u32>,
-    /// A tail probe is out since the last progress.
+    /// True when a tail probe was sent since the last progress.
     probed: bool,
-    /// We are the server: the call exists because the client sent DATA for it.
+    /// True on the server's side, where the call exists because the client sent DATA for it.
     peer_knows_call: bool,
 }
 
 /// Action that a timer of the send side asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Timeout {
-    /// Nothing yet.
+    /// The timer asks for nothing yet.
     None,
-    /// Look for losses again: the reordering window of some packet has passed.
+    /// The timer asks to look for losses again: the reordering window of some packet has passed.
     Reorder,
-    /// Send a PING ACK.
+    /// The timer asks to send a PING ACK.
     Probe,
-    /// Resend the lowest outstanding packet.
+    /// The timer asks to resend the lowest outstanding packet.
     Resend,
 }
 
 impl Recovery {
-    /// `reordering` is what other calls of the peer have learnt, in quarters of the smallest round trip.
+    /// Makes the state of a new call; `reordering` is what other calls of the peer have learnt, in quarters
+    /// of the smallest round trip.
     pub(crate) fn new(peer_knows_call: bool, reordering: Option<u32>) -> Self {
         Self {
             delivered: None,
@@ -74,7 +76,7 @@ impl Recovery {
         }
     }
 
-    /// A DATA packet went out. `was_idle`: nothing was in flight before it.
+    /// Notes a DATA packet that was sent. `was_idle`: nothing was in flight before it.
     pub(crate) fn on_sent(
         &mut self,
         now: Instant,
@@ -105,8 +107,8 @@ impl Recovery {
         self.requested.is_some()
     }
 
-    /// An ACK prompted by `serial` was applied to `window`. Returns whether this episode has lost nothing after
-    /// all, so that the window reduction should be undone.
+    /// Notes an ACK prompted by `serial` that was applied to `window`. Returns whether this episode has lost
+    /// nothing after all, so that the window reduction should be undone.
     pub(crate) fn on_ack(
         &mut self,
         now: Instant,
@@ -138,26 +140,26 @@ impl Recovery {
         undo
     }
 
-    /// Returns how much reordering there is, if an ACK has just taught something about it.
+    /// Returns how much reordering there is, if an ACK has just shown more.
     pub(crate) fn take_lesson(&mut self) -> Option<u32> {
         std::mem::take(&mut self.lesson).then_some(self.reorder_quarters)
     }
 
-    /// The reordering that it allows for, once it knows of any.
+    /// Returns the reordering that is allowed for, once any is known.
     #[cfg(test)]
     pub(crate) fn reordering(&self) -> Option<u32> {
         self.reordering_seen.then_some(self.reorder_quarters)
     }
 
-    /// A transmission is known to have arrived, by an ACK of data or the answer to a ping.
+    /// Notes a transmission that has arrived, by an ACK of data or the answer to a ping.
     pub(crate) fn note_delivered(&mut self, now: Instant, serial: u32, sent_at: Instant) {
         if self.delivered.is_none_or(|(known, ..)| crate::header::serial_after(serial, known)) {
             self.delivered = Some((serial, sent_at, now.saturating_duration_since(sent_at)));
         }
     }
 
-    /// Packets counted as lost were only late, `resent` of them after they had been sent again. Returns whether
-    /// that holds for the whole episode.
+    /// Notes that packets counted as lost were only late, `resent` of them after they had been sent again.
+    /// Returns whether that holds for the whole episode.
     pub(crate) fn note_false_losses(&mut self, resent: u32, window: &SendWindow) -> bool {
         self.reordering_seen = true;
         self.lesson = true;
@@ -196,7 +198,7 @@ impl Recovery {
         (rtt.min_rtt() * self.reorder_quarters / 4).min(rtt.srtt()).max(REORDER_WINDOW_MIN)
     }
 
-    /// Enters an episode that ends when everything sent so far is acknowledged; false inside one.
+    /// Begins an episode that ends when everything sent so far is acknowledged; false inside one.
     fn begin_episode(&mut self, end: u32) -> bool {
         if self.episode_end.is_some() {
             return false;
@@ -220,7 +222,7 @@ impl Recovery {
         [self.reorder_at, self.probe_at(window, rtt), resend].into_iter().flatten().min()
     }
 
-    /// Returns what is due at `now`.
+    /// Returns the action that is due at `now`.
     pub(crate) fn on_timeout(&mut self, now: Instant, window: &SendWindow, rtt: &RttEstimator) -> Timeout {
         if window.outstanding() == 0 {
             return Timeout::None;
@@ -245,27 +247,28 @@ impl Recovery {
         lost
     }
 
-    /// Returns how long packets have been under way and none acknowledged.
+    /// Returns how long packets have been under way without any acknowledgement.
     pub(crate) fn stalled_for(&self, now: Instant, window: &SendWindow) -> Duration {
         let since = self.moved_at.filter(|_| window.outstanding() > 0);
         since.map_or(Duration::ZERO, |at| now.saturating_duration_since(at))
     }
 
-    /// Timeouts in a row without progress.
+    /// Returns the number of timeouts in a row without progress.
     pub(crate) fn backoff(&self) -> u32 {
         self.backoff
     }
 
-    /// The retransmission timeout with its back-off applied. To a peer that has never answered the first few
-    /// are not doubled, as TCP's are for a SYN (Linux, `tcp_syn_linear_timeouts`): each puts one packet on the
-    /// path, and until the server has our address proved each brings it the bytes for one more probe.
+    /// Returns the retransmission timeout with its back-off. To a peer that has never answered the first few
+    /// are not doubled, as TCP's are for a SYN (Linux, `tcp_syn_linear_timeouts`): each puts one packet on
+    /// the path, and until the server has our address proved each brings it the bytes for one more probe.
     pub(crate) fn rto(&self, rtt: &RttEstimator) -> Duration {
         let free = if rtt.has_sample() { 0 } else { UNDOUBLED_TIMEOUTS };
         (rtt.rto() * (1 << self.backoff.saturating_sub(free))).min(RTO_MAX.max(rtt.rto()))
     }
 
-    /// A probe helps only where the peer knows the call: a server ignores pings for calls of which it has seen
-    /// no DATA. Where no ACK was asked for, the peer may sit on one for its delay.
+    /// Returns when to send a tail probe, only where the peer knows the call: a server ignores pings for
+    /// calls of which it has seen no DATA. Where no ACK was asked for, the peer may hold one back for its
+    /// delay.
     fn probe_at(&self, window: &SendWindow, rtt: &RttEstimator) -> Option<Instant> {
         if self.probed || !(window.any_acked() || self.peer_knows_call) || !rtt.has_sample() {
             return None;
@@ -278,9 +281,9 @@ impl Recovery {
 
 /// Soft ACKs above a hole that make it a loss while no reordering has been seen.
 const DUPLICATE_THRESHOLD: u32 = 3;
-/// The reordering window grows up to four smallest round trips.
+/// Largest reordering window, in quarters of the smallest round trip.
 const REORDER_QUARTERS_MAX: u32 = 16;
-/// Timer granularity: shorter reordering windows cannot be told from scheduling noise.
+/// Shortest reordering window: shorter ones cannot be told from scheduling noise.
 const REORDER_WINDOW_MIN: Duration = Duration::from_millis(1);
 /// Scheduling allowance before an asked-for ACK counts as missing.
 const PROBE_MARGIN: Duration = Duration::from_millis(2);
@@ -288,7 +291,7 @@ const PROBE_MARGIN: Duration = Duration::from_millis(2);
 const PEER_ACK_DELAY: Duration = Duration::from_millis(110);
 /// Timeouts without doubling towards a peer that has never answered.
 const UNDOUBLED_TIMEOUTS: u32 = 3;
-/// Doublings of the retransmission timeout.
+/// Most doublings of the retransmission timeout.
 const BACKOFF_MAX: u32 = 6;
 /// Upper bound of the backed-off timeout.
 const RTO_MAX: Duration = Duration::from_secs(8);
@@ -408,7 +411,7 @@ mod tests {
         assert_eq!(recovery.reorder_window(&window, &rtt), rtt.srtt());
     }
 
-    /// Five packets of which the third is known to have arrived and the first two count as lost.
+    /// Sends five packets of which the third is known to have arrived and the first two count as lost.
     fn two_lost(recovery: &mut Recovery, pool: &mut PacketPool, now: Instant) -> SendWindow {
         let rtt = rtt_of(10 * MS);
         let mut window = sent(recovery, pool, now, 5, true);

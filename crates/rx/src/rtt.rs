@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-/// Smoothed round-trip time, its deviation, and the retransmission timeout that follows from them.
+/// Smoothed round-trip time of a peer, with its deviation and the retransmission timeout.
 ///
 /// Samples must come from packets sent once (Karn's rule) and must exclude ACKs of reason DELAY, which the
 /// receiver held back on purpose. Of a jumbogram only the last sub-packet gives a sample.
@@ -17,7 +17,7 @@ pub struct RttEstimator {
     samples: u64,
 }
 
-/// The shortest sample as long as it is to be believed.
+/// Shortest sample as long as it is believed.
 ///
 /// A path may become longer, and so may the queue in it, others' as well as ours. The round trip of a path holds still,
 /// that of a queue rises and falls: so a longer one is believed when for ten seconds none was as short as before and all
@@ -26,7 +26,7 @@ pub struct RttEstimator {
 struct Shortest {
     value: Duration,
     seen_at: Option<Instant>,
-    /// Shortest and longest of this half of a window, and of the one before it.
+    /// Shortest and longest sample of this half of a window, and of the one before.
     this: (Duration, Duration),
     last: (Duration, Duration),
     /// Time when this half ends.
@@ -72,7 +72,7 @@ impl Shortest {
 }
 
 impl RttEstimator {
-    /// An estimator without samples: [`srtt`](Self::srtt) is [`INITIAL_RTT`], [`rto`](Self::rto) is
+    /// Makes an estimator without samples: [`srtt`](Self::srtt) is [`INITIAL_RTT`], [`rto`](Self::rto) is
     /// [`INITIAL_RTO`].
     pub fn new() -> Self {
         Self {
@@ -112,28 +112,28 @@ impl RttEstimator {
         self.samples += 1;
     }
 
-    /// Smoothed round-trip time; [`INITIAL_RTT`] before the first sample.
+    /// Returns the smoothed round-trip time; [`INITIAL_RTT`] before the first sample.
     pub fn srtt(&self) -> Duration {
         self.smoothed.unwrap_or(INITIAL_RTT)
     }
 
-    /// Smoothed mean deviation of the round-trip time.
+    /// Returns the smoothed mean deviation of the round-trip time.
     pub fn rttvar(&self) -> Duration {
         self.rttvar
     }
 
-    /// Smallest sample, unless all of the last [`MIN_RTT_WINDOW`] and a little more were longer and alike: then the path
-    /// is. [`INITIAL_RTT`] before the first one.
+    /// Returns the smallest sample, unless all of the last [`MIN_RTT_WINDOW`] and a little more were longer
+    /// and alike: then the path is longer. [`INITIAL_RTT`] before the first one.
     pub fn min_rtt(&self) -> Duration {
         self.min.value
     }
 
-    /// The last sample taken; [`INITIAL_RTT`] before the first one.
+    /// Returns the last sample taken; [`INITIAL_RTT`] before the first one.
     pub fn latest(&self) -> Duration {
         self.latest
     }
 
-    /// Number of samples taken.
+    /// Returns the number of samples taken.
     pub fn samples(&self) -> u64 {
         self.samples
     }
@@ -143,7 +143,7 @@ impl RttEstimator {
         self.smoothed.is_some()
     }
 
-    /// Retransmission timeout without back-off: `max(srtt + 4 * rttvar, 20 ms) + 200 ms`.
+    /// Returns the retransmission timeout without back-off: `max(srtt + 4 * rttvar, 20 ms) + 200 ms`.
     ///
     /// The 20 ms is Rx's floor on the estimate (`rx_minPeerTimeout`). The 200 ms stands for the time the peer
     /// may hold a delayed ACK, so it is added rather than taken as a minimum.
@@ -154,8 +154,8 @@ impl RttEstimator {
         }
     }
 
-    /// [`rto`](Self::rto) doubled for each of `timeouts` expiries without an ACK between them, at most
-    /// [`RTO_MAX`] (RFC 6298 5.5).
+    /// Returns the timeout [`rto`](Self::rto) doubled for each of `timeouts` expiries without an ACK between
+    /// them, at most [`RTO_MAX`] (RFC 6298 5.5).
     pub fn rto_backed_off(&self, timeouts: u32) -> Duration {
         let factor = 1u32.checked_shl(timeouts).unwrap_or(u32::MAX);
         self.rto().checked_mul(factor).map_or(RTO_MAX, |rto| rto.min(RTO_MAX))
@@ -184,16 +184,18 @@ pub const PEER_ACK_DELAY_MAX: Duration = Duration::from_millis(200);
 /// Ceiling of the backed-off timeout (RFC 6298 2.5).
 pub const RTO_MAX: Duration = Duration::from_secs(60);
 
-/// Time for which a shortest round trip is believed where all since were longer and alike (BBR's figure too).
+/// Time for which a shortest round trip is believed where all later ones were longer and alike (BBR's figure
+/// too).
 pub const MIN_RTT_WINDOW: Duration = Duration::from_secs(10);
 
 /// Time for which a shortest round trip is believed where later ones were not longer and alike.
 const MIN_RTT_KEPT: Duration = Duration::from_secs(60);
 
-/// Samples are alike within this part of the shortest: BBR and [`Auto`](crate::congestion::Auto) take more for a queue.
+/// Part of the shortest sample within which samples are alike: BBR and [`Auto`](crate::congestion::Auto) take
+/// more for a queue.
 const STILL_PART: u32 = 8;
 
-/// Largest believable sample; OpenAFS draws the same line.
+/// Largest sample that is believed, as in OpenAFS.
 pub const SAMPLE_MAX: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
@@ -206,7 +208,7 @@ mod tests {
         rtt.update(Instant::now(), sample, Duration::ZERO);
     }
 
-    /// The shortest round trip after a sample each second, in milliseconds.
+    /// Returns the shortest round trip after a sample each second, in milliseconds.
     fn shortest(samples: impl IntoIterator<Item = u32>, own: Duration) -> Vec<u128> {
         let (mut rtt, start) = (RttEstimator::new(), Instant::now());
         let samples = samples.into_iter().enumerate();

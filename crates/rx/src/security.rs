@@ -1,4 +1,4 @@
-//! Security classes: what a connection does to prove its client's identity and to protect its packets.
+//! Security classes, which prove a client's identity and protect a connection's packets.
 //!
 //! The transport calls a [`Security`] for every DATA packet in both directions and for the challenge and
 //! response that precede the first call of a server connection. `null` is here; rxkad and rxgk implement the
@@ -16,14 +16,17 @@ pub const SECURITY_NULL: u8 = 0;
 /// Security index of rxkad: Kerberos tokens.
 pub const SECURITY_RXKAD: u8 = 2;
 
-/// Security index of rxgk as OpenAFS has it.
+/// Security index of OpenAFS's rxgk.
 pub const SECURITY_RXGK: u8 = 4;
 
-/// Security index of rxgk as AuriStorFS and Linux have it.
+/// Security index of AuriStorFS's and Linux's rxgk.
 pub const SECURITY_YFS_RXGK: u8 = 6;
 
-/// The abort code that tells a client of a security class that its proof is not taken: what the class itself calls "not
-/// authenticated", as any other code means something else to the client. `None` for classes that have none.
+/// Returns the abort code by which a client learns that its proof is not accepted; `None` for classes without
+/// one.
+///
+/// This is what the class itself calls "not authenticated", as any other code means something else to the
+/// client.
 pub fn not_authenticated(index: u8) -> Option<i32> {
     match index {
         SECURITY_RXKAD => Some(RXKAD_NOAUTH),
@@ -33,32 +36,32 @@ pub fn not_authenticated(index: u8) -> Option<i32> {
     }
 }
 
-/// RXKADNOAUTH.
+/// Abort code RXKADNOAUTH of rxkad.
 const RXKAD_NOAUTH: i32 = 19_270_405;
-/// RXGK_NOTAUTH of OpenAFS (`rxgk_errs.et`).
+/// Abort code RXGK_NOTAUTH of OpenAFS (`rxgk_errs.et`).
 const RXGK_NOTAUTH: i32 = 1_233_242_887;
-/// RXGK_NOTAUTH of AuriStorFS, which counts in another order (Linux, `uapi/linux/rxrpc.h`).
+/// Abort code RXGK_NOTAUTH of AuriStorFS, which counts in another order (Linux, `uapi/linux/rxrpc.h`).
 const YFS_RXGK_NOTAUTH: i32 = 1_233_242_884;
 
-/// Longest payload of a RESPONSE packet, bytes, sent or taken.
+/// Longest payload of a RESPONSE packet, in bytes, sent or taken.
 pub const RESPONSE_MAX: usize = crate::packet::LARGE_PAYLOAD_MAX;
 
-/// Names one DATA packet to a security class.
+/// DATA packet as named to a security class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketContext {
     /// Epoch of the connection.
     pub epoch: u32,
     /// Connection id with the channel in its low bits.
     pub cid: u32,
-    /// Call number.
+    /// Call number on the channel.
     pub call: u32,
     /// Sequence number within the call's direction.
     pub seq: u32,
-    /// Whether the client sends the packet.
+    /// True when the client sends the packet.
     pub from_client: bool,
 }
 
-/// A packet after [`Security::seal`].
+/// Packet after [`Security::seal`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Sealed {
     /// Payload bytes to send, counted from the start of the payload.
@@ -67,14 +70,14 @@ pub struct Sealed {
     pub checksum: u16,
 }
 
-/// The identity that a connection's client proved.
+/// Identity that a connection's client proved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
     /// Printable name as the class knows it, for instance a Kerberos principal.
     pub name: String,
     /// Protection level of the packets: 0 clear, 1 authenticated, 2 encrypted.
     pub level: u8,
-    /// Time when the proof expires, seconds since 1970; `None` if it does not.
+    /// Time when the proof expires, in seconds since 1970; `None` for never.
     pub expires_unix_s: Option<u64>,
 }
 
@@ -83,15 +86,15 @@ pub struct Principal {
 pub struct SecurityStats {
     /// Kind of the class.
     pub kind: SecurityKind,
-    /// 0 clear, 1 auth, 2 crypt.
+    /// Protection level: 0 clear, 1 auth, 2 crypt.
     pub level: u8,
-    /// 1 not set up, 2 authenticated, 4 expired, 8 packet checksums.
+    /// Flags: 1 not set up, 2 authenticated, 4 expired, 8 packet checksums.
     pub flags: u32,
-    /// Time when the ticket expires, seconds since 1970; 0 for never.
+    /// Time when the ticket expires, in seconds since 1970; 0 for never.
     pub expires: u32,
-    /// Packets received.
+    /// Packets received, modulo 2^32.
     pub packets_received: u32,
-    /// Packets sent.
+    /// Packets sent, modulo 2^32.
     pub packets_sent: u32,
     /// Bytes received, modulo 2^32.
     pub bytes_received: u32,
@@ -99,29 +102,29 @@ pub struct SecurityStats {
     pub bytes_sent: u32,
 }
 
-/// Kinds of security class (`RX_SECTYPE_*`; not the security index).
+/// Kind of security class (`RX_SECTYPE_*`; not the security index).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SecurityKind {
-    /// rxnull.
+    /// Class rxnull, without protection.
     Null,
-    /// rxvab, of historic interest.
+    /// Class rxvab, of historic interest.
     Vab,
-    /// rxkad.
+    /// Class rxkad, with Kerberos tickets.
     Kad,
-    /// rxgk.
+    /// Class rxgk, with GSSAPI.
     Gk,
-    /// A value of a newer server.
+    /// Class of a newer server, by its value.
     Unknown(u8),
 }
 
-/// The endpoint's clock and random numbers, lent to a security class: equal seeds and inputs give equal outputs with it
-/// too.
+/// Clock and random numbers of the endpoint, lent to a security class: equal seeds and inputs give equal
+/// outputs.
 pub struct Surroundings<'e> {
-    /// The endpoint's time.
+    /// Time of the endpoint's clock.
     pub now: Instant,
-    /// Time of day, since 1970; `None` until [`Endpoint::set_time_of_day`](crate::Endpoint::set_time_of_day).
+    /// Time of day since 1970; `None` until [`Endpoint::set_time_of_day`](crate::Endpoint::set_time_of_day).
     pub unix: Option<Duration>,
-    /// Fit for nonces and keys where the endpoint's seed is secret.
+    /// Random numbers, fit for nonces and keys where the endpoint's seed is secret.
     pub random: &'e mut dyn RngCore,
 }
 
@@ -134,16 +137,16 @@ impl std::fmt::Debug for Surroundings<'_> {
     }
 }
 
-/// Time when a connection's proof ends, and with it the connection.
+/// Time when a connection's proof ends, and the connection too.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Expiry {
     /// Time of day, since 1970.
     pub unix: Duration,
-    /// Abort code of its calls from then on (rxkad: 19270409, RXKADEXPIRED).
+    /// Abort code of the connection's calls from then on (rxkad: 19270409, RXKADEXPIRED).
     pub code: i32,
 }
 
-/// A refusal by a security class; the connection is aborted with the code.
+/// Refusal by a security class; the connection is aborted with the code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("security class refused the packet with abort code {code}")]
 pub struct SecurityError {
@@ -151,13 +154,13 @@ pub struct SecurityError {
     pub code: i32,
 }
 
-/// The state that one connection's security class keeps.
+/// Security class's state of one connection.
 ///
 /// A DATA payload on the wire is `header room | data | trailer room`; the transport leaves both rooms free
 /// when the application writes and strips what [`Security::open`] says.
 pub trait Security: std::fmt::Debug + Send {
-    /// The connection has been made; nothing else has been called. What `seal` and `open` need of randomness a class takes
-    /// here, to seed a generator of its own.
+    /// Begins the state of a new connection, before any other call. Randomness that `seal` and `open` need a
+    /// class takes here, to seed a generator of its own.
     fn begin(&mut self, around: &mut Surroundings<'_>, connection: &ConnectionContext) {
         let _ = (around, connection);
     }
@@ -169,18 +172,18 @@ pub trait Security: std::fmt::Debug + Send {
         None
     }
 
-    /// Bytes to leave free before the data of every packet.
+    /// Returns the bytes to leave free before the data of every packet.
     fn header_room(&self) -> usize {
         0
     }
 
-    /// Bytes to leave free after the data of every packet (MAC, padding).
+    /// Returns the bytes to leave free after the data of every packet (MAC, padding).
     fn trailer_room(&self) -> usize {
         0
     }
 
-    /// Protects a packet once, before its first transmission. `payload` holds header room, `data_len` bytes of
-    /// data and trailer room.
+    /// Protects a packet once, before its first transmission. `payload` holds header room, `data_len` bytes
+    /// of data and trailer room.
     fn seal(
         &mut self,
         context: &PacketContext,
@@ -188,7 +191,7 @@ pub trait Security: std::fmt::Debug + Send {
         data_len: usize,
     ) -> Result<Sealed, SecurityError>;
 
-    /// Checks a received packet in place and returns where in `payload` its data lies.
+    /// Checks a received packet in place and returns the range of its data in `payload`.
     fn open(
         &mut self,
         context: &PacketContext,
@@ -203,20 +206,20 @@ pub trait Security: std::fmt::Debug + Send {
         false
     }
 
-    /// Server: whether the client still has to prove itself before calls are delivered.
+    /// Returns whether the client still has to prove itself before calls are delivered (server side).
     fn needs_challenge(&self) -> bool {
         false
     }
 
-    /// Server: appends the payload of a CHALLENGE packet to `out`. Called again for every retry, which must
-    /// repeat the same question, as the answer to any of them may come. The question must be unguessable: a
-    /// client that answers it has also proved that packets reach its address.
+    /// Appends the payload of a CHALLENGE packet to `out` (server side). Called again for every retry, which
+    /// must repeat the same question, as the answer to any of them may come. The question must be
+    /// unguessable: a client that answers it has also proved that packets reach its address.
     fn challenge(&mut self, around: &mut Surroundings<'_>, out: &mut Vec<u8>) {
         let _ = (around, out);
     }
 
-    /// Server: checks the payload of a RESPONSE packet, up to [`RESPONSE_MAX`] bytes. On success returns the client's
-    /// call numbers: what is older on its channel has ended.
+    /// Checks the payload of a RESPONSE packet, up to [`RESPONSE_MAX`] bytes (server side). On success
+    /// returns the client's call numbers: what is older on its channel has ended.
     ///
     /// A class that needs time (a helper thread, another server) says `Pending`, keeps `waker` and wakes it, from any
     /// thread, when [`poll_check`](Self::poll_check) has an answer. Until then the connection's calls are held, and
@@ -233,7 +236,8 @@ pub trait Security: std::fmt::Debug + Send {
         Poll::Ready(Ok([0; 4]))
     }
 
-    /// Server: the outcome of a check that was `Pending`; again `Pending` where `waker` was woken for nothing.
+    /// Returns the outcome of a check that was `Pending` (server side); again `Pending` where `waker` was
+    /// woken for nothing.
     fn poll_check(
         &mut self,
         around: &mut Surroundings<'_>,
@@ -243,14 +247,14 @@ pub trait Security: std::fmt::Debug + Send {
         Poll::Ready(Err(SecurityError { code: crate::abort::PROTOCOL_ERROR }))
     }
 
-    /// Returns what `rxdebug` shows of the class's part in this connection; `None` shows nothing.
+    /// Returns the statistics that `rxdebug` shows of this connection's class; `None` shows nothing.
     fn statistics(&self) -> Option<SecurityStats> {
         None
     }
 
-    /// Client: appends the payload of a RESPONSE to `challenge` to `out`, at most [`RESPONSE_MAX`] bytes: more fails
-    /// the connection with [`MESSAGE_SIZE`](crate::abort::MESSAGE_SIZE). One larger than a packet goes out as IP
-    /// fragments. The default, for classes without a challenge, refuses it.
+    /// Appends the payload of a RESPONSE to `challenge` to `out`, at most [`RESPONSE_MAX`] bytes (client
+    /// side). One larger than a packet goes out as IP fragments. The default, for classes without a
+    /// challenge, refuses it.
     ///
     /// A class that needs time says `Pending`, as in [`check_response`](Self::check_response), and gives its answer to
     /// [`poll_respond`](Self::poll_respond); further challenges are dropped until then.
@@ -266,7 +270,7 @@ pub trait Security: std::fmt::Debug + Send {
         Poll::Ready(Err(SecurityError { code: crate::abort::PROTOCOL_ERROR }))
     }
 
-    /// Client: the RESPONSE to a challenge that was `Pending`, appended to `out`.
+    /// Appends the RESPONSE to a challenge that was `Pending` to `out` (client side).
     fn poll_respond(
         &mut self,
         around: &mut Surroundings<'_>,
@@ -284,12 +288,12 @@ pub trait Security: std::fmt::Debug + Send {
     }
 }
 
-/// Names a connection to the challenge exchange.
+/// Connection as named to the challenge exchange.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ConnectionContext {
     /// Epoch of the connection.
     pub epoch: u32,
-    /// Connection id without channel.
+    /// Connection id, without channel bits.
     pub cid: u32,
     /// Security index of the connection.
     pub security: u8,
@@ -297,16 +301,16 @@ pub struct ConnectionContext {
     pub calls: [u32; 4],
 }
 
-/// Makes the server side's [`Security`] of new connections with one security index.
+/// Factory of the server side's [`Security`] for new connections with one security index.
 pub trait SecurityFactory: std::fmt::Debug + Send {
-    /// Security index this factory serves.
+    /// Returns the security index that the factory serves.
     fn index(&self) -> u8;
 
-    /// State for one new server connection.
+    /// Returns the state for one new server connection.
     fn accept(&mut self, epoch: u32, cid: u32) -> Box<dyn Security>;
 }
 
-/// Security class 0: no proof, no protection.
+/// Security class 0, without proof and protection.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NullSecurity;
 

@@ -39,21 +39,21 @@ pub(crate) struct Shared {
     /// Buffers that received packets leave for ACKs and the like.
     pub(crate) reserved_from_readers: usize,
     pub(crate) scratch: Vec<u8>,
-    /// Calls of clients are not taken any more, but answered with this abort code.
+    /// Abort code of clients' further calls, once these are refused.
     pub(crate) refuses: Option<i32>,
-    /// Connections whose security class checks a RESPONSE.
+    /// Checks of RESPONSEs by connections' security classes.
     pub(crate) checks: Checks,
     /// Rate that all connections share.
     pub(crate) share: Share,
-    /// Time when the time of day was last told, and its value since 1970.
+    /// Time when the time of day was last set, and its value since 1970.
     pub(crate) time_of_day: Option<(Instant, Duration)>,
     /// Connections held back for want of credit at their address.
     waiting_for_credit: Vec<u32>,
-    /// Counts how often the list was emptied: a connection that was put on it since is on it.
+    /// Number of times that the list was emptied: a connection added since is on it.
     credit_round: u64,
 }
 
-/// Time, connection index and generation.
+/// Timer: time, connection index and generation.
 type Timer = (Instant, u32, u32);
 
 impl Shared {
@@ -88,7 +88,7 @@ impl Shared {
         }
     }
 
-    /// Returns what a security class is lent.
+    /// Returns the clock and random numbers for a security class.
     pub(crate) fn surroundings(&mut self, now: Instant) -> Surroundings<'_> {
         let unix = self.time_of_day.map(|(told, unix)| unix + now.saturating_duration_since(told));
         Surroundings { now, unix, random: &mut self.rng }
@@ -100,7 +100,7 @@ impl Shared {
         told.checked_add(unix.saturating_sub(then))
     }
 
-    /// A connection goes on once an address has its credit back.
+    /// Adds a connection to those that continue once an address has its credit back.
     pub(crate) fn wait_for_credit(&mut self, core: &mut Core) {
         // Once only, however often it looks in vain. Where the list is full of others its own timers make it look again:
         // to call all of them here would be a transmit pass that never ends.
@@ -120,27 +120,27 @@ impl Shared {
         }
     }
 
-    /// Returns whether buffers run short: no peer is offered more of them than it can use.
+    /// Returns whether buffers run short, so that no peer is offered more of them than it can use.
     pub(crate) fn is_pool_short(&self) -> bool {
         self.pool.free_count() < self.pool.allocated() / 4
     }
 
-    /// Receive window of a new call, packets, where the last one's on its channel was `last`.
+    /// Returns the receive window of a new call, in packets, where the last one's on its channel was `last`.
     pub(crate) fn first_window(&self, last: u32) -> u32 {
         let window = if self.is_pool_short() { WINDOW_FIRST } else { last.max(WINDOW_FIRST) };
         window.min(self.config.receive_window)
     }
 
-    /// Puts a connection on the list for the next transmit pass.
+    /// Adds a connection to the list for the next transmit pass.
     pub(crate) fn mark_ready(&mut self, core: &mut Core) {
         if !std::mem::replace(&mut core.queued, true) {
             self.ready.push(core.index);
         }
     }
 
-    /// Returns when to wake a connection whose turn has ended and that wants to be woken at `at`. What was
-    /// due when timers ran last and still is after some turns in a row is a fault of ours: it is tried again
-    /// later, and not at once.
+    /// Returns when to wake a connection whose turn has ended and that wants to be woken at `at`. A timer
+    /// that was due when timers ran last and still is after some turns in a row is a fault of ours: it is
+    /// tried again later, and not at once.
     pub(crate) fn put_off(&mut self, core: &mut Core, now: Instant, at: Instant) -> Instant {
         if self.timers_ran_at.is_none_or(|ran| at > ran) {
             core.overdue_turns = 0;
@@ -156,13 +156,14 @@ impl Shared {
         now + OVERDUE_RETRY
     }
 
-    /// Timers are about to run.
+    /// Notes that timers are about to run.
     pub(crate) fn timers_run(&mut self, now: Instant) {
         self.timers_ran_at = Some(now);
     }
 
-    /// Makes sure the connection is woken at `at` or earlier. A wake-up already set for earlier is kept: when
-    /// it comes, the connection states its true deadline again. So moving a deadline later costs nothing.
+    /// Ensures that the connection is woken at `at` or earlier. A wake-up already set for earlier is kept:
+    /// when it comes, the connection states its true deadline again. So moving a deadline later costs
+    /// nothing.
     pub(crate) fn arm(&mut self, core: &mut Core, at: Instant) {
         if core.armed.is_none_or(|armed| at < armed) {
             core.armed = Some(at);
@@ -174,7 +175,7 @@ impl Shared {
         self.timers.peek().map(|Reverse((at, ..))| *at)
     }
 
-    /// Index, generation and time of a timer that is due.
+    /// Takes a timer that is due: index, generation and time.
     pub(crate) fn pop_timer(&mut self, now: Instant) -> Option<Timer> {
         let Reverse((at, ..)) = self.timers.peek()?;
         if *at > now {
@@ -183,7 +184,7 @@ impl Shared {
         self.timers.pop().map(|Reverse(timer)| timer)
     }
 
-    /// Wake-ups set, stale ones included.
+    /// Returns the number of wake-ups set, stale ones included.
     pub(crate) fn timer_count(&self) -> usize {
         self.timers.len()
     }
@@ -193,14 +194,14 @@ impl Shared {
         self.timers.retain(|&Reverse((_, index, generation))| keep(index, generation));
     }
 
-    /// Returns what an ACK to an unknown peer states about this endpoint.
+    /// Returns the trailer of an ACK to an unknown peer.
     pub(crate) fn own_trailer(&self) -> Trailer {
         let packet = self.scratch.len() as u32;
         let jumbo_max = if self.config.extensions { 0 } else { 1 };
         Trailer { max_mtu: packet, if_mtu: packet, window: 0, jumbo_max }
     }
 
-    /// Returns what our ACKs of a connection state about us; the window is the call's own.
+    /// Returns the trailer of a connection's ACKs; the window is the call's own.
     pub(crate) fn trailer(&self, now: Instant, core: &Core) -> Trailer {
         let (own, peer) = (self.own_trailer(), &self.peers[core.peer]);
         // What holds of a path for ours is taken to hold for theirs.
@@ -218,13 +219,14 @@ impl Shared {
 //@ empty: tried again later; a lane does not spin
 //@ counter: rx_timers_put_off, rx_passes_idle
 //@ attack: rx-owed-acks
-/// Turns in a row after which something of a connection is still due, before it is put off.
+/// Turns in a row after which packets of a connection are still due, before it is put off.
 const OVERDUE_TURNS_MAX: u8 = 4;
-/// Time for which that is put off.
+/// Time for which such a connection is put off.
 const OVERDUE_RETRY: Duration = Duration::from_millis(20);
 /// Places in the list of connections that wait for credit.
 const WAITING_MAX: usize = 16 * 1024;
-/// Receive window of a channel's first call, packets: enough for any slow start, little for a reader that is slow.
+/// Receive window of a channel's first call, in packets: enough for any slow start, little for a reader that
+/// is slow.
 const WINDOW_FIRST: u32 = 512;
-/// Every Rx must take packets of this size, bytes with Rx header.
+/// Packet size that every Rx must take, in bytes with Rx header.
 const PACKET_SIZE_MIN: u16 = 1444;

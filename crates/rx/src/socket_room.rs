@@ -10,27 +10,28 @@ use std::time::Duration;
 
 use crate::config::EndpointConfig;
 
-/// Bytes under way to one address, and the connections that wait for some of them to arrive.
+/// Bytes under way to one address, and the connections that wait for room.
 #[derive(Debug, Default)]
 pub(crate) struct SocketRoom {
     under_way: u32,
     /// Connections that have something to send, first come first served.
     waiting: VecDeque<Waiter>,
-    /// The one whose turn it is.
+    /// Connection whose turn it is.
     called: Option<u32>,
 }
 
-/// A connection that waits.
+/// Connection that waits, with its burst.
 #[derive(Clone, Copy, Debug)]
 struct Waiter {
     connection: u32,
-    /// Packets that its next burst has at least: with less room it would only wait again.
+    /// Least packets of the connection's next burst: with less room it would only wait again.
     burst: u32,
 }
 
 impl SocketRoom {
-    /// Packets that a connection may send on top of what is under way, where the smallest round trip is `min_rtt`. What a
-    /// long path holds is in no buffer: it may be as much as the fastest clients take in that time.
+    /// Returns how many packets a connection may send on top of those under way, where the smallest round
+    /// trip is `min_rtt`. What a long path holds is in no buffer: it may be as much as the fastest clients
+    /// take in that time.
     pub(crate) fn left(&self, connection: u32, min_rtt: Duration, config: &EndpointConfig) -> u32 {
         if self.is_crowded() && self.called != Some(connection) {
             return 0;
@@ -38,7 +39,7 @@ impl SocketRoom {
         self.free(min_rtt, config)
     }
 
-    /// Packets that there is room for, whosever turn it is.
+    /// Returns how many packets there is room for, whichever connection has the turn.
     pub(crate) fn free(&self, min_rtt: Duration, config: &EndpointConfig) -> u32 {
         let on_path = PACKETS_PER_MS * u32::try_from(min_rtt.as_millis()).unwrap_or(u32::MAX).min(MS_MAX);
         (config.stock_in_flight + on_path).saturating_sub(self.under_way)
@@ -54,8 +55,8 @@ impl SocketRoom {
         self.called.is_some() || !self.waiting.is_empty()
     }
 
-    /// Calls the connection once there is room for a burst of so many packets. Of several of its calls the one with the
-    /// shortest burst counts.
+    /// Queues the connection until there is room for a burst of so many packets. Of several of its calls the
+    /// one with the shortest burst counts.
     pub(crate) fn wait(&mut self, connection: u32, burst: u32) {
         if let Some(waiter) = self.waiting.iter_mut().find(|waiter| waiter.connection == connection) {
             waiter.burst = waiter.burst.min(burst);
@@ -64,8 +65,7 @@ impl SocketRoom {
         }
     }
 
-    /// Returns the connection that is to send now, if one waits and there is room again for what it waits to
-    /// send.
+    /// Returns the connection that is to send now, if one waits and its burst has room again.
     pub(crate) fn call(&mut self, min_rtt: Duration, config: &EndpointConfig) -> Option<u32> {
         let next = self.waiting.front()?;
         if self.called.is_some() || self.under_way > 0 && self.free(min_rtt, config) < next.burst {
@@ -75,14 +75,14 @@ impl SocketRoom {
         self.called
     }
 
-    /// The connection has had its turn, or is gone: the next may be called.
+    /// Ends the turn of a connection that has had it, or is gone: the next may be called.
     pub(crate) fn pass_on(&mut self, connection: u32) {
         if self.called == Some(connection) {
             self.called = None;
         }
     }
 
-    /// The connection is gone.
+    /// Removes a connection that is gone.
     pub(crate) fn forget(&mut self, connection: u32) {
         self.pass_on(connection);
         self.waiting.retain(|waiter| waiter.connection != connection);
@@ -106,7 +106,8 @@ impl SocketRoom {
 /// Packets for each millisecond of the path: 1 Gb/s.
 const PACKETS_PER_MS: u32 = 85;
 const MS_MAX: u32 = 10_000;
-/// Connections that may wait for one address. Others look again when their own ACKs come, or by their timers.
+/// Most connections that wait for one address. Others look again when their own ACKs come, or by their
+/// timers.
 const WAITING_MAX: usize = 256;
 
 #[cfg(test)]

@@ -1,5 +1,4 @@
-//! Sources that count as one in shares: the host or network that an address belongs to, and how many
-//! connections it has.
+//! Sources of shares: the host or network that an address belongs to, and its connections.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -8,7 +7,7 @@ use budget::{Books, Network, Shares};
 
 use crate::packet::BufferAccount;
 
-/// The hosts that peers belong to, and how many connections each has, and each network.
+/// Hosts and networks of the peers, with the connections of each.
 #[derive(Debug)]
 pub(crate) struct Sources {
     connections: Books,
@@ -29,7 +28,7 @@ impl Sources {
         Self { connections, slab: slab::Slab::new(), by_ip: HashMap::new() }
     }
 
-    /// A peer has come; returns the account of its host.
+    /// Counts a new peer, and returns the account of its host.
     pub(crate) fn enter(&mut self, ip: IpAddr) -> BufferAccount {
         let ip = source_of(ip);
         let slab = &mut self.slab;
@@ -38,7 +37,7 @@ impl Sources {
         BufferAccount(BufferAccount::FIRST_SOURCE + key)
     }
 
-    /// A peer is forgotten.
+    /// Removes a peer that is forgotten.
     pub(crate) fn leave(&mut self, account: BufferAccount) {
         let key = index(account);
         self.slab[key].peers -= 1;
@@ -48,7 +47,7 @@ impl Sources {
         }
     }
 
-    /// Returns whether a host has one peer and no more.
+    /// Returns whether a host has only one peer.
     pub(crate) fn is_last_peer(&self, account: BufferAccount) -> bool {
         self.slab[index(account)].peers == 1
     }
@@ -71,15 +70,15 @@ fn index(account: BufferAccount) -> usize {
     (account.0 - BufferAccount::FIRST_SOURCE) as usize
 }
 
-/// Returns whether a source that holds `held` of a shared resource may take more of it: as much as is free,
-/// and a few in any case. So one holder has at most half of it, two a third each, and a newcomer always finds
-/// some (dynamic thresholds, Choudhury and Hahne 1998).
+/// Returns whether a source that holds `held` of a shared resource may take more: as much as is free, and a
+/// few in any case. So one holder has at most half of the resource, two a third each, and a newcomer always
+/// finds some (dynamic thresholds, Choudhury and Hahne 1998).
 pub fn may_take_more(held: usize, free: usize, minimum: usize) -> bool {
     held < free.max(minimum)
 }
 
-/// Returns the source of an address: without the port; of IPv6 the first 64 bits, since a host with one
-/// address there has them all.
+/// Returns the source of an address: of IPv6 the first 64 bits, since a host with one address there has them
+/// all.
 pub fn source_of(ip: IpAddr) -> IpAddr {
     Network::of_client(ip).base
 }
@@ -87,7 +86,7 @@ pub fn source_of(ip: IpAddr) -> IpAddr {
 /// Connections that a host may have as long as any are free.
 const CONNECTIONS_MIN: usize = 16;
 
-/// A range of addresses: those that share the first `prefix` bits of one.
+/// Range of addresses that share the first `prefix` bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AddressRange {
     first: IpAddr,
@@ -95,13 +94,13 @@ pub struct AddressRange {
 }
 
 impl AddressRange {
-    /// The addresses that share the first `prefix` bits of `ip`; a longer prefix than the address has bits means the
-    /// address alone.
+    /// Makes the range of addresses that share the first `prefix` bits of `ip`; a longer prefix than the
+    /// address has bits means the address alone.
     pub fn new(ip: IpAddr, prefix: u8) -> Self {
         Self { first: ip.to_canonical(), prefix }
     }
 
-    /// Returns whether `ip` is one of them. An IPv4 address written in IPv6 counts as IPv4.
+    /// Returns whether `ip` is in the range. An IPv4 address written in IPv6 counts as IPv4.
     pub fn contains(&self, ip: IpAddr) -> bool {
         let (bits, differ) = match (self.first, ip.to_canonical()) {
             (IpAddr::V4(a), IpAddr::V4(b)) => (32, u128::from(u32::from(a) ^ u32::from(b))),

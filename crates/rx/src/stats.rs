@@ -9,7 +9,7 @@ macro_rules! counters {
         }
 
         impl $name {
-            /// Name and value of every counter, in the order of declaration.
+            /// Returns the name and value of every counter, in the order of declaration.
             pub fn each(&self) -> impl Iterator<Item = (&'static str, u64)> {
                 [$((stringify!($field), self.$field),)*].into_iter()
             }
@@ -24,17 +24,17 @@ macro_rules! counters {
 }
 
 counters! {
-    /// What an endpoint has done since start.
+    /// Counters of an endpoint since its start.
     EndpointStats {
         /// Datagrams given to `handle_datagram`.
         datagrams_received,
-        /// Their bytes.
+        /// Bytes of received datagrams.
         bytes_received,
         /// Bursts returned by `poll_transmit`.
         transmits,
-        /// Datagrams in them.
+        /// Datagrams sent.
         datagrams_sent,
-        /// Their bytes.
+        /// Bytes of sent datagrams.
         bytes_sent,
         /// DATA packets received, sub-packets of jumbograms counted each.
         data_received,
@@ -64,15 +64,15 @@ counters! {
         debugs_sent,
         /// DATA packets sent again.
         resends,
-        /// Of these, the ones whose first transmission turned out to have arrived.
+        /// Resends of DATA packets that had arrived the first time.
         resends_spurious,
         /// Jumbograms sent.
         jumbograms_sent,
-        /// Of these, the ones that IP cuts into fragments.
+        /// Jumbograms sent that IP cuts into fragments.
         jumbograms_cut,
         /// Times a call to a stock peer waited for more ACKs, to send more at once.
         bursts_gathered,
-        /// Times it waited because what other calls had under way filled the peer's socket buffer.
+        /// Times a call waited because other calls' packets filled the stock peer's socket buffer.
         bursts_crowded,
         /// Packets of calls received from stock peers.
         stock_received,
@@ -82,7 +82,7 @@ counters! {
         tail_probes,
         /// Path-MTU probes sent.
         mtu_probes,
-        /// Of these, the ones that were not answered or not even taken by the system.
+        /// Path-MTU probes that were not answered or not even taken by the system.
         mtu_probes_lost,
         /// Client calls opened.
         calls_opened,
@@ -102,15 +102,15 @@ counters! {
         connections_rebound,
         /// VERSION questions to addresses that a client may have moved to.
         moves_asked,
-        /// Dropped: packets with a connection's ids from another address, whose sender nothing tells.
+        /// Dropped: packets with a connection's ids from another address, whose sender is unknown.
         strays,
-        /// Calls refused because the endpoint takes none any more.
+        /// Calls refused because the endpoint takes no more.
         calls_refused,
-        /// PINGs to newcomers of whom nothing is kept until they answer.
+        /// PINGs to newcomers of which nothing is kept until they answer.
         cookies_sent,
-        /// Their answers: addresses proved.
+        /// Answers to cookies: addresses proved.
         cookies_returned,
-        /// Of these, not remembered: their network has its share of proofs.
+        /// Answers to cookies that are not remembered, as their network has its share of proofs.
         cookies_refused,
         /// Refused: shorter than a header or of unknown type.
         bad_headers,
@@ -122,7 +122,7 @@ counters! {
         acks_disordered,
         /// Ignored: ACK overtaken by a later one.
         acks_stale,
-        /// Refused: the rest of a jumbogram that lies about its parts.
+        /// Refused: the rest of a jumbogram with wrong lengths.
         bad_jumbograms,
         /// Refused: DATA with sequence number 0 or after the last packet.
         bad_data,
@@ -150,7 +150,7 @@ counters! {
         unknown_services,
         /// Refused: no room for another connection.
         connections_refused,
-        /// Idle connections of whoever had most, removed to make room.
+        /// Idle connections removed to make room, of the host or network that had most.
         connections_displaced,
         /// Unproved connections evicted to make room for newer ones.
         connections_evicted,
@@ -158,7 +158,7 @@ counters! {
         aborts_limited,
         /// VERSION and DEBUG questions, and other lanes' parts in them, not answered because there were too many.
         answers_limited,
-        /// Dropped: packets of strangers, who had had their share of the turn's answers.
+        /// Dropped: packets of strangers beyond their share of the turn's answers.
         strangers_limited,
         /// Packets held back because the address has not answered, or not since its newest calls began.
         amplification_limited,
@@ -166,9 +166,9 @@ counters! {
         timers_put_off,
         /// Believed: reports of the network that a peer cannot be reached.
         unreachable_believed,
-        /// Ignored: such reports that quote no packet sent lately for a call of ours, or whose peer is heard.
+        /// Ignored: reports that quote no packet sent lately for a call of ours, or whose peer is heard.
         unreachable_ignored,
-        /// Packet types without meaning in their place.
+        /// Packets of a type without meaning in their place.
         misplaced,
         /// Challenge answers that did not verify.
         bad_responses,

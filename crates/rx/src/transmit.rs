@@ -1,4 +1,4 @@
-//! A burst of packets for one `sendmsg`: equal sizes, one destination, last packet perhaps shorter.
+//! Burst of packets for one `sendmsg`: equal sizes, one destination, last packet perhaps shorter.
 
 use std::borrow::Cow;
 use std::io::IoSlice;
@@ -15,28 +15,28 @@ pub const SEGMENTS_MAX: usize = 64;
 /// Most bytes in one burst: a UDP datagram over IPv4.
 pub const BURST_BYTES_MAX: usize = 65_507;
 
-/// A run of packets to hand to one `sendmsg` with UDP_SEGMENT.
+/// Run of packets to hand to one `sendmsg` with UDP_SEGMENT.
 ///
 /// The packets stay pinned in the pool, their bytes unchanged, until `Endpoint::transmit_done` takes the
 /// transmit back.
 #[derive(Debug)]
 #[must_use = "a transmit that is not given back keeps its packets in use"]
 pub struct Transmit {
-    /// Address to send it to.
+    /// Address to send the burst to.
     pub destination: SocketAddr,
-    /// Address to send it from: where the peer's packets arrive on a host with several.
+    /// Address to send the burst from: where the peer's packets arrive on a host with several.
     pub src_ip: Option<IpAddr>,
-    /// Traffic class of its packets, 0 for none; see [`Endpoint::set_dscp`](crate::Endpoint::set_dscp).
+    /// Traffic class of the packets, 0 for none; see [`Endpoint::set_dscp`](crate::Endpoint::set_dscp).
     pub class: u8,
-    /// Size of every packet but the last, bytes.
+    /// Size of every packet but the last, in bytes.
     pub segment_size: usize,
-    /// Size of all packets together, bytes.
+    /// Size of all packets together, in bytes.
     pub len: usize,
-    /// A path-MTU probe: send with "don't fragment" set, and take EMSGSIZE as its loss. Everything else should
-    /// go without, since its size is not proved for every path.
+    /// True for a path-MTU probe: sent with "don't fragment" set, and EMSGSIZE is its loss. Everything else
+    /// should go without, since its size is not proved for every path.
     pub dont_fragment: bool,
     packets: SmallVec<[PacketRef; SEGMENTS_MAX]>,
-    /// Of the packets, by place, those that continue the jumbogram of the packet before them.
+    /// Bits by place of the packets that continue the jumbogram of the packet before.
     joined: u64,
     /// Bytes of the last datagram so far if packets may join it, else 0.
     growing: usize,
@@ -44,12 +44,12 @@ pub struct Transmit {
 }
 
 impl Transmit {
-    /// Datagrams in the burst.
+    /// Returns the number of datagrams in the burst.
     pub fn segments(&self) -> usize {
         self.packets.len() - self.joined.count_ones() as usize
     }
 
-    /// The bytes of the datagrams from the one at place `first` on, in order; a jumbogram is several slices.
+    /// Returns the bytes of the datagrams from place `first` on, in order; a jumbogram is several slices.
     pub fn slices<'p>(&self, pool: &'p PacketPool, first: usize) -> SmallVec<[IoSlice<'p>; SEGMENTS_MAX]> {
         if self.joined == 0 {
             let packets = self.packets.get(first..).unwrap_or_default();
@@ -60,7 +60,7 @@ impl Transmit {
         (from..self.packets.len()).map(|place| IoSlice::new(self.bytes(place, pool))).collect()
     }
 
-    /// The datagrams one by one.
+    /// Returns the datagrams one by one.
     pub fn datagrams<'p>(&'p self, pool: &'p PacketPool) -> impl Iterator<Item = Cow<'p, [u8]>> {
         let mut place = 0;
         std::iter::from_fn(move || {
@@ -103,8 +103,8 @@ impl Transmit {
         }
     }
 
-    /// Adds a packet of `len` bytes as a datagram to a burst that is not [full](Self::is_full), unless it does not fit the run;
-    /// then says false. One that `may_grow` may be [continued](Self::join).
+    /// Adds a packet of `len` bytes as a datagram to a burst that is not [full](Self::is_full). Returns false
+    /// when it does not fit the run. One that `may_grow` may be [continued](Self::join).
     #[inline]
     pub(crate) fn push(&mut self, packet: PacketRef, len: usize, may_grow: bool) -> bool {
         if self.packets.is_empty() {
@@ -122,8 +122,11 @@ impl Transmit {
         true
     }
 
-    /// Adds a packet to the last datagram of a burst that is not full, which becomes a jumbogram of at most `parts_max`, and says how many packets that has;
-    /// `None` if it does not continue it, or the datagram would be longer than the run's others.
+    /// Adds a packet to the last datagram of a burst that is not full, which becomes a jumbogram of at most
+    /// `parts_max`.
+    ///
+    /// Returns how many packets that has; `None` if the packet does not continue it, or the datagram would be
+    /// longer than the run's others.
     pub(crate) fn join(&mut self, packet: PacketRef, parts_max: u8, pool: &mut PacketPool) -> Option<usize> {
         let (&before, last) = (self.packets.last()?, self.packets.len() - 1);
         if self.growing == 0 {
@@ -151,7 +154,7 @@ impl Transmit {
         Some(parts)
     }
 
-    /// Lets nothing follow the packets in it.
+    /// Closes the burst, so that no packet follows.
     pub(crate) fn close(&mut self) {
         self.closed = true;
     }

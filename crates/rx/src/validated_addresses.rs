@@ -12,14 +12,14 @@ use crate::source::source_of;
 #[derive(Debug, Default)]
 pub(crate) struct ValidatedAddresses {
     at: HashMap<SocketAddr, Instant>,
-    /// In the order of their proofs; an address proved again stands here once for each.
+    /// Addresses in the order of their proofs; an address proved again stands here once for each proof.
     order: VecDeque<(Instant, SocketAddr)>,
-    /// Addresses of one host or network.
+    /// Number of addresses by host or network.
     of_source: HashMap<IpAddr, u32>,
 }
 
 impl ValidatedAddresses {
-    /// Remembers a proof. False where the source has as many addresses here as it may.
+    /// Remembers a proof. Returns false where the source has as many addresses here as it may.
     pub(crate) fn insert(&mut self, now: Instant, address: SocketAddr, lifetime: Duration) -> bool {
         while self
             .order
@@ -66,9 +66,9 @@ impl ValidatedAddresses {
 //@ empty: the oldest gives way; a newcomer is asked once more
 //@ counter: rx_cookies{step="refused"}, rx_cookies
 //@ attack: rx-spoofed-flood
-/// Proofs remembered. The oldest gives way.
+/// Most proofs that are remembered. Beyond, the oldest is dropped.
 const PROVED_MAX: usize = 16 * 1024;
-/// Of these, the ones of one source.
+/// Most proofs of one source.
 const PROVED_PER_SOURCE: u32 = 1024;
 
 #[cfg(test)]

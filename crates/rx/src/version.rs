@@ -1,6 +1,6 @@
-//! VERSION packets: what software a peer is.
+//! VERSION packets, which tell a peer's software.
 
-/// The payload that answers a VERSION request: `text`, cut at 64 bytes, padded with NUL to 65.
+/// Returns the payload that answers a VERSION request: `text`, cut at 64 bytes, padded with NUL to 65.
 pub fn encode_version(text: &str) -> [u8; VERSION_LEN] {
     let mut payload = [0; VERSION_LEN];
     let mut len = text.len().min(VERSION_LEN - 1);
@@ -11,7 +11,7 @@ pub fn encode_version(text: &str) -> [u8; VERSION_LEN] {
     payload
 }
 
-/// The text of a VERSION answer, up to its NUL; bytes that are not UTF-8 are replaced.
+/// Returns the text of a VERSION answer, up to its NUL; bytes that are not UTF-8 are replaced.
 pub fn decode_version(payload: &[u8]) -> String {
     let text = payload.split(|&byte| byte == 0).next().unwrap_or_default();
     String::from_utf8_lossy(text).into_owned()

@@ -1,4 +1,4 @@
-//! The send window of one call: a SACK scoreboard that is a ring indexed by sequence number.
+//! Send window of one call: a SACK scoreboard that is a ring indexed by sequence number.
 //!
 //! A packet is `Queued` until first sent, then `InFlight`, and from there `Acked` or `Lost`; a lost packet is
 //! in flight again once resent. Buffers are freed at the hard ACK, since stock peers may take a soft ACK back.
@@ -30,7 +30,7 @@ struct WindowSlot {
     last: bool,
 }
 
-/// One transmission, in the order of sending; what loss detection walks.
+/// Transmission in the log of sends, which loss detection walks in order.
 #[derive(Clone, Copy, Debug)]
 struct Sent {
     seq: u32,
@@ -38,7 +38,7 @@ struct Sent {
     at: Instant,
 }
 
-/// A packet to put on the wire.
+/// Packet to put on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Outgoing {
     pub(crate) seq: u32,
@@ -55,7 +55,7 @@ pub(crate) struct AckOutcome {
     pub(crate) freed: u32,
     /// Serial and send time of the latest transmission known to have arrived.
     pub(crate) delivered: Option<(u32, Instant)>,
-    /// Send time of the transmission that prompted the ACK, if it acknowledged that one.
+    /// Send time of the transmission that prompted the ACK, if that one was acknowledged.
     pub(crate) prompted_by: Option<Instant>,
     /// Resent packets whose first transmission turns out to have arrived.
     pub(crate) spurious: u32,
@@ -65,7 +65,7 @@ pub(crate) struct AckOutcome {
     pub(crate) reordered: bool,
 }
 
-/// Reason why an ACK cannot be true of this call.
+/// Reason why an ACK cannot be true of the call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AckRefusal {
     /// The ACK was overtaken by a later one.
@@ -78,7 +78,7 @@ pub(crate) enum AckRefusal {
 
 #[derive(Debug)]
 pub(crate) struct SendWindow {
-    /// `slots[0]` is packet `base`.
+    /// Slots of the packets from `base` on.
     slots: VecDeque<WindowSlot>,
     /// Lowest packet not hard-acknowledged.
     base: u32,
@@ -86,11 +86,11 @@ pub(crate) struct SendWindow {
     next: u32,
     in_flight: u32,
     acked: u32,
-    /// Packets waiting to be resent, in order, and some that have arrived since; empty once none waits.
+    /// Packets that wait to be resent, in order, and some that have arrived since; empty once none waits.
     lost: VecDeque<u32>,
     lost_count: u32,
     log: VecDeque<Sent>,
-    /// One past the highest packet acknowledged in any way.
+    /// First packet number above the highest acknowledged in any way.
     acked_top: u32,
 }
 
@@ -122,7 +122,7 @@ impl SendWindow {
         });
     }
 
-    /// The sequence number that the next queued packet gets.
+    /// Returns the sequence number that the next queued packet gets.
     pub(crate) fn end(&self) -> u32 {
         self.base + self.slots.len() as u32
     }
@@ -139,12 +139,12 @@ impl SendWindow {
         self.in_flight
     }
 
-    /// Packets held: queued, in flight, or waiting for their hard ACK.
+    /// Returns the number of packets held: queued, in flight, or waiting for their hard ACK.
     pub(crate) fn held(&self) -> u32 {
         self.slots.len() as u32
     }
 
-    /// Packets queued but never sent.
+    /// Returns the number of packets queued but never sent.
     pub(crate) fn unsent(&self) -> u32 {
         self.end() - self.next
     }
@@ -153,7 +153,7 @@ impl SendWindow {
         self.slots.is_empty()
     }
 
-    /// Packets sent and not acknowledged in any way.
+    /// Returns the number of packets sent and not acknowledged in any way.
     pub(crate) fn outstanding(&self) -> u32 {
         self.in_flight + self.lost_count
     }
@@ -162,8 +162,8 @@ impl SendWindow {
         self.lost_count > 0
     }
 
-    /// The lowest packet that has been sent and not acknowledged, and how many of its transmissions did not arrive
-    /// though something sent later did.
+    /// Returns the lowest packet that has been sent and not acknowledged, and how many of its transmissions
+    /// did not arrive though something sent later did.
     pub(crate) fn first_outstanding(&self) -> Option<(&Packet, u8)> {
         let waits = |slot: &&WindowSlot| matches!(slot.state, PacketState::Lost | PacketState::InFlight);
         self.slots.iter().find(waits).map(|slot| (&slot.packet, slot.passed_over))
@@ -178,7 +178,7 @@ impl SendWindow {
         self.acked
     }
 
-    /// The packet to send next: a lost one first, then a new one below `edge`.
+    /// Returns the packet to send next: a lost one first, then a new one below `edge`.
     #[inline]
     pub(crate) fn peek(&mut self, edge: u32) -> Option<Outgoing> {
         if !self.lost.is_empty()
@@ -206,7 +206,7 @@ impl SendWindow {
         None
     }
 
-    /// The buffer of packet `seq`, as returned by [`peek`](Self::peek).
+    /// Returns the buffer of packet `seq`, as returned by [`peek`](Self::peek).
     #[inline]
     pub(crate) fn packet(&self, seq: u32) -> &Packet {
         &self.slots[(seq - self.base) as usize].packet
@@ -429,7 +429,7 @@ mod tests {
 
     const MS: Duration = Duration::from_millis(1);
 
-    /// A window with packets 1 to `count` sent at `now`, serials 101 and up.
+    /// Makes a window with packets 1 to `count` sent at `now`, serials 101 and up.
     fn sent(pool: &mut PacketPool, count: u32, now: Instant) -> SendWindow {
         let mut window = SendWindow::new();
         for seq in 1..=count {

@@ -181,9 +181,9 @@ impl AckPolicy {
         true
     }
 
-    /// Takes back an ACK that was [taken](Self::take) and could not be sent: it is still owed, by the next
-    /// packet that finds the budget or a buffer, or by the timer. No other ACK wakes the call before that:
-    /// none could be sent either.
+    /// Takes back an ACK that was [taken](Self::take) and could not be sent. The ACK is still owed, by the
+    /// next packet that finds the budget or a buffer, or by the timer. No other ACK wakes the call before
+    /// that: none could be sent either.
     pub(crate) fn give_back(
         &mut self,
         now: Instant,

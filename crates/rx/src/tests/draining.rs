@@ -1,4 +1,4 @@
-//! The end of a server's service, and the end of connections.
+//! Tests of the end of a server's service, and of connections.
 
 use std::time::Duration;
 
@@ -20,8 +20,9 @@ fn ends(pair: &Pair) -> Vec<ConnectionEnd> {
     pair.server_events.iter().filter_map(end).collect()
 }
 
-/// Clients begin calls before and after the server stops taking any, over a path that loses packets: what was delivered
-/// ends well, all else is told to come back, and nothing is left.
+/// Begins clients' calls before and after the server refuses new ones, over a path that loses packets.
+///
+/// Delivered calls end well, all others are told to come back, and nothing is left.
 #[test]
 fn calls_in_progress_end_and_later_ones_are_told_to_come_back() {
     for seed in 0..40 {

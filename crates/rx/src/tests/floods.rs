@@ -1,4 +1,5 @@
-//! Packets of strangers that come faster than clients' own: answers to them have a share of each turn and no more.
+//! Tests of strangers' packets that come faster than clients' own: answers to them have a share of each turn
+//! and no more.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -14,7 +15,7 @@ fn stranger(number: u32) -> SocketAddr {
     SocketAddr::from(([100, b, c, d], 7001))
 }
 
-/// Makes a question as a peer's NAT keep-alive or `rxdebug -version` comes from.
+/// Makes a VERSION question as in a peer's NAT keep-alive or from `rxdebug -version`.
 fn version_question(number: u32) -> Vec<u8> {
     let first = Header::parse(&data_packet(EPOCH, number << 2, 0, 0, number, false)).expect("valid").0;
     packet(&Header { kind: PacketType::Version, flags: flags::CLIENT_INITIATED, ..first }, &[0])
@@ -26,18 +27,18 @@ fn checked() -> Pair {
     pair
 }
 
-/// The first packet of a call on a connection of its own.
+/// Makes the first packet of a call on a connection of its own.
 fn newcomer(number: u32) -> Vec<u8> {
     data_packet(EPOCH ^ number << 3, number << 2, 1, 1, 1, true)
 }
 
-/// A packet of a connection that was never there.
+/// Makes a packet of a connection that never existed.
 fn ack_of_nothing(number: u32) -> Vec<u8> {
     let first = Header::parse(&newcomer(number)).expect("valid").0;
     packet(&Header { kind: PacketType::Ack, flags: flags::CLIENT_INITIATED, ..first }, &[0; 40])
 }
 
-/// A call of a service that is not offered.
+/// Makes a call of a service that is not offered.
 fn unknown_service(number: u32) -> Vec<u8> {
     let first = Header::parse(&newcomer(number)).expect("valid").0;
     packet(&Header { service: 999, ..first }, b"1234")
@@ -65,7 +66,8 @@ fn strangers_of_one_turn_have_a_bounded_number_of_answers_and_of_connections() {
     }
 }
 
-/// Turns, and all that a client of many small calls had in them.
+/// Runs a client of many small calls beside strangers, and returns the turns and all that the client got in
+/// them.
 fn calls_beside(strangers: Option<fn(u32) -> Vec<u8>>) -> (u32, Duration, Pair) {
     let mut pair = checked();
     pair.latency = Duration::from_millis(1);

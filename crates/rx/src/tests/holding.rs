@@ -1,4 +1,4 @@
-//! Packets in the application's hands: received ones held for a while, and rooms of packets to come.
+//! Tests of packets that the application holds: received ones, and rooms of packets to come.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use crate::{CallHandle, DeadReason, EndpointConfig, Event, ReadBatch, ReadError,
 
 const EPOCH: u32 = 0x8000_1234;
 
-/// A call of `request` bytes whose server has it in hand and has read nothing.
+/// Delivers a call of `request` bytes to a server that has read nothing.
 fn delivered(pair: &mut Pair, request: Vec<u8>) -> (CallHandle, CallHandle) {
     pair.server_sleeps = true;
     let connection = pair.connect();
@@ -26,7 +26,7 @@ fn hold(pair: &mut Pair, served: CallHandle, max: usize) -> Result<ReadBatch, Re
     pair.server.call(pair.now, served).ok_or(ReadError::End)?.hold(max)
 }
 
-/// Data bytes of each of the packets of a direction, in order, each once.
+/// Returns the data bytes of each of the packets of a direction, in order, each once.
 fn data_sizes(pair: &Pair, from_server: bool) -> Vec<usize> {
     let mut sizes = std::collections::BTreeMap::new();
     let from = if from_server { pair.server_address } else { pair.client_address };
@@ -83,8 +83,8 @@ fn hold_takes_no_more_than_asked_and_the_rest_is_read_next() {
     assert_eq!(hold(&mut pair, served, 1).unwrap_err(), ReadError::End);
 }
 
-/// Random holds and reads, released in any order, over a path that loses every tenth packet: every byte comes once, in
-/// order, and what is held never exceeds the window.
+/// Holds and reads at random, with releases in any order, over a path that loses every tenth packet: every
+/// byte comes once and in order, within the window.
 #[test]
 fn any_order_of_holds_and_releases_gives_every_byte_once() {
     for seed in 0..60 {
@@ -208,7 +208,7 @@ fn reader_busy_with_held_packets_does_not_count_as_an_idle_client() {
     assert!(pair.server_events.contains(&idle), "{:?}", pair.server_events.last());
 }
 
-/// Fills `batch` with the next of `bytes`; says how many there were.
+/// Fills `batch` with the next of `bytes`, and returns how many there were.
 fn fill(batch: &mut crate::WriteBatch, bytes: &[u8]) -> usize {
     let mut filled = 0;
     for room in batch.payloads() {
@@ -286,8 +286,8 @@ fn rooms_that_outlive_their_call_are_freed_when_they_come_back() {
     pair.assert_no_leaks();
 }
 
-/// 200 clients open calls, send a window and then neither send nor read: each holds its window at most, and the pool
-/// keeps what others need.
+/// Opens calls of 200 clients that send a window and then neither send nor read: each holds its window at
+/// most, and the pool keeps what others need.
 #[test]
 fn clients_that_open_calls_and_do_nothing_leave_buffers_to_others() {
     let config = EndpointConfig { packets: 2048, check_reach: false, ..EndpointConfig::default() };

@@ -1,4 +1,4 @@
-//! Hooks by which tests do to an endpoint what would take a real one years.
+//! Hooks by which tests change an endpoint as years of use would.
 
 use crate::packet::Packet;
 use crate::{ConnectionHandle, Endpoint};
@@ -20,13 +20,13 @@ impl Endpoint {
         core.serial = core.serial.wrapping_add(count);
     }
 
-    /// Returns what the calls under way expect of reordering.
+    /// Returns the reordering that the calls under way expect.
     pub(super) fn reordering_expected(&self) -> Vec<Option<u32>> {
         let channels = self.connections.iter().flat_map(|(_, connection)| &connection.channels);
         channels.filter_map(|channel| Some(channel.call.as_ref()?.recovery.reordering())).collect()
     }
 
-    /// Leaves the pool empty.
+    /// Takes all free packets of the pool.
     pub(super) fn take_all_packets(&mut self) -> Vec<Packet> {
         std::iter::from_fn(|| self.shared.pool.alloc()).collect()
     }

@@ -1,4 +1,4 @@
-//! Input that no honest peer sends: dropped or refused, counted, and without effect on other calls.
+//! Tests of input that no honest peer sends: dropped or refused, counted, and without effect on other calls.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -17,7 +17,7 @@ fn source(number: u32) -> SocketAddr {
     SocketAddr::from(([10 + (a & 1), b, c, d], 7001))
 }
 
-/// An ACK of a client's call, with the fields that matter here.
+/// Makes an ACK of a client's call, with the fields that matter here.
 fn ack(pair_header: &Header, first: u32, window: u32, table: &[u8]) -> Vec<u8> {
     let mut payload = vec![0; 4];
     payload.extend(first.to_be_bytes());
@@ -32,7 +32,7 @@ fn ack(pair_header: &Header, first: u32, window: u32, table: &[u8]) -> Vec<u8> {
     packet(pair_header, &payload)
 }
 
-/// A server in the middle of a long reply to a stock client that says nothing, and that client's ACK header.
+/// Makes a server in the middle of a long reply to a silent stock client, with that client's ACK header.
 fn replying() -> (Pair, Header) {
     let mut pair = Pair::stock(EPOCH, 4, true);
     let call = *pair.served.keys().next().expect("accepted");
@@ -260,8 +260,8 @@ fn unproved_client_gets_three_times_its_bytes_at_most_even_without_the_reach_che
     assert!(pair.server.stats().amplification_limited > 0);
 }
 
-/// Every first packet that an address may send which has not answered: whatever it makes due and may not be sent has a time
-/// at which it is tried again. [`Pair::step`] fails where that time has passed.
+/// Sends every first packet that an unproved address may send: whatever becomes due and may not be sent has a
+/// time at which it is tried again. [`Pair::step`] fails where that time has passed.
 #[test]
 fn what_is_due_and_may_not_be_sent_waits() {
     let bits =

@@ -1,11 +1,11 @@
-//! Resending over a network that loses chosen packets.
+//! Tests of resending over a network that loses chosen packets.
 
 use std::time::Duration;
 
 use super::{Pair, Wire, pattern};
 use crate::header::PacketType;
 
-/// Loses the packets for which `pick` holds, each seen once only.
+/// Loses the packets for which `pick` holds, each only the first time.
 fn lose(pair: &mut Pair, mut pick: impl FnMut(&Wire) -> bool + 'static) {
     pair.filter = Some(Box::new(move |wire| !pick(wire)));
 }

@@ -1,4 +1,4 @@
-//! Transfers over a network that loses nothing.
+//! Tests of transfers over a network that loses nothing.
 
 use std::time::Duration;
 

@@ -28,13 +28,13 @@ use crate::{CallHandle, ConnectionHandle, Endpoint, EndpointConfig, Event, ReadE
 /// Offset of the security class in a header.
 const SECURITY_AT: usize = 23;
 
-/// Service that the test server offers: it sends back what it gets.
+/// Id of the test server's service, which sends back what it gets.
 pub(super) const ECHO: u16 = 7;
 
-/// A datagram as the network sees it; return false to lose it.
+/// Filter of datagrams in the network; returns false to lose one.
 pub(super) type Filter = Box<dyn FnMut(&Wire) -> bool>;
 
-/// A datagram on its way.
+/// Datagram on its way.
 #[derive(Clone, Debug)]
 pub(super) struct Wire {
     pub(super) from: SocketAddr,
@@ -61,7 +61,7 @@ pub(super) struct Transfer {
     pub(super) sent_end: bool,
 }
 
-/// A client and an echo server.
+/// Client and echo server, joined by the network.
 pub(super) struct Pair {
     pub(super) now: Instant,
     pub(super) client: Endpoint,
@@ -79,7 +79,7 @@ pub(super) struct Pair {
     pub(super) served: BTreeMap<CallHandle, Transfer>,
     pub(super) client_events: Vec<Event>,
     pub(super) server_events: Vec<Event>,
-    /// The server's application leaves calls alone.
+    /// True when the server's application leaves calls alone.
     pub(super) server_sleeps: bool,
     pub(super) client_sleeps: bool,
 }
@@ -142,7 +142,7 @@ impl Pair {
         handle
     }
 
-    /// Lets everything that is due now happen, without moving the clock.
+    /// Runs everything that is due now, without moving the clock.
     pub(super) fn settle(&mut self) {
         loop {
             self.client.handle_timeout(self.now);
@@ -157,7 +157,7 @@ impl Pair {
         }
     }
 
-    /// Moves the clock to the next thing that happens. False if nothing ever will.
+    /// Moves the clock to the next event. Returns false if none will ever come.
     pub(super) fn step(&mut self) -> bool {
         self.settle();
         let arrival = self.in_transit.keys().next().map(|key| key.0);
@@ -169,7 +169,7 @@ impl Pair {
         true
     }
 
-    /// Runs until `done` or until `limit` has passed on the clock; says whether `done`.
+    /// Runs until `done` or until `limit` has passed on the clock, and returns whether `done`.
     pub(super) fn run_until(&mut self, limit: Duration, mut done: impl FnMut(&Self) -> bool) -> bool {
         let end = self.now + limit;
         while self.now < end {
@@ -190,7 +190,7 @@ impl Pair {
         self.run_until(limit, |pair| pair.transfers.values().all(|transfer| transfer.done))
     }
 
-    /// Runs for `time`.
+    /// Runs both endpoints for `time`.
     pub(super) fn run_for(&mut self, time: Duration) {
         let end = self.now + time;
         self.run_until(time, |_| false);
@@ -213,7 +213,7 @@ impl Pair {
         self.server.handle_datagram(self.now, from, None, bytes);
     }
 
-    /// Gives the server a newcomer's first packet, and an answer to its challenge that it made up.
+    /// Sends the server a newcomer's first packet, and an invented answer to its challenge.
     pub(super) fn inject_made_up_response(
         &mut self,
         from: SocketAddr,
@@ -233,7 +233,7 @@ impl Pair {
         self.settle();
     }
 
-    /// A pair whose server is driven by hand-made packets of a stock client, which has proved its address by
+    /// Makes a pair whose server gets hand-made packets of a stock client, which has proved its address by
     /// answering the server's probe. The client's first call, with packets from 1 on, is `call`.
     pub(super) fn stock(epoch: u32, cid: u32, last: bool) -> Self {
         let mut pair = Self::with(small_config(), EndpointConfig { check_reach: true, ..small_config() });
@@ -404,17 +404,17 @@ pub(super) fn pump_writes(
     }
 }
 
-/// A small endpoint for tests, without the reachability check.
+/// Returns a small endpoint's configuration, without the reachability check.
 pub(super) fn small_config() -> EndpointConfig {
     EndpointConfig { packets: 4096, check_reach: false, ..EndpointConfig::default() }
 }
 
-/// Bytes that differ from packet to packet.
+/// Returns bytes that differ from packet to packet.
 pub(super) fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at ^ (at >> 8) ^ (at >> 16)) as u8).collect()
 }
 
-/// A client's DATA packet as a stock peer would send it.
+/// Makes a client's DATA packet as a stock peer would send it.
 pub(super) fn data_packet(epoch: u32, cid: u32, call: u32, seq: u32, serial: u32, last: bool) -> Vec<u8> {
     let header = Header {
         epoch,
@@ -432,7 +432,7 @@ pub(super) fn data_packet(epoch: u32, cid: u32, call: u32, seq: u32, serial: u32
     packet(&header, b"0123456789abcdef")
 }
 
-/// Returns what a stock client answers to a PING of a call whose reply has not begun.
+/// Returns a stock client's answer to a PING of a call whose reply has not begun.
 pub(super) fn ping_answer(ping: &Header) -> Vec<u8> {
     let mut payload = [0; 21];
     payload[4..8].copy_from_slice(&1u32.to_be_bytes());

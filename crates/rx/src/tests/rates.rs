@@ -1,4 +1,4 @@
-//! Rates of connections, and of all of them together.
+//! Tests of rates of single connections, and of all together.
 
 use std::collections::BTreeMap;
 use std::time::Duration;

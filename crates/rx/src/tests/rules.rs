@@ -1,4 +1,4 @@
-//! Rules of the protocol, one test each.
+//! Tests of the protocol's rules, one each.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ fn acks(trace: &[Wire]) -> Vec<(Header, Vec<u8>)> {
     acks.map(|wire| (wire.header(), wire.payload().to_vec())).collect()
 }
 
-/// Returns what a server says to packets of a stock client.
+/// Returns the server's answers to a stock client's packets.
 fn answers(pair: &mut Pair) -> Vec<Wire> {
     pair.keep_trace = true;
     let from = pair.trace.len();
@@ -69,8 +69,9 @@ fn stock_sender_hears_of_each_packet_behind_a_gap_though_they_came_together() {
     assert!(acks(&answers(&mut pair)).is_empty());
 }
 
-/// Returns what a server says in the second after the packets `seqs` of a stock client, of which packet 9 is
-/// the last: how long after them each ACK leaves, and its soft ACKs.
+/// Returns the ACKs that a server sends in the second after the packets `seqs` of a stock client.
+///
+/// Packet 9 is the last of the stream. Each ACK has its delay behind the packets, and its soft ACKs.
 fn said_into_silence(seqs: &[u32]) -> Vec<(Duration, Vec<u8>)> {
     let mut pair = Pair::stock(EPOCH, 4, false);
     let (from, start) = (pair.client_address, pair.now);

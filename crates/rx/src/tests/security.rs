@@ -1,4 +1,4 @@
-//! The challenge, its answer, and what security classes do to packets.
+//! Tests of the challenge, its answer, and of security classes' work on packets.
 
 use std::net::SocketAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -15,7 +15,7 @@ use crate::security::{
 use crate::security::{SecurityKind, SecurityStats};
 use crate::{EndpointConfig, Event, Jumbograms, abort};
 
-/// A check that another thread has in hand.
+/// Check that another thread has in hand.
 #[derive(Debug, Default)]
 struct Helper {
     waker: Mutex<Option<Waker>>,
@@ -30,15 +30,15 @@ impl Helper {
     }
 }
 
-/// A class in the shape of rxkad and rxgk: 8 bytes before the data, 4 after it, a checksum in the header, and a
-/// challenge whose answer must add one.
+/// Security class in the shape of rxkad and rxgk: 8 bytes before the data, 4 after it, a checksum in the
+/// header, and a challenge to add one to.
 #[derive(Debug, Default)]
 pub(super) struct Guarded {
     server: bool,
     nonce: u8,
-    /// Client: bytes of its answer beyond the first.
+    /// Bytes of the client's answer beyond the first.
     ticket_len: usize,
-    /// Server: what checks answers, if that takes time.
+    /// Helper of the server that checks answers, if that takes time.
     helper: Option<Arc<Helper>>,
     verdict: Option<Result<[u32; 4], SecurityError>>,
     principal: Option<Principal>,
@@ -209,8 +209,8 @@ fn call_is_delivered_after_the_challenge_is_answered_and_packets_are_transformed
     pair.assert_no_leaks();
 }
 
-/// Calls on connections of a stock client that takes jumbograms, one under a class that protects data and one without. The
-/// first reply of each is cut to packets before the client has said what it takes.
+/// Runs calls of a stock client that takes jumbograms, one under a class that protects data and one without.
+/// The first reply of each is cut to packets before the client has said what it takes.
 #[test]
 fn fragments_go_to_sealed_connections_and_to_no_others() {
     let fragments = |extensions| EndpointConfig {
@@ -249,7 +249,7 @@ fn wrong_answer_to_the_challenge_aborts_the_connection_unserved() {
     pair.assert_no_leaks();
 }
 
-/// Sends of the server, by kind, before its first DATA.
+/// Returns the kinds of the server's packets before its first DATA.
 fn first_sends(pair: &Pair) -> Vec<PacketType> {
     let of_server = pair.trace.iter().filter(|wire| wire.from == pair.server_address);
     of_server.map(|wire| wire.header().kind).take_while(|&kind| kind != PacketType::Data).collect()
@@ -443,8 +443,9 @@ fn rxdebug_sees_what_the_class_tells_of_a_connection() {
     assert_eq!((shown.kind, shown.level, shown.packets_sent), (SecurityKind::Kad, 2, 4));
 }
 
-/// Clients with a proof of a class that is not offered hear in the words of that class that they are not authenticated, and the
-/// application hears of them now and then.
+/// Refuses clients with a proof of a class that is not offered, by that class's own code.
+///
+/// The application gets an event of them now and then.
 #[test]
 fn proofs_of_classes_that_are_not_offered_are_refused_by_the_codes_of_their_class() {
     let codes = [

@@ -1,4 +1,4 @@
-//! Shares of one client, and their effect on others.
+//! Tests of one client's shares, and their effect on others.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -13,8 +13,7 @@ fn spoofed(number: u32) -> SocketAddr {
     SocketAddr::from(([100, b, c, d], 7001))
 }
 
-/// 100,000 connections a second from addresses that never answer, for three seconds, at a round trip of 100 ms.
-/// What a server writes to three clients at once leaves in the order of their connections' priorities.
+/// Writes to three clients at the same time: the packets leave in the order of their connections' priorities.
 #[test]
 fn packets_of_higher_priority_leave_first() {
     let mut pair = Pair::new();
@@ -96,7 +95,7 @@ fn one_answer_proves_all_connections_of_its_address() {
     assert!(calls.iter().all(|call| pair.transfers[call].reply == b"hello"));
 }
 
-/// A client of ours as seen from its own address, with the packets it would send by hand.
+/// Client of ours as seen from its own address, with the packets it would send by hand.
 struct Stock {
     address: SocketAddr,
     epoch: u32,
@@ -105,7 +104,7 @@ struct Stock {
 }
 
 impl Stock {
-    /// A client that has proved its address on a connection of its own.
+    /// Makes a client that has proved its address on a connection of its own.
     fn arrive(pair: &mut Pair, host: u8, port: u16) -> Self {
         Self::arrive_at(pair, SocketAddr::from(([10, 9, 0, host], port)), host)
     }
@@ -134,7 +133,7 @@ impl Stock {
         pair.inject(self.address, &bytes);
     }
 
-    /// An ACK of the call on channel 0.
+    /// Sends an ACK of the call on channel 0.
     fn ack(&mut self, pair: &mut Pair, call: u32, first: u32, table: &[u8], window: u32) {
         self.serial += 1;
         let header = Header {
@@ -264,7 +263,7 @@ fn call_that_acknowledges_softly_and_never_for_good_is_ended() {
     assert_eq!(pair.server.pool().in_use(), 0);
 }
 
-/// The highest packet sent to an address, up to what a table holds.
+/// Returns the highest packet sent to an address, up to what a table holds.
 fn sent_to(pair: &Pair, address: SocketAddr) -> usize {
     let sent = pair.trace.iter().filter(|wire| wire.to == address).map(|wire| wire.header());
     sent.map(|header| header.seq as usize).max().unwrap_or(0).min(255)
@@ -289,7 +288,7 @@ fn call_that_takes_its_reply_slowly_lives_as_long_as_it_takes_it() {
     assert!(pair.server.call(pair.now, call).is_some(), "{:?}", pair.server_events.last());
 }
 
-/// Clients of an IPv6 /48, each from a /64 of its own, and others from elsewhere.
+/// Opens connections of clients in an IPv6 /48, each from a /64 of its own, and of clients from elsewhere.
 #[test]
 fn a_network_of_many_addresses_has_its_share_of_the_connections_and_replaces_its_own() {
     let config = EndpointConfig { connections_max: 400, check_reach: true, ..small_config() };

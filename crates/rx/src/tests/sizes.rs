@@ -1,4 +1,4 @@
-//! Packets no larger than peers and paths take.
+//! Tests of packet sizes, within what peers and paths take.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{EndpointConfig, Event, abort};
 
 const EPOCH: u32 = 0x8000_4321;
 
-/// Largest DATA datagram of the server in the trace from `from` on.
+/// Returns the largest DATA datagram of the server in the trace from `from` on.
 fn largest(pair: &Pair, from: usize) -> usize {
     let of_server = pair.trace[from..].iter().filter(|wire| wire.from == pair.server_address);
     let data = of_server.filter(|wire| wire.header().kind == PacketType::Data);
@@ -41,8 +41,9 @@ fn reply_keeps_to_the_size_that_a_stock_client_states() {
     assert_eq!(largest(&pair, from), 1300);
 }
 
-/// A path that drops fragments too stops carrying anything larger than 1,300 bytes: the call that was under way ends
-/// with a code, and the next ones keep to what gets through.
+/// Makes a path drop fragments and all datagrams above 1,300 bytes, in the middle of a call.
+///
+/// The call that was under way ends with a code, and the next ones keep to what gets through.
 #[test]
 fn path_that_begins_to_carry_small_packets_only_costs_each_side_a_call() {
     let mut pair = Pair::new();

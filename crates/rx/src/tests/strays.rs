@@ -1,5 +1,4 @@
-//! Packets with a connection's ids from other addresses: clients that have moved, and those that would like
-//! to be them.
+//! Tests of packets with a connection's ids from other addresses: clients that have moved, and impostors.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -21,7 +20,7 @@ fn everybody() -> AddressRange {
     AddressRange::new([0, 0, 0, 0].into(), 0)
 }
 
-/// A pair whose server has a security class, and a connection of it.
+/// Makes a pair whose server has a security class, and a connection of it.
 fn guarded() -> (Pair, ConnectionHandle) {
     let mut pair = Pair::new();
     pair.keep_trace = true;
@@ -44,7 +43,7 @@ fn finish(pair: &mut Pair, call: CallHandle, sent: &[u8]) {
     assert!(pair.transfers[&call].reply == sent, "bytes differ");
 }
 
-/// Any packet of the connection, forged: newest serial there can be, whatever the type.
+/// Forges a packet of the connection: newest serial there can be, whatever the type.
 fn forged(pair: &Pair, connection: ConnectionHandle, kind: PacketType, call: u32) -> Vec<u8> {
     let view = pair.client.connection(connection).expect("open");
     let (epoch, cid) = view.id();
@@ -68,7 +67,7 @@ fn forged(pair: &Pair, connection: ConnectionHandle, kind: PacketType, call: u32
     packet(&header, &payload)
 }
 
-/// Answers whatever VERSION question has been put to `address`.
+/// Answers any VERSION question that was sent to `address`.
 fn answer_version(pair: &mut Pair, address: SocketAddr) -> usize {
     let asked: Vec<_> = pair.trace.iter().filter(|wire| wire.to == address).cloned().collect();
     let asked = asked.iter().filter(|wire| wire.header().kind == PacketType::Version);
@@ -206,8 +205,8 @@ fn addresses_that_packets_claim_to_have_moved_to_leave_nothing_behind() {
     assert!(sent <= 20_000 * bytes.len(), "{sent} bytes");
 }
 
-/// An attacker makes calls in the name of a client that was here a moment ago, on connections of its own
-/// making.
+/// Attacks with calls in the name of a client that was here a moment ago, on connections of the attacker's
+/// own making.
 #[test]
 fn calls_in_the_name_of_a_proved_address_pull_three_times_their_bytes_and_a_fixed_credit() {
     let mut pair = Pair::with(small_config(), EndpointConfig { check_reach: true, ..small_config() });
@@ -240,8 +239,10 @@ fn calls_in_the_name_of_a_proved_address_pull_three_times_their_bytes_and_a_fixe
     assert!(pair.server.stats().amplification_limited > 0);
 }
 
-/// An address that was proved by a whole reply and falls silent draws three times what it sent, and no more until it acknowledges
-/// again; within a second of its last word a first burst more for each call, which its credit bounds.
+/// Checks that an address that was proved by a whole reply and falls silent draws three times what it sent.
+///
+/// More comes only when it acknowledges again; within a second of its last packet a first burst more for each
+/// call, which its credit bounds.
 #[test]
 fn an_address_that_falls_silent_draws_three_times_what_it_sent() {
     for pause in [0, 400, 1_000, 5_000, 59_000].map(Duration::from_millis) {
@@ -288,8 +289,10 @@ fn an_address_that_falls_silent_draws_three_times_what_it_sent() {
     }
 }
 
-/// In the middle of a reply as well: what was under way is sent again a few times, as to any client whose packets are lost,
-/// and what comes in its name brings no more than three times its bytes.
+/// Checks the same in the middle of a reply, for packets in a silent address's name.
+///
+/// Packets under way are sent again a few times, as to any client whose packets are lost, and packets in its
+/// name bring no more than three times their bytes.
 #[test]
 fn an_address_that_falls_silent_in_a_call_draws_three_times_what_it_sends_then() {
     let drawn = |kind: Option<PacketType>, packets: u32| {
@@ -331,7 +334,7 @@ fn an_address_that_falls_silent_in_a_call_draws_three_times_what_it_sends_then()
     }
 }
 
-/// A client that acknowledges gets the whole reply at once, and after a pause a round trip later.
+/// Checks that a client that acknowledges gets the whole reply at once, and after a pause a round trip later.
 #[test]
 fn a_client_that_comes_back_waits_one_round_trip_more_and_only_then() {
     let mut pair = Pair::with(small_config(), EndpointConfig { check_reach: true, ..small_config() });
@@ -360,7 +363,7 @@ fn a_client_that_comes_back_waits_one_round_trip_more_and_only_then() {
     assert!(quick.iter().all(|&at| takes[at] <= 12) && late.iter().all(|&at| takes[at] <= 23), "{takes:?}");
 }
 
-/// Tiny packets behind a gap, each worth an ACK that it does not pay for.
+/// Sends tiny packets behind a gap, each worth an ACK that it does not pay for.
 #[test]
 fn connections_that_wait_for_credit_are_looked_at_for_packets_and_credit_only() {
     let mut pair = Pair::with(small_config(), EndpointConfig { check_reach: true, ..small_config() });
@@ -401,8 +404,8 @@ fn honest_client_of_many_small_calls_never_runs_out_of_credit() {
     assert!(each < Duration::from_millis(11), "{each:?} for a round trip of 10 ms");
 }
 
-/// A client with a key says it has moved to an address that answers any VERSION question, and then goes on to
-/// acknowledge, blindly, what is sent there.
+/// Moves a client with a key to an address that answers any VERSION question, and then acknowledges, blindly,
+/// what is sent there.
 #[test]
 fn move_to_a_bystander_gets_him_no_more_than_the_credit() {
     let (mut pair, connection) = guarded();

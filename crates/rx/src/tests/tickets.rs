@@ -1,5 +1,7 @@
-//! A security class in the shape of rxkad and rxgk: tickets that expire, keys that change with the bytes they have
-//! sealed, three levels of protection, and helpers that take their time over both sides' part of the challenge.
+//! Tests of a security class in the shape of rxkad and rxgk.
+//!
+//! Tickets expire, keys change with the bytes they have sealed, there are three levels of protection, and
+//! helpers take their time over both sides' part of the challenge.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -22,12 +24,12 @@ use crate::{ConnectOptions, ConnectionHandle, EndpointConfig, Event, OpenError};
 const TICKETED: u8 = 5;
 const EXPIRED: i32 = 19_270_409;
 const BAD_TICKET: i32 = 19_270_408;
-/// Bytes that a key seals.
+/// Bytes that a key seals before it is replaced.
 const REKEY_BYTES: u64 = 10_000;
-/// Time of day when the tests begin.
+/// Time of day when the tests begin, since 1970.
 const TODAY: Duration = Duration::from_secs(1_800_000_000);
 
-/// Work that helpers have in hand.
+/// Jobs that helpers have in hand.
 type Jobs = Arc<Mutex<VecDeque<Job>>>;
 
 #[derive(Debug)]
@@ -37,7 +39,7 @@ struct Job {
     waker: Waker,
 }
 
-/// Does one piece of work, if there is one.
+/// Does one job, if there is one.
 fn work(jobs: &Jobs) -> bool {
     let Some(job) = jobs.lock().unwrap().pop_front() else { return false };
     *job.output.lock().unwrap() = Some(job.input);
@@ -45,7 +47,7 @@ fn work(jobs: &Jobs) -> bool {
     true
 }
 
-/// Work of a security class, at once or by helpers: here it is only handed through.
+/// Work of a security class, done at once or by helpers, which pass it through.
 #[derive(Debug, Default)]
 struct Work {
     jobs: Option<Jobs>,
@@ -70,7 +72,7 @@ impl Work {
 #[derive(Debug, Default)]
 struct Ticketed {
     server: bool,
-    /// Client: of its ticket. Server: once proved.
+    /// Level of the client's ticket; of the server once proved.
     level: u8,
     expires: u64,
     nonce: u64,
@@ -106,7 +108,7 @@ impl Ticketed {
         answer
     }
 
-    /// The verdict on an answer that has been deciphered.
+    /// Returns the verdict on an answer that has been deciphered.
     fn judge(&mut self, around: &Surroundings<'_>, answer: &[u8]) -> Result<[u32; 4], SecurityError> {
         let word = |at: usize| answer.get(at..at + 8).map(|b| u64::from_be_bytes(b.try_into().expect("8")));
         let bad = SecurityError { code: BAD_TICKET };

@@ -1,5 +1,6 @@
-//! The network's word that a peer cannot be reached: believed when it must be; of a server only twice, of a
-//! client that is called back and of clients of a server that drains at once.
+//! Tests of network reports that a peer cannot be reached, which are believed when they must be.
+//!
+//! Of a server only twice, of a client that is called back and of clients of a server that drains at once.
 
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use super::{ECHO, Pair, SECURITY_NULL, Wire, pattern, small_config};
 use crate::security::NullSecurity;
 use crate::{CallHandle, ConnectOptions, DeadReason, EndpointConfig, Event, abort};
 
-/// A client with a call to a server whose port is closed from the start: every packet there is lost.
+/// Makes a client with a call to a server whose port is closed from the start: every packet there is lost.
 fn call_to_nobody() -> (Pair, CallHandle) {
     let mut pair = Pair::new();
     let server = pair.server_address;
@@ -128,8 +129,8 @@ fn server_keeps_its_calls_whatever_the_network_says() {
     assert_eq!(pair.served.values().filter(|transfer| transfer.done).count(), 0);
 }
 
-/// Calls a closed port ([`call_to_nobody`]) on a connection whose calls end when the peer says that its port
-/// is closed.
+/// Calls a closed port ([`call_to_nobody`]) on a connection whose calls end when the peer reports its port
+/// closed.
 fn call_back_to_nobody() -> (Pair, CallHandle) {
     let mut pair = Pair::new();
     let server = pair.server_address;
@@ -244,7 +245,7 @@ fn drain_waits_for_no_client_that_has_said_last_that_its_port_is_closed() {
     assert_eq!(pair.server.calls_in_progress(), 0);
 }
 
-/// A client of three connections, with a call on each, that hears nothing any more.
+/// Makes a client of three connections, with a call on each, that receives nothing any more.
 fn gone_with_three_connections() -> Pair {
     let mut pair = Pair::new();
     pair.keep_trace = true;

@@ -1,6 +1,8 @@
-//! Two endpoints, one real conversation, and a script that forges packets into it, loses others, moves the clock
-//! and uses the calls: whatever the script, nothing panics, every packet is accounted for, limits hold, and an
-//! address that never answered gets no more than three times the bytes it sent.
+//! Fuzzes two endpoints in conversation by a script that forges packets, loses others, moves the clock and
+//! uses the calls.
+//!
+//! Whatever the script, nothing panics, every packet is accounted for, limits hold, and an address that never
+//! answered gets no more than three times the bytes it sent.
 
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -24,7 +26,7 @@ fn any_script_leaves_the_endpoint_whole() {
     });
 }
 
-/// The fuzzer's bytes; missing ones read as zero.
+/// Bytes of the fuzzer; missing ones read as zero.
 struct Script<'s>(&'s [u8]);
 
 impl<'s> Script<'s> {
@@ -116,7 +118,7 @@ impl World {
         self.run();
     }
 
-    /// A packet of the conversation with some fields replaced.
+    /// Sends a packet of the conversation with some fields replaced.
     fn forge(&mut self, end: usize, script: &mut Script<'_>) {
         let Some(mut header) = self.template[1 - end] else { return };
         let which = script.next();
@@ -147,7 +149,7 @@ impl World {
         self.ends[end].handle_datagram(self.now, from, None, &datagram(&header, payload));
     }
 
-    /// A new client that will never answer.
+    /// Sends the packet of a new client that will never answer.
     fn spoof(&mut self, script: &mut Script<'_>) {
         let header = Header {
             epoch: 0x8000_0000 | u32::from(script.next()),
@@ -255,8 +257,8 @@ impl World {
         assert!(self.spoofed_out <= 3 * self.spoofed_in, "{} for {}", self.spoofed_out, self.spoofed_in);
     }
 
-    /// The script over, the two ends finish what they can over a good network; then all goes quiet, every call
-    /// ends by its own limits, and every packet comes back.
+    /// Lets the two ends finish what they can over a good network after the script; then all goes quiet,
+    /// every call ends by its own limits, and every packet comes back.
     fn end(mut self) {
         for _ in 0..60 {
             for end in [CLIENT, SERVER] {
@@ -283,7 +285,8 @@ impl World {
     }
 }
 
-/// Client calls that were opened and never finished by the application: no limit of the peer's ends them.
+/// Returns the client calls that were opened and never finished by the application: no limit of the peer's
+/// ends them.
 fn unsent_calls(end: &Endpoint) -> usize {
     end.connections()
         .flat_map(|found| found.calls().collect::<Vec<_>>())

@@ -1,4 +1,4 @@
-//! Every parser takes any bytes without panic, and believes nothing that is not there.
+//! Fuzzes every parser: any bytes are taken without panic, and nothing is believed that is not there.
 
 use rx::ack::{ACK_FIXED, Ack, RANGES_MAX};
 use rx::header::{HEADER_LEN, Header, PacketType};

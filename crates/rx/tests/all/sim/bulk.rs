@@ -12,16 +12,16 @@ use crate::sim::scenario::{CLIENT, CallPlan, client_address, server_address};
 use crate::sim::wiretap::Counts;
 use crate::sim::world::World;
 
-/// One call that has a wide and long path to itself.
+/// Call that has a wide and long path to itself.
 #[derive(Debug)]
 pub(crate) struct WidePath {
-    /// The link, bits per second of IP packets.
+    /// Rate of the link, in bits per second of IP packets.
     pub(crate) link_bits_per_second: f64,
     /// Bits of reply that reach the application per second, after start-up.
     pub(crate) bits_per_second: f64,
 }
 
-/// One call over a path that loses packets at random.
+/// Call over a path that loses packets at random.
 #[derive(Debug)]
 pub(crate) struct LossyPath {
     /// DATA packets whose bytes reach the application per second.
@@ -32,18 +32,18 @@ pub(crate) struct LossyPath {
     pub(crate) wire: Counts,
 }
 
-/// A path of 100 Mb/s whose queue is smaller than what the path itself holds.
+/// Path of 100 Mb/s whose queue is smaller than what the path itself holds.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct ShallowQueue {
     pub(crate) rtt_ms: u64,
     pub(crate) queue_bytes: u64,
-    /// Least share of the link with NewReno. Halving drains a queue shorter than the path and then the path too:
-    /// on an ideal transport it fills 99.4 %, 94.0 %, 88.9 % and 89.0 % of these.
+    /// Least share of the link with NewReno. Halving drains a queue shorter than the path and then the path
+    /// too: on an ideal transport it fills 99.4 %, 94.0 %, 88.9 % and 89.0 % of these.
     wanted_new_reno: f64,
     wanted_cubic: f64,
 }
 
-/// One call that has a path with a shallow queue to itself.
+/// Call that has a path with a shallow queue to itself.
 #[derive(Debug)]
 pub(crate) struct ShallowPath {
     /// Packets that leave the link, as a share of what it can carry, after start-up.
@@ -65,7 +65,7 @@ pub(crate) const SHALLOW_QUEUES: [ShallowQueue; 4] = [
 ];
 
 impl ShallowQueue {
-    /// The least share of the link to reach.
+    /// Returns the least share of the link to reach.
     pub(crate) fn wanted_share(&self, congestion: Algorithm) -> f64 {
         match congestion {
             Algorithm::NewReno | Algorithm::Auto => self.wanted_new_reno,
@@ -74,7 +74,7 @@ impl ShallowQueue {
     }
 }
 
-/// 10 Gb/s, a round trip of 10 ms, a queue as long as the path.
+/// Runs a call over 10 Gb/s, a round trip of 10 ms, and a queue as long as the path.
 pub(crate) fn wide_path(congestion: Algorithm) -> WidePath {
     const RATE: u64 = 10_000_000_000;
     let bandwidth_delay_bytes = RATE / 8 / 100;
@@ -85,7 +85,7 @@ pub(crate) fn wide_path(congestion: Algorithm) -> WidePath {
     WidePath { link_bits_per_second: RATE as f64, bits_per_second }
 }
 
-/// 1 % of random loss, a round trip of 10 ms, no other limit.
+/// Runs a call over 1 % of random loss, a round trip of 10 ms, and no other limit.
 pub(crate) fn lossy_path(congestion: Algorithm) -> LossyPath {
     const LOSS: f64 = 0.01;
     let rtt = ms(10);
@@ -100,7 +100,7 @@ pub(crate) fn lossy_path(congestion: Algorithm) -> LossyPath {
     }
 }
 
-/// 100 Mb/s with a queue that a window in flight overflows.
+/// Runs a call over 100 Mb/s with a queue that a window in flight overflows.
 pub(crate) fn shallow_path(congestion: Algorithm, queue: ShallowQueue) -> ShallowPath {
     const RATE: u64 = 100_000_000;
     let ShallowQueue { rtt_ms, queue_bytes, .. } = queue;
@@ -124,22 +124,22 @@ pub(crate) fn shallow_path(congestion: Algorithm, queue: ShallowQueue) -> Shallo
     }
 }
 
-/// A client that fetches `reply_len` bytes in one call.
+/// Runs a client that fetches `reply_len` bytes in one call.
 pub(crate) fn fetch(link: &Link, config: EndpointConfig, reply_len: u32, seed: u64) -> World<Host> {
     fetch_all(link, config, &[plan(Duration::ZERO, reply_len, seed)], seed)
 }
 
-/// A call at `at` that asks for `reply_len` bytes on the client's first connection.
+/// Plans a call at `at` that asks for `reply_len` bytes on the client's first connection.
 pub(crate) fn plan(at: Duration, reply_len: u32, pattern: u64) -> CallPlan {
     CallPlan { at, connection: 0, request_len: 0, reply_len, abort_after: None, pattern }
 }
 
-/// A client that makes `calls` on one connection.
+/// Runs a client that makes `calls` on one connection.
 pub(crate) fn fetch_all(link: &Link, config: EndpointConfig, calls: &[CallPlan], seed: u64) -> World<Host> {
     fetch_on(1, link, config, calls, seed)
 }
 
-/// A client that makes `calls` on so many connections to one server.
+/// Runs a client that makes `calls` on so many connections to one server.
 pub(crate) fn fetch_on(
     connections: usize,
     link: &Link,
@@ -156,8 +156,8 @@ pub(crate) fn fetch_on(
     World::new(hosts, network, start)
 }
 
-/// Bits of reply that the client's application gets per second between `from` and `to` since the start, and
-/// what was sent in that time.
+/// Returns the bits of reply that the client's application gets per second between `from` and `to` since the
+/// start, and what was sent in that time.
 pub(crate) fn goodput(world: &mut World<Host>, from: Duration, to: Duration) -> (f64, Counts) {
     let done = world.run_until(from, |hosts| hosts.iter().all(Host::is_idle));
     assert!(!done, "the call ended before the measurement began");

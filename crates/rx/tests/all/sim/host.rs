@@ -1,5 +1,6 @@
-//! An Rx endpoint as a node of a world, with a small application on top: every call carries a request and a
-//! reply of known bytes, and both ends check what they get.
+//! Rx endpoint as a node of a world, with a small application on top.
+//!
+//! Every call carries a request and a reply of known bytes, and both ends check what they get.
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -16,7 +17,7 @@ use crate::sim::pattern::Pattern;
 use crate::sim::scenario::CallPlan;
 use crate::sim::world::Node;
 
-/// An endpoint and its application.
+/// Endpoint with its application.
 #[derive(Debug)]
 pub(crate) struct Host {
     pub(crate) endpoint: Endpoint,
@@ -29,7 +30,7 @@ pub(crate) enum Role {
     Server(Server),
 }
 
-/// Makes the calls of a plan.
+/// Application that makes the calls of a plan.
 #[derive(Debug, Default)]
 pub(crate) struct Client {
     connections: Vec<ConnectionHandle>,
@@ -40,23 +41,23 @@ pub(crate) struct Client {
     pub(crate) finished: usize,
     /// Calls given up as planned.
     pub(crate) given_up: usize,
-    /// Reply bytes checked.
+    /// Reply bytes that were checked.
     pub(crate) bytes_read: u64,
     /// Times between two arrivals of a call's bytes.
     pub(crate) gaps: Vec<Duration>,
     pub(crate) failures: Vec<String>,
 }
 
-/// Answers calls.
+/// Application that answers calls.
 #[derive(Debug, Default)]
 pub(crate) struct Server {
     running: BTreeMap<CallHandle, Transfer>,
     pub(crate) finished: usize,
     /// Calls whose reply was sent and never acknowledged.
     pub(crate) unheard: usize,
-    /// Calls that the client gave up, as its ABORT said.
+    /// Calls that the client gave up by an ABORT.
     pub(crate) aborted: usize,
-    /// Calls that were given up, as their silence or its next call on the channel said.
+    /// Calls that were given up in silence, or by the next call on the channel.
     pub(crate) abandoned: usize,
     pub(crate) failures: Vec<String>,
 }
@@ -66,16 +67,16 @@ pub(crate) struct Server {
 struct Transfer {
     to_write: Stream,
     to_read: Stream,
-    /// Server: the request's header, as far as it has come.
+    /// Header of the request, as far as it has come (server side).
     header: Vec<u8>,
     write_finished: bool,
-    /// Client: when bytes of the reply last came.
+    /// Time when bytes of the reply last came (client side).
     read_at: Option<Instant>,
-    /// Client: see [`CallPlan::abort_after`].
+    /// Bytes after which the client gives up; see [`CallPlan::abort_after`].
     abort_after: Option<u64>,
 }
 
-/// One direction: a prefix and then pattern bytes.
+/// Direction of a call: a prefix and then pattern bytes.
 #[derive(Debug, Default)]
 struct Stream {
     prefix: Vec<u8>,
@@ -114,7 +115,7 @@ impl Host {
         Self { endpoint, role: Role::Server(Server::default()) }
     }
 
-    /// The client's progress. Panics on a server.
+    /// Returns the client's progress. Panics on a server.
     pub(crate) fn as_client(&self) -> &Client {
         match &self.role {
             Role::Client(client) => client,
@@ -122,7 +123,7 @@ impl Host {
         }
     }
 
-    /// The server's record. Panics on a client.
+    /// Returns the server's record. Panics on a client.
     pub(crate) fn as_server(&self) -> &Server {
         match &self.role {
             Role::Server(server) => server,
@@ -197,8 +198,8 @@ impl Client {
         self.waiting.last().map(|&(at, _)| at)
     }
 
-    /// Begins calls whose time has come. One that finds its connection busy goes to another place in the line:
-    /// behind the next call to end.
+    /// Begins calls that are due. One that finds its connection busy moves in the queue: behind the next call
+    /// to end.
     fn begin_due(&mut self, now: Instant, endpoint: &mut Endpoint) {
         let mut busy = Vec::new();
         while let Some((_, plan)) = self.waiting.pop_if(|(at, _)| *at <= now) {
@@ -344,7 +345,8 @@ impl Transfer {
         self.write_finished && self.abort_after.is_some_and(|limit| self.to_read.done >= limit)
     }
 
-    /// Server: the header says what else is to come and what to answer.
+    /// Takes the beginning of a request, whose header says what else is to come and what to answer (server
+    /// side).
     fn take_request(&mut self, bytes: &[u8]) {
         let missing = REQUEST_HEADER_LEN - self.header.len();
         let (header, body) = bytes.split_at(missing.min(bytes.len()));
@@ -388,7 +390,7 @@ impl Stream {
         self.pattern.is_some() && self.done == self.len
     }
 
-    /// Writes the next bytes into `room`; returns how many.
+    /// Writes the next bytes into `room`, and returns how many.
     fn fill(&mut self, room: &mut [u8]) -> usize {
         let pattern = self.pattern.expect("nothing is written before the request is known");
         let prefix = self.prefix.get(self.done as usize..).unwrap_or_default();
@@ -429,10 +431,10 @@ fn endpoint_seed(seed: u64, role: u8) -> [u8; 32] {
     bytes
 }
 
-/// Pattern seed, request length, reply length.
+/// Bytes of a request's header: pattern seed, request length, reply length.
 const REQUEST_HEADER_LEN: usize = 16;
 const SERVICE: u16 = 147;
 /// Abort code of a client that has lost interest (`RX_USER_ABORT`).
 const GIVEN_UP: i32 = -6;
-/// A call refused for want of a channel is tried again at the next `ChannelFree`, or after this.
+/// Time after which a call refused for want of a channel is tried again, if no `ChannelFree` comes.
 const BUSY_RETRY: std::time::Duration = std::time::Duration::from_millis(50);

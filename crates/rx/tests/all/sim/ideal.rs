@@ -8,8 +8,8 @@ use rand::{Rng, SeedableRng};
 use rx::congestion::{Acked, Controller};
 use rx::rtt::RttEstimator;
 
-/// Packets per second that `controller` gets through a path of fixed `rtt` that loses each packet with chance
-/// `loss`, over `rounds` round trips.
+/// Returns the packets per second that `controller` gets through a path of fixed `rtt` that loses each packet
+/// with chance `loss`, over `rounds` round trips.
 pub(crate) fn packets_per_second(
     mut controller: Box<dyn Controller>,
     rtt: Duration,
