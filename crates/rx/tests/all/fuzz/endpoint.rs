@@ -257,7 +257,7 @@ impl World {
         assert!(self.spoofed_out <= 3 * self.spoofed_in, "{} for {}", self.spoofed_out, self.spoofed_in);
     }
 
-    /// Lets the two ends finish what they can over a good network after the script; then all goes quiet,
+    /// Lets the two ends finish what they can over a good network after the script. Then all goes quiet,
     /// every call ends by its own limits, and every packet comes back.
     fn end(mut self) {
         for _ in 0..60 {
