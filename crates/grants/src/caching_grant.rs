@@ -3,10 +3,10 @@
 use std::time::Instant;
 
 use crate::caching::{Caching, HeldCaching, Kind};
+use crate::caching_request::{CachingRequest, Opened};
 use crate::conflict::{BreakAction, FileOperation, break_action, spares};
 use crate::event::{Break, Event};
 use crate::limits::Limits;
-use crate::object::{CachingRequest, Opened};
 use crate::{ExemptHolder, Holder, Home};
 
 /// Operation that is checked against the holders of leases and oplocks.

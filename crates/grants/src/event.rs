@@ -3,8 +3,11 @@
 use std::time::Instant;
 
 use crate::caching::Caching;
-use crate::waiting::Ticket;
 use crate::{Holder, Home};
+
+/// Number of a waiting request, unique in its object.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Ticket(pub u64);
 
 /// Result of a request for a grant.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

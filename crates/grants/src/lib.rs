@@ -33,6 +33,7 @@
 
 mod caching;
 mod caching_grant;
+mod caching_request;
 pub mod conflict;
 mod deletion;
 mod event;
@@ -47,13 +48,13 @@ mod waiting;
 
 pub use self::caching::{Caching, HeldCaching, Kind};
 pub use self::caching_grant::BadAcknowledgement;
-pub use self::event::{Break, Event, GrantResult, Refused, Wait};
+pub use self::caching_request::{CachingRequest, Opened};
+pub use self::event::{Break, Event, GrantResult, Refused, Ticket, Wait};
 pub use self::leases::{LeaseKey, LeaseOfOtherFile, LeaseRef, Leases};
 pub use self::limits::Limits;
-pub use self::object::{AdvisoryLock, CachingRequest, Change, Closed, Lock, Object, Opened, Request};
+pub use self::object::{AdvisoryLock, Change, Closed, Lock, Object, Request};
 pub use self::range::{Owner, Range, RangeLock};
 pub use self::share::{Access, Share, StatOpen};
-pub use self::waiting::Ticket;
 
 #[cfg(test)]
 mod tests;

@@ -7,9 +7,8 @@ use std::time::Instant;
 
 use crate::OpenId;
 use crate::conflict::{RangeUse, overlaps_well};
-use crate::event::{Event, Refused};
+use crate::event::{Event, Refused, Ticket};
 use crate::limits::Limits;
-use crate::waiting::Ticket;
 
 /// Bytes from `offset` on. A range of no bytes overlaps those that begin before it and end behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -6,10 +6,10 @@ use budget::Consumer;
 
 use crate::caching::Caching;
 use crate::caching_grant::{BreakRequest, CachingGrant};
+use crate::caching_request::CachingRequest;
 use crate::conflict::shares;
 use crate::event::Event;
 use crate::grant::OtherGrants;
-use crate::object::CachingRequest;
 use crate::range::Ranges;
 use crate::share::{Access, Share, StatOpen};
 use crate::{Holder, OpenId};

@@ -3,11 +3,7 @@
 
 use crate::ExemptHolder;
 use crate::conflict::FileOperation;
-use crate::event::Event;
-
-/// Number of a waiting request, unique in its object.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Ticket(pub u64);
+use crate::event::{Event, Ticket};
 
 /// The queue of operations that wait for an object's holders.
 #[derive(Debug, Default)]

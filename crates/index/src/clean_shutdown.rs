@@ -9,16 +9,15 @@ use std::io::{Read, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::Duration;
 
 use rustix::fs::{FlockOperation, OFlags, flock, fstatfs};
 
-use crate::journal::{BOOTED_AT, HEADER_LEN, PATH_AT, RecoveredJournal, Words};
+use crate::boot_time::booted_ms_now;
+use crate::journal::RecoveredJournal;
+use crate::journal_layout::{BOOTED_AT, HEADER_LEN, PATH_AT, Words};
 use crate::mark::checksum;
-
-/// Marker of a clean shutdown: 16 random bytes, in memory and in the index, which differ if either was set
-/// back.
-pub type CleanShutdownMarker = [u8; 16];
+use crate::marker::CleanShutdownMarker;
 
 /// Draws a marker at random.
 pub(crate) fn draw() -> CleanShutdownMarker {
@@ -155,7 +154,7 @@ fn is_nobodys(path: &Path) -> bool {
     // Those of earlier versions do not say whose they are.
     let state = state.filter(|state| !state.is_empty() && state.len() < PATH_MAX);
     state.is_some_and(|state| {
-        matches!(Path::new(OsStr::from_bytes(state)).join(crate::storage::FILE_NAME).try_exists(), Ok(false))
+        matches!(Path::new(OsStr::from_bytes(state)).join(FILE_NAME).try_exists(), Ok(false))
     })
 }
 
@@ -209,13 +208,8 @@ fn lies_in_memory(file: &File) -> bool {
     fstatfs(file).is_ok_and(|of| of.f_type as u64 == TMPFS_MAGIC)
 }
 
-/// Returns the time of the machine's boot by its two clocks, in milliseconds since 1970.
-pub(crate) fn booted_ms_now() -> Option<i64> {
-    let up = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).ok()?;
-    i64::try_from(now.as_millis()).ok()?.checked_sub(up.tv_sec * 1_000 + up.tv_nsec / 1_000_000)
-}
-
+/// Of the index in the state directory.
+pub(crate) const FILE_NAME: &str = "index.redb";
 /// Directory where every Linux has a file system of memory that any user may write to.
 const MEMORY: &str = "/dev/shm";
 /// Magic number of tmpfs in statfs(2).
@@ -281,7 +275,7 @@ mod tests {
     #[test]
     fn what_is_old_and_whose_index_is_no_more_is_swept() {
         let (home, gone) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
-        std::fs::write(home.path().join(crate::storage::FILE_NAME), "").unwrap();
+        std::fs::write(home.path().join(FILE_NAME), "").unwrap();
         let files = [home.path(), gone.path()].map(InMemory::of_index);
         files.iter().for_each(|file| file.leave_marker(&draw()));
         if !files[0].marker.exists() {
@@ -290,7 +284,7 @@ mod tests {
         }
         files[0].sweep();
         assert!(files[1].marker.exists(), "it is not old");
-        let long_ago = SystemTime::now() - STALE_AGE - Duration::from_secs(9);
+        let long_ago = std::time::SystemTime::now() - STALE_AGE - Duration::from_secs(9);
         for file in &files {
             OpenOptions::new().write(true).open(&file.marker).unwrap().set_modified(long_ago).unwrap();
         }

@@ -9,41 +9,19 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed, Ordering::Rele
 use std::sync::{Mutex, MutexGuard};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use crate::clean_shutdown::booted_ms_now;
+use crate::boot_time::booted_ms_now;
+use crate::journal_layout::{
+    ALIVE_AT, BEGUN_AT, BOOTED_AT, BYTES, DONE_AT, FORMAT, FORMAT_AT, FROM, GONE, HEADER_LEN, LACKING_AT,
+    NOTE_AT, PARENT, PLACE, SERIAL, SLOT_LEN, Slot, TO, UNIQUIFIER, VERSION, VNODE, Words, halves,
+};
 use crate::mark::checksum_words;
-use crate::object::{TICK_MAX, Window};
-use crate::{CleanShutdownMarker, Number, PlaceRef, Timestamp, Version, VolumeId};
+use crate::object::{Changing, TICK_MAX, Window};
+use crate::{CleanShutdownMarker, PlaceRef, Timestamp, Version, VolumeId};
 
 pub(crate) use self::recovered::RecoveredFiles;
 pub use self::recovered::RecoveredJournal;
 
 mod recovered;
-
-/// Words of memory that outlive the process but not the boot, written by the journal's holder alone.
-pub trait Words: Send + Sync + 'static {
-    /// Returns the words that can be read and written now.
-    fn words(&self) -> &[AtomicU64];
-
-    /// Grows the memory to at least `len` words; returns false on failure.
-    fn grow(&self, len: usize) -> bool;
-}
-
-/// Slot of a file in the journal, from the first uncommitted change until its commit.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Slot(u32);
-
-/// File that is about to be changed for the first time since its stamp was recorded.
-#[derive(Clone, Copy, Debug)]
-pub struct Changing<'a> {
-    /// Identity of the file.
-    pub identity: &'a [u8],
-    /// Number of the file.
-    pub number: Number,
-    /// Version of the content so far.
-    pub version: Version,
-    /// Place of the file, as far as that is known.
-    pub place: Option<PlaceRef<'a>>,
-}
 
 /// Open journal of uncommitted changes.
 pub(crate) struct Journal {
@@ -65,23 +43,6 @@ struct Free {
     /// Committed slots that are kept until a further change would have another time, each with the latest
     /// time of its commit.
     aging: VecDeque<(i64, Slot)>,
-}
-
-impl Slot {
-    /// Slot of an index without a journal.
-    pub const NONE: Self = Self(u32::MAX);
-    /// Slot of a file that found no room: until its commit the journal is incomplete.
-    const LACKING: Self = Self(u32::MAX - 1);
-
-    fn at(self) -> Option<usize> {
-        (self.0 < Self::LACKING.0).then(|| HEADER_LEN + self.0 as usize * SLOT_LEN)
-    }
-}
-
-impl Default for Slot {
-    fn default() -> Self {
-        Self::NONE
-    }
 }
 
 impl Journal {
@@ -321,11 +282,6 @@ fn pair(high: u32, low: u32) -> u64 {
     u64::from(high) << 32 | u64::from(low)
 }
 
-fn halves(marker: &CleanShutdownMarker) -> (u64, u64) {
-    let half = |bytes: &[u8]| u64::from_le_bytes(bytes.try_into().expect("eight bytes"));
-    (half(&marker[..8]), half(&marker[8..]))
-}
-
 /// Converts bytes to words of eight, the last padded with zeros.
 fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + Clone + '_ {
     bytes.chunks(8).map(|chunk| {
@@ -338,36 +294,6 @@ fn words_of(bytes: &[u8]) -> impl Iterator<Item = u64> + Clone + '_ {
 /// Window that contains no time.
 const UNSURE: Window = Window { from: i64::MAX, to: i64::MIN };
 
-/// Words of the header, and its page for the storage's use.
-const FORMAT_AT: usize = 0;
-const NOTE_AT: usize = 1;
-pub(crate) const BOOTED_AT: usize = 3;
-const BEGUN_AT: usize = 4;
-const DONE_AT: usize = 5;
-const LACKING_AT: usize = 6;
-const ALIVE_AT: usize = 7;
-pub(crate) const PATH_AT: usize = 8;
-pub(crate) const HEADER_LEN: usize = 512;
-
-/// Words of a slot, the first of which is a checksum of the constant ones, 0 in a free slot.
-const SLOT_LEN: usize = 32;
-const SERIAL: usize = 1;
-const VNODE: usize = 2;
-const UNIQUIFIER: usize = 3;
-const VERSION: usize = 4;
-const FROM: usize = 5;
-const TO: usize = 6;
-/// Word with the checksum of the place; 0 where the place is unknown.
-const PLACE: usize = 7;
-const PARENT: usize = 8;
-/// First word of the identity; the name begins at the next word behind it.
-const BYTES: usize = 9;
-
-/// Version of a file that is gone, which no real version reaches. None comes so far.
-const GONE: u64 = u64::MAX;
-
-/// Format word: "LRJ", and the layout's number.
-const FORMAT: u64 = u64::from_le_bytes(*b"LRJ\x02\0\0\0\0");
 /// Words by which the journal grows at once: 4,096 slots, 1 MiB, in one system call.
 const CHUNK: usize = 4_096 * SLOT_LEN;
 /// Age at which a further change has another time, on coarse file systems too.

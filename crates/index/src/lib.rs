@@ -34,26 +34,30 @@
 //! ```
 
 pub use check::{Finding, Findings};
-pub use clean_shutdown::{CleanShutdownMarker, MapWords};
+pub use clean_shutdown::MapWords;
 pub use committer::{BEAT, Committer};
 pub use error::Error;
 pub use host::{HostRecord, HostState};
 pub use index::{Health, Index, Options, PreviousShutdown};
-pub use journal::{Changing, RecoveredJournal, Slot, Words};
+pub use journal::RecoveredJournal;
+pub use journal_layout::{Slot, Words};
 pub use lists::{ListRecord, RecordedList};
 pub use looking::Looking;
 pub use mark::{MARK_LEN, Mark, RightsIn, checksum};
+pub use marker::CleanShutdownMarker;
 pub use memory::Memory;
 pub use number::{Kind, Number};
 pub use object::{
-    FileStamp, FirstUse, Known, Listed, ListedAs, Loaded, ObjectRecord, Place, PlaceRef, SETTLES_IN,
-    Timestamp,
+    Changing, FileStamp, FirstUse, Known, Listed, ListedAs, Loaded, ObjectRecord, Place, PlaceRef,
+    SETTLES_IN, Timestamp,
 };
 pub use pending::Backlog;
 pub use storage::{FileStorage, Storage, boot};
 pub use version::Version;
-pub use volume::{OpenedVolume, Quota, Standing, Tree, Usage, VolumeId, VolumeRecord};
+pub use volume::{OpenedVolume, Quota, Standing, Tree, Usage, VolumeRecord};
+pub use volume_id::VolumeId;
 
+mod boot_time;
 mod check;
 mod clean_shutdown;
 mod codec;
@@ -62,15 +66,19 @@ mod error;
 mod host;
 mod index;
 mod journal;
+mod journal_layout;
 mod lists;
 mod looking;
 mod mark;
+mod marker;
 mod memory;
 mod number;
 mod object;
 mod pending;
 mod range;
+mod run_state;
 mod storage;
 mod tables;
 mod version;
 mod volume;
+mod volume_id;

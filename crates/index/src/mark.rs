@@ -1,7 +1,7 @@
 //! Mark on a volume's root, by which tree and index recognize each other.
 
 use crate::codec::Fields;
-use crate::volume::VolumeId;
+use crate::volume_id::VolumeId;
 
 /// Bytes of a mark.
 pub const MARK_LEN: usize = 64;

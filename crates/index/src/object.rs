@@ -3,7 +3,7 @@
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use crate::codec::Fields;
-use crate::journal::{Changing, Slot};
+use crate::journal_layout::Slot;
 use crate::{Error, Kind, Number, Version, VolumeRecord};
 
 /// Time since 1970 as file systems stamp it.
@@ -59,6 +59,19 @@ impl PlaceRef<'_> {
     pub(crate) fn to_place(self) -> Place {
         Place { parent: self.parent, name: self.name.to_vec() }
     }
+}
+
+/// File that is about to be changed for the first time since its stamp was recorded.
+#[derive(Clone, Copy, Debug)]
+pub struct Changing<'a> {
+    /// Identity of the file.
+    pub identity: &'a [u8],
+    /// Number of the file.
+    pub number: Number,
+    /// Version of the content so far.
+    pub version: Version,
+    /// Place of the file, as far as that is known.
+    pub place: Option<PlaceRef<'a>>,
 }
 
 /// File at its first use: identity, kind, stamp and place.

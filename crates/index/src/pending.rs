@@ -3,10 +3,10 @@
 
 use std::collections::{HashMap, hash_map};
 
-use crate::index::RunState;
-use crate::journal::Slot;
+use crate::journal_layout::Slot;
 use crate::lists::Lists;
 use crate::object::ObjectEntry;
+use crate::run_state::RunState;
 use crate::{HostRecord, Number, VolumeId, VolumeRecord};
 
 /// Amount of uncommitted changes.

@@ -10,8 +10,10 @@ use redb::backends::FileBackend;
 use redb::{Builder, Database};
 
 use crate::Error;
-use crate::clean_shutdown::{CleanShutdownMarker, InMemory, MapWords};
-use crate::journal::{RecoveredJournal, Words};
+use crate::clean_shutdown::{FILE_NAME, InMemory, MapWords};
+use crate::journal::RecoveredJournal;
+use crate::journal_layout::Words;
+use crate::marker::CleanShutdownMarker;
 
 /// Storage of the index's file, marker and journal.
 pub trait Storage: Send + Sync + 'static {
@@ -177,5 +179,3 @@ pub(crate) fn refuse_empty(found: &Metadata) -> Result<(), Error> {
 
 /// Name of an index that is being made.
 const UNFINISHED_NAME: &str = "index.redb.unfinished";
-/// Of the index in the state directory.
-pub(crate) const FILE_NAME: &str = "index.redb";

@@ -1,12 +1,8 @@
 //! Records of volumes, and their answers on opening.
 
 use crate::codec::Fields;
+use crate::volume_id::VolumeId;
 use crate::{Error, Mark, Version};
-
-/// Number of a volume, as AFS knows it. Three in a row belong to a volume: the tree, its read-only and its
-/// backup copy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct VolumeId(pub u32);
 
 /// Tree that is to be opened as a volume.
 #[derive(Clone, Copy, Debug)]
@@ -113,12 +109,6 @@ pub enum Standing {
     IndexBehind,
     /// The root had a later mark: the tree was set back. The next opening gives its files new numbers.
     TreeBehind,
-}
-
-impl std::fmt::Display for VolumeId {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.fmt(f)
-    }
 }
 
 impl VolumeRecord {

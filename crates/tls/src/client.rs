@@ -11,7 +11,8 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, RootCertStore, SignatureScheme};
 
-use crate::config::{ConfigError, Versions};
+use crate::config::Versions;
+use crate::config_error::ConfigError;
 use crate::handshake::Alpn;
 
 /// Server certificates that a client trusts.

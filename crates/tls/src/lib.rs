@@ -3,8 +3,10 @@
 //! Everything here is bytes in, bytes out; sockets and clocks are the caller's. Design and figures are in
 //! the crate's `README.md`.
 
+mod certificate_files;
 mod client;
 mod config;
+mod config_error;
 mod control;
 mod error;
 mod established;
@@ -23,10 +25,10 @@ mod tests;
 mod tickets;
 mod validity;
 
+pub use certificate_files::{CertificateFiles, is_server_name};
 pub use client::{ClientTrust, client_config, client_config_with};
-pub use config::{
-    CertificateFiles, CipherOrder, ConfigError, ServerTls, TlsConfig, Versions, Warning, is_server_name,
-};
+pub use config::{CipherOrder, ServerTls, TlsConfig, Versions};
+pub use config_error::{ConfigError, Warning};
 pub use error::TlsError;
 pub use established::KernelControl;
 pub use handshake::{Alpn, SessionInfo};

@@ -11,7 +11,8 @@ use rcgen::{CertificateParams, DnType, ExtendedKeyUsagePurpose, KeyPair, PKCS_EC
 use rustls::pki_types::CertificateDer;
 use rustls::pki_types::pem::PemObject;
 
-use crate::config::{CertificateFiles, ConfigError};
+use crate::certificate_files::CertificateFiles;
+use crate::config_error::ConfigError;
 use crate::pem;
 use crate::validity::{self, Standing, Validity};
 

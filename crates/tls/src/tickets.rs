@@ -15,7 +15,7 @@ use aws_lc_rs::error::Unspecified;
 use aws_lc_rs::rand;
 use rustls::server::ProducesTickets;
 
-use crate::config::ConfigError;
+use crate::config_error::ConfigError;
 
 const NAME_LEN: usize = 16;
 

@@ -26,10 +26,9 @@ use std::sync::Arc;
 
 pub use self::check::BadDirectory;
 use self::hash::bucket;
+pub use self::page::{PAGE_SIZE, Target};
 use self::page::{Page, SLOTS};
 
-/// Bytes of a directory page.
-pub const PAGE_SIZE: usize = 2048;
 //@ limit: a directory
 //@ section: Clients of AFS
 //@ unit: page of 2 KiB
@@ -51,15 +50,6 @@ pub struct Directory {
     pages: Vec<Arc<Page>>,
     /// Number of the first page that may have room for an entry of so many slots. Only a removal makes room.
     full_below: [u16; NAME_SLOTS_MAX + 1],
-}
-
-/// Target of a name: a file in the directory's volume.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
-pub struct Target {
-    /// Vnode number of the file.
-    pub vnode: u32,
-    /// Uniquifier, which distinguishes the files that have had the vnode.
-    pub uniquifier: u32,
 }
 
 /// Reason why a name cannot be added.

@@ -1,8 +1,9 @@
 //! Directory page: its header, its slots, and the map and hash table of the first one.
 
 use super::hash::BUCKETS;
-use super::{PAGE_SIZE, Target};
 
+/// Bytes of a directory page.
+pub const PAGE_SIZE: usize = 2048;
 /// Bytes of a slot.
 pub(super) const SLOT: usize = 32;
 /// Slots of a page.
@@ -29,6 +30,15 @@ const NEXT_AT: usize = 2;
 const VNODE_AT: usize = 4;
 const UNIQUIFIER_AT: usize = 8;
 const NAME_AT: usize = 12;
+
+/// Target of a name: a file in the directory's volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Default)]
+pub struct Target {
+    /// Vnode number of the file.
+    pub vnode: u32,
+    /// Uniquifier, which distinguishes the files that have had the vnode.
+    pub uniquifier: u32,
+}
 
 /// Page of a directory, 64 slots.
 #[derive(Clone)]

@@ -5,11 +5,10 @@ use std::time::Instant;
 use super::Object;
 use crate::caching_grant::BreakRequest;
 use crate::conflict::FileOperation;
-use crate::event::{Event, GrantResult, Refused};
+use crate::event::{Event, GrantResult, Refused, Ticket};
 use crate::range::Owner;
 use crate::share::Access;
 use crate::stream::Open;
-use crate::waiting::Ticket;
 use crate::{ExemptHolder, Holder, OpenId};
 
 /// Work that a close leaves to the caller.

@@ -5,9 +5,8 @@ use std::time::Instant;
 use super::Object;
 use crate::caching_grant::BreakRequest;
 use crate::conflict::{FileOperation, RangeUse};
-use crate::event::{Event, GrantResult, Refused};
+use crate::event::{Event, GrantResult, Refused, Ticket};
 use crate::range::{Owner, Range, RangeLock};
-use crate::waiting::Ticket;
 use crate::{ExemptHolder, Holder, OpenId};
 
 /// Byte-range lock of a holder without an open, such as an AFS client.

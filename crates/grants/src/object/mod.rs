@@ -4,16 +4,17 @@ use std::time::Instant;
 
 pub use self::close::Closed;
 pub use self::lock::{AdvisoryLock, Lock};
-pub use self::open::{CachingRequest, Opened, Request};
+pub use self::open::Request;
 use crate::caching::Caching;
 use crate::caching_grant::{BadAcknowledgement, BreakRequest, CachingGrant};
+use crate::caching_request::Opened;
 use crate::conflict::{FileOperation, needs};
 use crate::deletion::Deletions;
-use crate::event::{Event, GrantResult, Refused, Wait};
+use crate::event::{Event, GrantResult, Refused, Ticket, Wait};
 use crate::limits::Limits;
 use crate::share::{Access, Share};
 use crate::stream::{Open, Stream};
-use crate::waiting::{Ticket, WaitQueue};
+use crate::waiting::WaitQueue;
 use crate::{ExemptHolder, Holder, Home, OpenId};
 
 mod close;

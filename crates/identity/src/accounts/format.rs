@@ -6,7 +6,8 @@ use std::str::FromStr;
 
 use serde::{Deserialize, Deserializer};
 
-use super::{Accounts, AccountsError};
+use super::error::AccountsError;
+use super::limits;
 use crate::name::{Id, Who, check_group_name, check_user_name};
 use crate::principal::Names;
 use crate::verifier::{NtHash, PasswordHash};
@@ -54,8 +55,8 @@ pub(super) struct GroupTable {
 }
 
 pub(super) fn parse(text: &str) -> Result<AccountsFile, AccountsError> {
-    if text.len() > Accounts::FILE_MAX {
-        return Err(AccountsError::Syntax(format!("it has more than {} bytes", Accounts::FILE_MAX)));
+    if text.len() > limits::FILE_MAX {
+        return Err(AccountsError::Syntax(format!("it has more than {} bytes", limits::FILE_MAX)));
     }
     let syntax = |error: toml::de::Error| AccountsError::Syntax(tell(text, &error));
     match toml::from_str::<Version>(text).map_err(syntax)?.version {
@@ -127,10 +128,9 @@ impl AccountsFile {
             let problem = "numbers of users are positive, those of groups negative";
             return Err(AccountsError::invalid("last_user or last_group", problem));
         }
-        for (kind, count, most) in [
-            ("user", self.user.len(), Accounts::USERS_MAX),
-            ("group", self.group.len(), Accounts::GROUPS_MAX),
-        ] {
+        for (kind, count, most) in
+            [("user", self.user.len(), limits::USERS_MAX), ("group", self.group.len(), limits::GROUPS_MAX)]
+        {
             if count > most {
                 return Err(AccountsError::invalid(
                     kind,

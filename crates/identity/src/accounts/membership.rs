@@ -2,8 +2,9 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 
+use super::error::AccountsError;
 use super::format::GroupTable;
-use super::{Accounts, AccountsError};
+use super::limits;
 use crate::name::{Id, SYSTEM_GROUPS};
 use crate::principal::Names;
 
@@ -102,11 +103,11 @@ impl Memberships {
     }
 
     fn within_bound(&self, path: &[Id], height: usize) -> Result<usize, AccountsError> {
-        if path.len() + height <= Accounts::NESTING_MAX {
+        if path.len() + height <= limits::NESTING_MAX {
             return Ok(height);
         }
         let top = path.first().and_then(|id| self.name(*id)).unwrap_or_default();
-        let problem = format!("more than {} groups lie in each other", Accounts::NESTING_MAX);
+        let problem = format!("more than {} groups lie in each other", limits::NESTING_MAX);
         Err(AccountsError::invalid(format!("group.{top}.members"), problem))
     }
 }

@@ -1,7 +1,9 @@
 //! Users and groups: an immutable snapshot of the accounts file.
 
 mod edit;
+mod error;
 mod format;
+mod limits;
 mod membership;
 mod posix;
 mod smbpasswd;
@@ -9,11 +11,11 @@ mod store;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, LazyLock, OnceLock};
 
 pub use self::edit::{Edit, NewUser};
+pub use self::error::AccountsError;
 use self::format::{GroupTable, UserTable};
 use self::membership::Memberships;
 use self::posix::Posix;
@@ -48,22 +50,14 @@ struct User {
 }
 
 impl Accounts {
-    //@ limit: the accounts file
-    //@ section: Users and access lists
-    //@ unit: byte
-    //@ all: process: {:b}, {USERS_MAX} users, {GROUPS_MAX} groups, {NESTING_MAX} groups in each other
-    //@ empty: refused with the reason; a running server goes on with what it had
-    //@ counter: server_reloads{outcome="refused"}
-    //@ attack: none, an administrator writes it
-    //@ reach: server
     /// Largest accounts file that is read, in bytes.
-    pub const FILE_MAX: usize = 16 << 20;
+    pub const FILE_MAX: usize = limits::FILE_MAX;
     /// Most users of an accounts file.
-    pub const USERS_MAX: usize = 100_000;
+    pub const USERS_MAX: usize = limits::USERS_MAX;
     /// Most groups of an accounts file.
-    pub const GROUPS_MAX: usize = 10_000;
+    pub const GROUPS_MAX: usize = limits::GROUPS_MAX;
     /// Depth to which groups may nest.
-    pub const NESTING_MAX: usize = 16;
+    pub const NESTING_MAX: usize = limits::NESTING_MAX;
 
     /// Returns accounts without users: every client is anonymous. The same snapshot each time.
     pub fn none() -> Arc<Self> {
@@ -361,77 +355,6 @@ pub enum Refused {
     /// The user is disabled.
     #[error("the user is disabled")]
     Disabled,
-}
-
-/// Reason why accounts could not be read or changed.
-#[derive(Debug, thiserror::Error)]
-pub enum AccountsError {
-    /// The text breaks the format: the line's number and text.
-    #[error("{0}")]
-    Syntax(String),
-    /// A value has the right form, but is not allowed.
-    #[error("{key}: {problem}")]
-    Invalid {
-        /// Key of the value, such as `group.staff.members`.
-        key: String,
-        /// Description of the problem.
-        problem: String,
-    },
-    /// The file has a version that only a later program can read.
-    #[error("it is of version {0}, this program knows version 1")]
-    Version(i64),
-    /// Other users than the server's can read or change the file.
-    #[error("{path}: {problem}")]
-    Exposed {
-        /// Path of the file.
-        path: PathBuf,
-        /// Users that can, and the remedy.
-        problem: String,
-    },
-    /// A file has one of the errors above.
-    #[error("{}: {problem}", path.display())]
-    File {
-        /// Path of the file.
-        path: PathBuf,
-        /// Error in the file.
-        problem: Box<AccountsError>,
-    },
-    /// No user or group has this name.
-    #[error("{0}")]
-    NotFound(String),
-    /// A user or group has this name already.
-    #[error("{0}")]
-    Exists(String),
-    /// A system call failed.
-    #[error("{what}: {cause}")]
-    Io {
-        /// Operation that failed, with the file.
-        what: String,
-        /// Error of the kernel.
-        #[source]
-        cause: std::io::Error,
-    },
-}
-
-impl AccountsError {
-    pub(crate) fn invalid(key: impl Into<String>, problem: impl fmt::Display) -> Self {
-        Self::Invalid { key: key.into(), problem: problem.to_string() }
-    }
-
-    /// Makes the error for a user or group where the last number has been given.
-    pub(crate) fn no_number(key: &str, kind: &str, id: Id) -> Self {
-        let remedy = if kind == "user" { "; give one that is free by `--id`" } else { "" };
-        Self::invalid(
-            key,
-            format!(
-                "no number is left for a {kind}: {id} is the last that there is, and numbers are not given twice{remedy}"
-            ),
-        )
-    }
-
-    fn in_file(self, path: &Path) -> Self {
-        Self::File { path: path.to_owned(), problem: Box::new(self) }
-    }
 }
 
 /// Returns the cost of most users' verifiers, which an unknown user's check takes as well.

@@ -6,9 +6,10 @@ use std::time::SystemTime;
 
 use redb::{Database, ReadableTable, WriteTransaction};
 
-use super::{IndexShared, RunState};
+use super::IndexShared;
 use crate::object::ObjectEntry;
 use crate::pending::{ObjectChange, Pending};
+use crate::run_state::RunState;
 use crate::tables::{self, HOSTS, IDENTITIES, OBJECTS, STATE, VOLUMES};
 use crate::{Error, VolumeId};
 use crate::{clean_shutdown, lists};

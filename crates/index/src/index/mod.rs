@@ -18,6 +18,7 @@ use crate::codec::Fields;
 use crate::journal::{self, Journal};
 use crate::pending::{Backlog, Pending};
 use crate::range::Ranges;
+use crate::run_state::RunState;
 use crate::storage::Storage;
 use crate::tables::{self, STATE, VOLUMES};
 use crate::{CleanShutdownMarker, Error, Number, Version, VolumeId, VolumeRecord, clean_shutdown};
@@ -118,15 +119,6 @@ pub(crate) struct IndexState {
     /// Time since which a commit has been under way.
     underway_since: Option<SystemTime>,
     pub(crate) ends: bool,
-}
-
-/// State of a run, as committed.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct RunState {
-    /// True when the index has ended in order.
-    pub(crate) is_over: bool,
-    /// Marker of the run's journal or clean end; `None` where versions do not count on from there.
-    pub(crate) marker: Option<CleanShutdownMarker>,
 }
 
 /// State of a volume that is served.

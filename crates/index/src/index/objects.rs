@@ -6,7 +6,9 @@ use std::time::SystemTime;
 use redb::{Database, ReadableDatabase};
 
 use super::{Index, IndexShared, IndexState, OpenVolume};
-use crate::journal::{Changing, Journal, RecoveredFiles, Slot};
+use crate::journal::{Journal, RecoveredFiles};
+use crate::journal_layout::Slot;
+use crate::object::Changing;
 use crate::object::{ObjectEntry, check_lengths};
 use crate::pending::ObjectChange;
 use crate::tables::{IDENTITIES, OBJECTS};

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{
+use crate::journal_layout::{
     ALIVE_AT, BEGUN_AT, BYTES, DONE_AT, FORMAT, FORMAT_AT, FROM, GONE, HEADER_LEN, LACKING_AT, NOTE_AT,
     PARENT, PLACE, SERIAL, SLOT_LEN, Slot, TO, UNIQUIFIER, VERSION, VNODE, halves,
 };

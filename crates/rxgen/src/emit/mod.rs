@@ -2,6 +2,7 @@
 
 mod code;
 mod package;
+mod procedure;
 mod service;
 mod types;
 

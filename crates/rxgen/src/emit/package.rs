@@ -1,10 +1,10 @@
 //! A package's module: opcodes, the structs of requests and replies, and the server's dispatch.
 
 use crate::emit::code::Code;
+use crate::emit::procedure::{opcode_name, properties};
 use crate::emit::types::structure;
 use crate::emit::{Place, origin, service};
-use crate::names;
-use crate::resolve::{Field, Model, PackageItem, ProcedureItem, Properties, REQUEST, combined, of};
+use crate::resolve::{Model, PackageItem, ProcedureItem, REQUEST, combined};
 
 /// Generates the module of one package.
 pub(super) fn emit(package: &PackageItem, model: &Model, code: &mut Code) {
@@ -132,13 +132,4 @@ fn dispatch(package: &PackageItem, place: Place<'_>, code: &mut Code) {
     for _ in 0..3 {
         code.line("}");
     }
-}
-
-pub(super) fn properties(fields: &[Field], place: Place<'_>) -> Properties {
-    combined(fields.iter().map(|field| of(&field.ty, &place.model.types)))
-}
-
-pub(super) fn opcode_name(procedure: &ProcedureItem) -> String {
-    let snake = names::snake(&procedure.name.text);
-    snake.trim_start_matches("r#").to_ascii_uppercase()
 }

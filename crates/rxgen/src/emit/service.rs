@@ -2,7 +2,7 @@
 
 use crate::emit::Place;
 use crate::emit::code::Code;
-use crate::emit::package::{opcode_name, properties};
+use crate::emit::procedure::{opcode_name, properties};
 use crate::names;
 use crate::resolve::{PackageItem, ProcedureItem, SERVER};
 
