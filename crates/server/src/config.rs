@@ -29,7 +29,7 @@ pub(crate) use self::changes::Changes;
 pub use self::identity::{IdentitySection, default_accounts};
 pub use self::server::{NodesWithoutNic, ServerSection, default_state_dir};
 use crate::listeners::Change;
-use crate::logs;
+use crate::logs::is_one;
 use crate::overlap::MountedDirectories;
 
 /// Services of the program, in the order of their lines in messages.
@@ -257,7 +257,7 @@ impl Config {
         let own: Vec<PathBuf> = self.file.clone().into_iter().chain(accounts).chain(of_services).collect();
         for (key, log) in [("log.access", &self.log.access), ("log.audit", &self.log.audit)] {
             let Some(log) = log else { continue };
-            if let Some(own) = own.iter().find(|own| logs::is_one(log, own)) {
+            if let Some(own) = own.iter().find(|own| is_one(log, own)) {
                 let problem = format!(
                     "{} is a file that the server reads ({}), and lines of a log would spoil it: give the log a file of its own",
                     log.display(),
@@ -356,7 +356,7 @@ impl LogSection {
     /// each other.
     fn check(&self) -> Result<(), ConfigError> {
         let (Some(access), Some(audit)) = (&self.access, &self.audit) else { return Ok(()) };
-        if !logs::is_one(access, audit) {
+        if !is_one(access, audit) {
             return Ok(());
         }
         let place = |path: &Path| match path == Path::new("-") {

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use lane::mesh::{Exchange, Limits, Mail, Member, Port, Refused, Sender};
 
-use crate::lane_main::{Control, LaneEvent};
+use crate::lane_messages::{Control, LaneEvent};
 
 /// Control thread's sender to one lane. Its drop ends the lane.
 #[derive(Debug)]

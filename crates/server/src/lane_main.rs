@@ -4,99 +4,44 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use lane::layout::LaneSpec;
 use lane::{Ended, time};
-use service::Site;
-use service::pacer::RateShare;
-use service::volumes::VolumeTable;
-use vfs::Withheld;
 
 use crate::control::{ControlReceiver, EventSender};
 use crate::egress::Mark;
-use crate::lane_services::LaneServices;
+use crate::lane_messages::{Control, LaneEvent};
+use crate::lane_services::{LaneServices, ServicesStart};
 use crate::listeners::LaneListener;
 use crate::listening::Listening;
-use crate::logs::LaneLogs;
-use crate::metrics::Blocks;
-use crate::reload_transaction::{Preparation, PrepareRequest};
+use crate::reload_transaction::Preparation;
 use crate::silo::{AcceptRouter, Loads, Placement, SiloCounters, links_to_silos};
 use crate::startup_barrier::StartupBarrier;
 
-/// Site of each service of the program, by its index; `None` where it is not wanted.
-pub(crate) type Sites = Vec<Option<Arc<dyn Site>>>;
-
 /// Parameters that a lane starts with.
 pub(crate) struct Boot {
-    pub(crate) sites: Sites,
-    pub(crate) volumes: VolumeTable,
-    /// Files that are withheld from all clients.
-    pub(crate) withheld: Arc<Withheld>,
+    pub(crate) services: ServicesStart,
     pub(crate) listeners: Vec<LaneListener>,
     pub(crate) placement: Arc<Placement>,
     pub(crate) startup_barrier: Arc<StartupBarrier>,
     pub(crate) loads: Loads,
     pub(crate) control: ControlReceiver,
     pub(crate) events: EventSender,
-    pub(crate) blocks: Blocks,
-    pub(crate) logs: LaneLogs,
-    pub(crate) share: Arc<RateShare>,
     pub(crate) mark: Mark,
-    pub(crate) seed: u64,
-}
-
-/// Message from the control thread to a lane.
-pub(crate) enum Control {
-    /// Prepare to serve this, and report whether it can be done; serve as before until the verdict.
-    Prepare(Box<PrepareRequest>),
-    /// Look at the verdict on the prepared order. It stands in [`PrepareRequest::decision`]: this only wakes
-    /// the lane.
-    Decided,
-    /// Listen at these sockets too; a listener with the same id is replaced.
-    Listen(Vec<LaneListener>),
-    /// Accept what waits at the listeners, which get nothing new, then close them. Connections end as they
-    /// become idle.
-    StopListening,
-    /// Place connections by this from now on.
-    Place(Arc<Placement>),
-    /// Mark the packets of every connection so, open ones too.
-    Mark(Mark),
-    /// Take no more connections, and end the open ones within this time.
-    Drain(Duration),
-}
-
-/// Event of a lane, for the control thread.
-#[derive(Debug)]
-pub(crate) enum LaneEvent {
-    /// The lane serves clients now.
-    Serving,
-    /// The lane cannot carry out an order, for this reason.
-    Failed(String),
-    /// The lane is prepared for the order of this number, or cannot be.
-    Prepared { lane: usize, order: u64, outcome: Result<(), String> },
-    /// The lane has switched to the order of this number.
-    Switched { lane: usize, order: u64 },
-    /// A listener ended without an order.
-    ListenerDied { lane: usize, problem: String },
-    /// The lane has carried out [`Control::StopListening`].
-    StoppedListening { lane: usize },
-    /// The lane has ended, with this many connections cut.
-    Ended { cut: usize },
 }
 
 /// Runs a lane from its start to its end.
 pub(crate) async fn lane_main(spec: LaneSpec, mut boot: Boot) {
     let lane = lane::current();
     let (id, silo) = (lane.id().0, lane.silo().0);
-    boot.blocks.add("lane", id, silo, Arc::clone(lane.counters()) as _);
+    boot.services.blocks.add("lane", id, silo, Arc::clone(lane.counters()) as _);
     let silo_counters = Arc::new(SiloCounters::default());
-    boot.blocks.add("silo", id, silo, Arc::clone(&silo_counters) as _);
-    boot.blocks.add("rate", id, silo, Arc::clone(&boot.share.usage) as _);
+    boot.services.blocks.add("silo", id, silo, Arc::clone(&silo_counters) as _);
+    boot.services.blocks.add("rate", id, silo, Arc::clone(&boot.services.share.usage) as _);
     let ended = EndedGuard::new(boot.events.clone());
     let keeper = boot.startup_barrier.keeper(spec.id);
 
-    let services = match LaneServices::start(&mut boot) {
+    let services = match LaneServices::start(&boot.services) {
         Ok(services) => services,
         Err(problem) => return boot.events.send(LaneEvent::Failed(problem)),
     };

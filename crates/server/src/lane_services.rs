@@ -7,11 +7,12 @@ use std::time::{Duration, Instant};
 
 use lane::Ended;
 use service::commons::Commons;
+use service::pacer::RateShare;
 use service::volumes::{LaneVolumes, VolumeTable};
 use service::{LaneService, LaneStart, Site, Switch};
-use vfs::{Cache, CacheOptions};
+use vfs::{Cache, CacheOptions, Withheld};
 
-use crate::lane_main::{Boot, Sites};
+use crate::lane_messages::Sites;
 use crate::logs::LaneLogs;
 use crate::metrics::Blocks;
 
@@ -27,23 +28,35 @@ pub(crate) struct LaneServices {
     seed: u64,
 }
 
+/// What the services of a lane start with.
+pub(crate) struct ServicesStart {
+    pub(crate) sites: Sites,
+    pub(crate) volumes: VolumeTable,
+    /// Files that are withheld from all clients.
+    pub(crate) withheld: Arc<Withheld>,
+    pub(crate) blocks: Blocks,
+    pub(crate) logs: LaneLogs,
+    pub(crate) share: Arc<RateShare>,
+    pub(crate) seed: u64,
+}
+
 impl LaneServices {
     /// Opens the volumes and starts every service that is wanted.
-    pub(crate) fn start(boot: &mut Boot) -> Result<Rc<Self>, String> {
+    pub(crate) fn start(start: &ServicesStart) -> Result<Rc<Self>, String> {
         let cache = Cache::new(CacheOptions::default());
-        cache.withhold(&boot.withheld);
+        cache.withhold(&start.withheld);
         let lane = lane::current();
-        boot.blocks.add("vfs", lane.id().0, lane.silo().0, Arc::clone(cache.counters()) as _);
+        start.blocks.add("vfs", lane.id().0, lane.silo().0, Arc::clone(cache.counters()) as _);
         let services = Rc::new(Self {
-            slots: boot.sites.iter().map(|_| OnceCell::new()).collect(),
+            slots: start.sites.iter().map(|_| OnceCell::new()).collect(),
             volumes: RefCell::new(LaneVolumes::new(cache)),
-            commons: Commons::new(Arc::clone(&boot.share)),
-            blocks: boot.blocks.clone(),
-            logs: std::mem::take(&mut boot.logs),
+            commons: Commons::new(Arc::clone(&start.share)),
+            blocks: start.blocks.clone(),
+            logs: start.logs.clone(),
             mark: Cell::new(0),
-            seed: boot.seed,
+            seed: start.seed,
         });
-        services.prepare(&boot.sites, &boot.volumes)?();
+        services.prepare(&start.sites, &start.volumes)?();
         Ok(services)
     }
 

@@ -12,7 +12,7 @@ use lane::{Ended, Task, time};
 use service::{LaneSocket, Transport};
 
 use crate::control::EventSender;
-use crate::lane_main::LaneEvent;
+use crate::lane_messages::LaneEvent;
 use crate::lane_services::LaneServices;
 use crate::listeners::{Destination, LaneListener, ListenerId};
 use crate::silo::{AcceptRouter, SiloCounters};

@@ -8,11 +8,11 @@ use service::{LoadContext, Site};
 
 use crate::config::{Config, ConfigError};
 use crate::descriptors;
-use crate::lane_main::Sites;
+use crate::lane_messages::Sites;
 use crate::listeners::Change;
 use crate::objects::ProcessObjects;
 use crate::own_files::OwnFiles;
-use crate::serve::ServerError;
+use crate::server_error::ServerError;
 use crate::{lacks, lists, writers};
 
 /// Sites of all configured services, loaded and not yet given to any lane.

@@ -19,7 +19,7 @@ use crate::config::{Config, ConfigError};
 use crate::handover;
 use crate::index_file::IndexFile;
 use crate::lists;
-use crate::volumes::{UsageShown, VolumeShown};
+use crate::volume_shown::{UsageShown, VolumeShown};
 
 /// Changes under way in volumes that are no longer written to.
 pub(crate) struct Closing {

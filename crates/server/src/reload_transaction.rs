@@ -9,7 +9,6 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::time::Duration;
 
 use service::Switch;
@@ -17,26 +16,10 @@ use service::volumes::VolumeTable;
 use tokio::time::Instant;
 
 use crate::control::{EventSender, LaneControl};
-use crate::lane_main::{Control, LaneEvent, Sites};
+use crate::lane_messages::{CommitDecision, Control, LaneEvent, PrepareRequest, Sites};
 use crate::lane_services::LaneServices;
 use crate::listeners::{LaneListener, ListenerId};
 use crate::listening::{Adopted, Listening};
-
-/// Prepare message of a reload to one lane: sites, volumes and listeners.
-pub(crate) struct PrepareRequest {
-    pub(crate) number: u64,
-    pub(crate) sites: Sites,
-    pub(crate) volumes: VolumeTable,
-    /// Listeners to begin with, which take no connections yet.
-    pub(crate) listeners: Vec<LaneListener>,
-    /// Ids of the listeners to end.
-    pub(crate) close: Vec<ListenerId>,
-    pub(crate) decision: Arc<CommitDecision>,
-}
-
-/// Decision to commit or abort a reload: written once by the control thread, read by every lane.
-#[derive(Debug, Default)]
-pub(crate) struct CommitDecision(AtomicU8);
 
 /// Reload that one lane has prepared and can switch to at once.
 pub(crate) struct Preparation {
@@ -75,20 +58,6 @@ pub(crate) enum TransactionState {
     Refused(String),
     /// Every lane serves the new order.
     Done,
-}
-
-impl CommitDecision {
-    fn give(&self, carry_out: bool) {
-        self.0.store(if carry_out { CARRY_OUT } else { DROP }, Ordering::Release);
-    }
-
-    fn get(&self) -> Option<bool> {
-        match self.0.load(Ordering::Acquire) {
-            CARRY_OUT => Some(true),
-            DROP => Some(false),
-            _ => None,
-        }
-    }
 }
 
 impl Preparation {
@@ -226,8 +195,6 @@ fn ring(controls: &[LaneControl]) {
     controls.iter().for_each(LaneControl::ring);
 }
 
-const CARRY_OUT: u8 = 1;
-const DROP: u8 = 2;
 //@ limit: descriptors and time for a reload
 //@ section: Logs, control and descriptors
 //@ unit: time

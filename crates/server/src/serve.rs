@@ -8,9 +8,9 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use identity::Writable;
-use lane::layout::{LaneCount, Layout, LayoutError, Wishes};
+use lane::layout::{LaneCount, Layout, Wishes};
 use lane::runtime::{LaneInfo, Runtime, RuntimeOptions};
-use lane::topology::{CpuSet, Topology, TopologyError};
+use lane::topology::{CpuSet, Topology};
 use service::config::is_narrowed_to_ipv4;
 use service::pacer::RateShare;
 use service::socket::Transport;
@@ -22,10 +22,12 @@ use crate::admin::{self, AdminCounters, AdminSources};
 use crate::config::{Config, ConfigError};
 use crate::console;
 use crate::control::{self, EventReceiver, LaneControl};
-use crate::egress::{self, Egress, EgressError};
+use crate::egress::{self, Egress};
 use crate::lacks;
-use crate::lane_main::{Boot, Control, LaneEvent, Sites, lane_main};
-use crate::listeners::{ListenError, Listeners};
+use crate::lane_main::{Boot, lane_main};
+use crate::lane_messages::{Control, LaneEvent, Sites};
+use crate::lane_services::ServicesStart;
+use crate::listeners::Listeners;
 use crate::loaded_sites::LoadedSites;
 use crate::logs::{self, RequestLogs};
 use crate::metrics::Blocks;
@@ -34,17 +36,19 @@ use crate::own_files::{OwnFiles, OwnFilesWatch};
 use crate::pacing::Pacing;
 use crate::process;
 use crate::roots::{Root, VolumeRootMonitor};
+use crate::server_error::ServerError;
 use crate::signals::{Said, Signals};
-use crate::silo::{Loads, MemoryWatch, Placement, Taking, TakingError, who_serves_what};
+use crate::silo::{Loads, MemoryWatch, Placement, Taking, who_serves_what};
 use crate::startup_barrier::StartupBarrier;
 use crate::tree_use;
 use crate::trial::TrialState;
 use crate::volumes::{Volumes, VolumesError};
 use crate::writers;
 
-use self::reload::{ReloadCounters, Reloading};
+use self::reloading::{ReloadCounters, Reloading};
 
 mod reload;
+mod reloading;
 mod sites;
 mod upkeep;
 mod volumes;
@@ -124,55 +128,6 @@ pub struct Addresses {
     pub services: Vec<(&'static str, Bound)>,
     /// Admin address: metrics and health.
     pub admin: Option<SocketAddr>,
-}
-
-/// Reason why a server did not start, or ended without being told to.
-#[derive(Debug, thiserror::Error)]
-pub enum ServerError {
-    /// The configuration is not valid.
-    #[error(transparent)]
-    Config(#[from] ConfigError),
-    /// The accounts cannot be read.
-    #[error("identity.accounts: {0}")]
-    Accounts(#[from] identity::AccountsError),
-    /// A service lacks something that it needs beside the configuration.
-    #[error(transparent)]
-    Service(service::Problem),
-    /// An address cannot be listened at.
-    #[error(transparent)]
-    Listen(#[from] ListenError),
-    /// The topology of the machine cannot be read.
-    #[error(transparent)]
-    Topology(#[from] TopologyError),
-    /// The lanes cannot be laid out on the machine as configured.
-    #[error(transparent)]
-    Layout(#[from] LayoutError),
-    /// The nodes to be drained are not as configured.
-    #[error(transparent)]
-    Taking(#[from] TakingError),
-    /// Packets cannot be marked as configured.
-    #[error(transparent)]
-    Egress(#[from] EgressError),
-    /// The kernel refuses a call.
-    #[error(transparent)]
-    Lacking(#[from] lane::probe::Lacking),
-    /// A lane's ring or memory cannot be made.
-    #[error(transparent)]
-    Lane(#[from] lane::runtime::StartError),
-    /// A lane could not serve its sites.
-    #[error("a lane cannot serve: {0}")]
-    Serve(String),
-    /// A lane ended by itself: a defect, told on standard error.
-    #[error("a lane has ended by itself; the server stops rather than serve a part of its clients")]
-    LaneEnded,
-    /// A log, the admin address or the signals failed.
-    #[error("{what}: {source}")]
-    Io {
-        /// Operation that was attempted.
-        what: String,
-        /// Error of the operation.
-        source: std::io::Error,
-    },
 }
 
 /// Purpose of checking a configuration.
@@ -414,20 +369,22 @@ impl Serving {
         let startup_barrier = StartupBarrier::new(layout.lane_count());
         for (lane, (control, events)) in orders.into_iter().zip(event_senders).enumerate() {
             boots.push(Some(Boot {
-                sites: sites.clone(),
-                volumes: volumes.clone(),
-                withheld: Arc::clone(objects.withheld()),
+                services: ServicesStart {
+                    sites: sites.clone(),
+                    volumes: volumes.clone(),
+                    withheld: Arc::clone(objects.withheld()),
+                    blocks: blocks.clone(),
+                    logs: logs.lane(),
+                    share: pacing.share(lane),
+                    seed: seed(lane),
+                },
                 listeners: if purpose == Purpose::Serve { change.for_lane(lane)? } else { Vec::new() },
                 placement: Arc::clone(&placement),
                 startup_barrier: Arc::clone(&startup_barrier),
                 loads: loads.clone(),
                 control,
                 events,
-                blocks: blocks.clone(),
-                logs: logs.lane(),
-                share: pacing.share(lane),
                 mark: egress.of_lane(lane),
-                seed: seed(lane),
             }));
         }
         if purpose == Purpose::Serve {

@@ -6,6 +6,7 @@
 
 mod diagnostics;
 mod limit;
+mod pace;
 mod passed_on;
 mod place;
 mod requests;
@@ -15,13 +16,15 @@ use std::io;
 use std::os::fd::AsFd;
 use std::path::Path;
 use std::sync::{Arc, mpsc};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use service::log::LaneLog;
 use vfs::Withheld;
 
 pub(crate) use self::diagnostics::add_to;
 pub use self::diagnostics::{Diagnostics, finish};
+pub(crate) use self::pace::counted;
+use self::pace::{FAREWELL_MAX, STEP};
 pub(crate) use self::passed_on::error;
 pub use self::passed_on::warn;
 pub(crate) use self::place::is_one;
@@ -70,11 +73,6 @@ impl RequestLogs {
     }
 }
 
-/// Formats a count with its noun, singular or plural.
-pub(crate) fn counted(count: u64, one: &str, many: &str) -> String {
-    format!("{count} {}", if count == 1 { one } else { many })
-}
-
 /// Removes the message's name in brackets from the end of a line.
 pub(crate) fn without_name(line: &str) -> &str {
     line.rsplit_once(" [").map_or(line, |(text, _)| text)
@@ -117,8 +115,3 @@ fn write_within(sink: io::Result<Sink>, text: &str) {
         let _ = ended.recv_timeout(FAREWELL_MAX + STEP);
     }
 }
-
-/// Time for which the end of the process waits for each log.
-const FAREWELL_MAX: Duration = Duration::from_secs(1);
-/// Longest time for which a log's thread waits for a reader or a disk before it checks for other work.
-const STEP: Duration = Duration::from_millis(100);

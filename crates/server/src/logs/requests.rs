@@ -13,8 +13,8 @@ use std::time::{Duration, Instant};
 use service::log::{Format, LaneLog, LogReader};
 use vfs::Withheld;
 
+use super::pace::{FAREWELL_MAX, STEP, counted};
 use super::sink::{Sink, count_lines};
-use super::{FAREWELL_MAX, STEP, counted};
 use crate::config::{ConfigError, LogSection};
 use crate::health::Health;
 use crate::metrics::Blocks;

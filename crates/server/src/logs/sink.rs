@@ -18,7 +18,7 @@ use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, socket
 
 use vfs::Withheld;
 
-use super::STEP;
+use super::pace::STEP;
 use crate::trial;
 
 /// Lines on their way, and their destination.

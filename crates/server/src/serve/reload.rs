@@ -5,50 +5,19 @@ use std::time::SystemTime;
 use service::volumes::VolumeTable;
 use tokio::time::Instant;
 
+use super::Serving;
+use super::reloading::Reloading;
 use super::volumes::not_reopened;
-use super::{ServerError, Serving};
 use crate::config::{Changes, Config};
 use crate::egress;
-use crate::lane_main::Sites;
-use crate::listeners::Change;
 use crate::loaded_sites::LoadedSites;
 use crate::logs;
-use crate::objects::{Closing, Use};
+use crate::objects::Use;
 use crate::own_files::OwnFiles;
 use crate::reload_transaction::{ReloadTransaction, TransactionState};
 use crate::roots::Root;
+use crate::server_error::ServerError;
 use crate::silo::Taking;
-
-lane::counter_block! {
-    /// Counters of the control thread's reloads.
-    pub(super) struct ReloadCounters {
-        count taken as reloads [outcome = "taken"]: "Configurations taken over while the server runs.",
-        count refused as reloads [outcome = "refused"]: "Configurations taken over while the server runs.",
-        gauge last_reload_refused: "1 when the last reload was refused: the server goes on with what it had.",
-        gauge last_reload_seconds: "When the last reload was taken or refused, seconds since 1970.",
-        count volumes_lost: "Times the directory of a volume could not be reached.",
-        count volumes_hung: "Times the file system of a volume did not answer for seconds.",
-        count volumes_reopened: "Volumes opened anew because their path led to another directory.",
-    }
-}
-
-/// Reload that the lanes prepare or carry out.
-pub(super) struct Reloading {
-    transaction: ReloadTransaction,
-    sites: Sites,
-    /// Troubles of the configuration while it is in use.
-    troubles: Vec<(String, String)>,
-    config: Config,
-    taking: Taking,
-    /// Change of listeners: bound, but taking no connections before the verdict.
-    change: Change,
-    roots: Vec<Root>,
-    volumes: VolumeTable,
-    /// Changes under way since before, once the lanes serve the new configuration.
-    closing: Option<Closing>,
-    /// Name of the only volume that is reopened, if the reload is no more than that.
-    reopened: Option<String>,
-}
 
 impl Serving {
     /// Takes over a new configuration, or keeps the old one and reports why.
@@ -296,7 +265,7 @@ mod tests {
 
     use super::*;
     use crate::control::{ControlReceiver, LaneControl, controls};
-    use crate::lane_main::Control;
+    use crate::lane_messages::Control;
     use crate::serve::Server;
 
     fn config(dir: &Path, http: &[SocketAddr]) -> Config {

@@ -9,11 +9,12 @@ use identity::Writable;
 use lane::topology::Topology;
 use tokio::time::Instant;
 
-use super::{ServerError, Serving};
+use super::Serving;
 use crate::egress::{self, Mark, Marks};
-use crate::lane_main::{Control, LaneEvent};
+use crate::lane_messages::{Control, LaneEvent};
 use crate::listeners::{LaneListener, ListenError, NewSockets};
 use crate::logs;
+use crate::server_error::ServerError;
 use crate::silo::{Placement, Taking};
 use crate::usage;
 
