@@ -4,7 +4,7 @@ use std::io;
 
 use rustix::thread::{CpuSet, sched_setaffinity};
 
-/// `cpus` as the kernel takes a set of them; `None` when empty or beyond what a set can hold.
+/// Converts to the kernel's set of CPUs; `None` when empty or beyond what a set can hold.
 pub(crate) fn cpu_set(cpus: &[u32]) -> Option<libc::cpu_set_t> {
     // SAFETY: a set of zeros is the empty one.
     let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
@@ -16,7 +16,7 @@ pub(crate) fn cpu_set(cpus: &[u32]) -> Option<libc::cpu_set_t> {
     (!cpus.is_empty()).then_some(set)
 }
 
-/// Allows the calling thread on `cpus` only; on an empty list it may run anywhere it could before.
+/// Allows the calling thread on `cpus` only; an empty list changes nothing.
 ///
 /// # Errors
 /// `EINVAL` when none of the CPUs is online or allowed to this process.

@@ -1,18 +1,18 @@
-//! Resources of which a process has a bounded number, such as descriptors: accounts of how many each client
-//! holds ([`::budget`]), which lanes share.
+//! Resources of which a process has a bounded number, such as descriptors: accounts of each client's share
+//! ([`::budget`]), common to all lanes.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use ::budget::{Books, Consumer, Shares, Short};
 
-/// A bounded number of resources, and how many of them each client holds.
+/// A bounded number of resources, with the number that each client holds.
 #[derive(Debug)]
 pub struct Budget {
     books: Mutex<Books>,
     counters: Arc<BudgetCounters>,
 }
 
-/// Part of a [`Budget`] that a client holds until this is dropped.
+/// Part of a [`Budget`] that a client holds until the share is dropped.
 #[derive(Debug)]
 pub struct Share {
     budget: Arc<Budget>,
@@ -21,7 +21,7 @@ pub struct Share {
 }
 
 crate::counter_block! {
-    /// What a budget counts.
+    /// Counters of a budget.
     pub struct BudgetCounters {
         gauge limit: "How many clients may hold together.",
         gauge held: "How many clients hold.",
@@ -31,25 +31,25 @@ crate::counter_block! {
 }
 
 impl Budget {
-    /// Of this many.
+    /// Makes a budget of `limit` resources.
     pub fn new(limit: usize) -> Arc<Self> {
         let budget = Self { books: Mutex::new(Books::new(limit, Shares::THRICE)), counters: Arc::default() };
         budget.counters.limit.set(limit as u64);
         Arc::new(budget)
     }
 
-    /// From now on there are this many. A client that holds more keeps them.
+    /// Sets the number of resources from now on. A client that holds more keeps them.
     pub fn set_limit(&self, limit: usize) {
         self.books().set_limit(limit);
         self.counters.limit.set(limit as u64);
     }
 
-    /// Returns what it counts.
+    /// Returns the counters of the budget.
     pub fn counters(&self) -> &Arc<BudgetCounters> {
         &self.counters
     }
 
-    /// `count` more for a client.
+    /// Takes `count` more resources for a client.
     ///
     /// # Errors
     /// [`Short`], which is counted.
@@ -62,7 +62,7 @@ impl Budget {
         Ok(self.given(&books, consumer, count))
     }
 
-    /// Charges the client whatever it holds, for what is held already or what gives way by itself.
+    /// Charges the client in any case, for resources held already or for uses that give way by themselves.
     pub fn charge(self: &Arc<Self>, consumer: impl Into<Consumer>, count: usize) -> Share {
         let (consumer, mut books) = (consumer.into(), self.books());
         books.charge(consumer, count);

@@ -1,4 +1,4 @@
-//! The lane the calling code runs on, found through a thread-local: futures need no handle passed down.
+//! The lane that the calling code runs on, found through a thread-local: futures need no handle passed down.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -27,7 +27,7 @@ impl From<LaneId> for Member {
     }
 }
 
-/// Everything one lane owns.
+/// All that belongs to a lane.
 pub struct Lane {
     pub(crate) id: LaneId,
     pub(crate) silo: SiloId,
@@ -38,17 +38,17 @@ pub struct Lane {
     pub(crate) counters: Arc<LaneCounters>,
     pub(crate) memory: Arc<LaneMemory>,
     pub(crate) mesh: Mesh,
-    /// The task that ends the lane.
+    /// Name of the task that ends the lane, once one failed.
     pub(crate) failure: Cell<Option<&'static str>>,
 }
 
 impl Lane {
-    /// Returns which lane this is.
+    /// Returns the number of this lane in the process.
     pub fn id(&self) -> LaneId {
         self.id
     }
 
-    /// The silo it belongs to.
+    /// Returns the silo of this lane.
     pub fn silo(&self) -> SiloId {
         self.silo
     }
@@ -58,22 +58,22 @@ impl Lane {
         &self.buffers
     }
 
-    /// Returns the lane's counters; other threads read them.
+    /// Returns the lane's counters, which other threads read.
     pub fn counters(&self) -> &Arc<LaneCounters> {
         &self.counters
     }
 
-    /// Returns where its memory lies; other threads ask.
+    /// Returns the record of where the lane's memory lies, for which other threads ask.
     pub fn memory(&self) -> &Arc<LaneMemory> {
         &self.memory
     }
 
-    /// The mesh of its process, of which it is the member of its number.
+    /// Returns the mesh of the lane's process, of which the lane is the member of its number.
     pub fn mesh(&self) -> &Mesh {
         &self.mesh
     }
 
-    /// Tells the observer of the lane's memory, if there is one, what part of a file was just served.
+    /// Tells the observer of the lane's memory, if there is one, which part of a file was just served.
     pub(crate) fn note_served(&self, file: Fd, offset: u64, len: usize) {
         self.memory.note_served(offset, len, || self.backend.lend_file(file));
     }
@@ -83,7 +83,7 @@ impl Lane {
     }
 }
 
-/// The current lane.
+/// Returns the current lane.
 ///
 /// # Panics
 /// When the caller does not run on a lane: lane types were used from a plain thread.
@@ -91,12 +91,12 @@ pub fn current() -> Rc<Lane> {
     with(Rc::clone)
 }
 
-/// Runs `f` with the current lane; the cheap form of [`current`].
+/// Runs `f` with the current lane; cheaper than [`current`].
 pub(crate) fn with<R>(f: impl FnOnce(&Rc<Lane>) -> R) -> R {
     try_with(f).expect("lane types are used only on a lane's own thread")
 }
 
-/// Like [`with`], `None` off lanes and during thread teardown.
+/// Runs `f` like [`with`], or returns `None` off lanes and during thread teardown.
 pub(crate) fn try_with<R>(f: impl FnOnce(&Rc<Lane>) -> R) -> Option<R> {
     Current::try_with(&CURRENT, f)
 }
@@ -115,7 +115,7 @@ pub(crate) fn enter(lane: &Rc<Lane>) -> Entered {
     }
 }
 
-/// Restores the lane that was current before.
+/// Guard that restores the lane that was current before.
 pub(crate) struct Entered {
     _lane: on_thread::CurrentGuard<Rc<Lane>>,
     _backend: on_thread::CurrentGuard<Rc<dyn Backend>>,

@@ -1,34 +1,34 @@
-//! Counters that one lane writes and a collector reads: a block of cache lines per lane, plain loads and
-//! stores, no read-modify-write and no line shared between lanes.
+//! Counters that a lane writes and a collector reads: a block of cache lines per lane, plain loads and
+//! stores, no line shared between lanes.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// One number of a block. Only the lane that owns the block may change it.
+/// A number of a counter block, changed only by the lane that owns the block.
 #[derive(Debug, Default)]
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Adds `n`. Wraps at 2^64.
+    /// Adds `n`, wrapping at 2^64. Wraps at 2^64.
     pub fn add(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_add(n), Ordering::Relaxed);
     }
 
-    /// Adds one.
+    /// Adds one, wrapping at 2^64.
     pub fn increment(&self) {
         self.add(1);
     }
 
-    /// Takes `n` off: for gauges.
+    /// Subtracts `n`, for gauges.
     pub fn sub(&self, n: u64) {
         self.0.store(self.0.load(Ordering::Relaxed).wrapping_sub(n), Ordering::Relaxed);
     }
 
-    /// Replaces the value: for gauges.
+    /// Replaces the value, for gauges.
     pub fn set(&self, n: u64) {
         self.0.store(n, Ordering::Relaxed);
     }
 
-    /// The value, from any thread.
+    /// Returns the value, from any thread.
     pub fn get(&self) -> u64 {
         self.0.load(Ordering::Relaxed)
     }
@@ -37,28 +37,28 @@ impl Counter {
 /// Kind of a counter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CounterKind {
-    /// Only grows.
+    /// The counter only grows, wrapping at 2^64.
     Count,
-    /// A level.
+    /// The counter is a level, which falls too.
     Gauge,
 }
 
-/// One counter as a collector sees it.
+/// Reading of a counter by a collector.
 #[derive(Clone, Copy, Debug)]
 pub struct Reading {
     /// Name in snake case, without prefix: `bytes_in`.
     pub name: &'static str,
-    /// Description of what it counts, in one line.
+    /// Description of what the counter counts, in one line.
     pub help: &'static str,
     /// Kind of the counter.
     pub kind: CounterKind,
-    /// A label that splits a family, as `("reason", "bad_request")`.
+    /// Label and value that split a family, as `("reason", "bad_request")`.
     pub label: Option<(&'static str, &'static str)>,
-    /// The value.
+    /// Value of the counter at the reading.
     pub value: u64,
 }
 
-/// A block of counters that a collector can walk.
+/// A block of counters that a collector can visit.
 pub trait CounterBlock: Send + Sync {
     /// Calls `visit` for every counter of the block.
     fn visit(&self, visit: &mut dyn FnMut(Reading));
@@ -118,7 +118,7 @@ macro_rules! counter_block {
 }
 
 counter_block! {
-    /// What every lane counts.
+    /// Counters of every lane.
     pub struct LaneCounters {
         count bytes_in: "Bytes received from the network.",
         count bytes_out: "Bytes sent to the network.",

@@ -1,12 +1,12 @@
-//! The descriptors of the process, of which the kernel gives it so many and no more (`RLIMIT_NOFILE`): one budget for all that
-//! clients have it hold open, whatever they speak.
+//! Descriptors of the process, of which the kernel allows a limited number (`RLIMIT_NOFILE`). One budget
+//! counts those that clients have it hold open, over all protocols.
 
 use std::sync::{Arc, OnceLock};
 
 use crate::budget::Budget;
 
-/// The process's descriptors for its clients: without bound until the starter of the process says how many
-/// there are.
+/// Returns the process's budget of descriptors for clients: without bound until the starter of the process
+/// sets the number.
 pub fn budget() -> &'static Arc<Budget> {
     static BUDGET: OnceLock<Arc<Budget>> = OnceLock::new();
     BUDGET.get_or_init(|| Budget::new(usize::MAX / 8))

@@ -1,4 +1,4 @@
-//! Tasks that run to completion whatever becomes of the task that waits for them.
+//! Tasks that run to completion even where the task that waits for them ends.
 
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -6,13 +6,15 @@ use std::task::{Context, Poll};
 
 use crate::Task;
 
-/// Waits for a task and detaches it when this is dropped before its end; dropping the task itself would cancel it.
+/// Waiter for a task, which detaches the task when dropped before the task's end; dropping the task itself
+/// would cancel it.
 #[must_use = "it is the one who waits"]
 pub struct DetachOnDrop<T> {
     task: Option<Task<T>>,
 }
 
-/// Runs `work` to its end, also where this is dropped before. What waits for nothing at its first turn takes no task of its own.
+/// Runs `work` to its end, even where the returned future is dropped before. Work that waits for nothing at
+/// its first turn takes no task of its own.
 ///
 /// The future is a few words long, however much `work` holds: futures are copied with all that they wait for.
 ///

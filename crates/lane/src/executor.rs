@@ -1,5 +1,5 @@
-//! Runs the tasks of one lane, first come first served. Tasks never leave their lane; wakers may be used
-//! from any thread and bring the task back through the lane's remote queue.
+//! Executor of the tasks of one lane, first come first served. Tasks never leave their lane; wakers may be
+//! used from any thread and bring the task back through the lane's remote queue.
 //!
 //! A task with long work gives way between its steps ([`yield_if_due`]). Such tasks have a line of their own, which moves
 //! for a bounded time in each round, after all others: however many they are, a short answer does not wait behind them.
@@ -22,19 +22,19 @@ use crate::helper::account;
 use crate::helper::queue::Client;
 use crate::on_thread::{Current, CurrentGuard};
 
-/// A spawned task. Dropping it cancels the task; [`Task::detach`] lets it run on.
+/// A task that was spawned. Dropping it cancels the task; [`Task::detach`] lets it run on.
 pub type Task<T> = async_task::Task<T, Account>;
 
-/// On whose account helpers work for a task.
+/// Client on whose account helpers work for a task.
 type Account = Option<Client>;
 type Runnable = async_task::Runnable<Account>;
 
-/// The tasks of one lane.
+/// State of the tasks of one lane.
 pub(crate) struct Executor {
     local: Rc<RefCell<VecDeque<Runnable>>>,
-    /// Tasks that gave way.
+    /// Tasks that gave way, in order.
     patient: RefCell<VecDeque<Runnable>>,
-    /// The task that runs gives way.
+    /// True while the running task gives way.
     gives_way: Cell<bool>,
     shared: Arc<ExecutorShared>,
     active: Rc<RefCell<Slab<Waker>>>,
@@ -61,7 +61,7 @@ impl Executor {
         })
     }
 
-    /// From now on a panic ends its task only, as servers want it. Otherwise it goes through the lane's loop,
+    /// Makes a panic end its task only, as servers want it. Otherwise a panic goes through the lane's loop,
     /// as tests want it.
     pub(crate) fn contain_panics(&self) {
         self.contains_panics.set(true);
@@ -76,18 +76,18 @@ impl Executor {
         self.panics.set(self.panics.get() + 1);
     }
 
-    /// Tasks that were ended by a panic.
+    /// Returns the number of tasks that were ended by a panic.
     pub(crate) fn panics(&self) -> u64 {
         self.panics.get()
     }
 
-    /// Says how to wake the lane while it is parked. Called once, before the first turn.
+    /// Sets the way to wake the lane while parked; called once, before the first turn.
     pub(crate) fn set_unparker(&self, unparker: Arc<dyn Unpark>) {
         self.shared.unparker.set(unparker).ok().expect("a lane gets its unparker once");
     }
 
-    /// Starts a task. Behind a pointer, tasks of all futures with one output share the code that runs them: a service spawns
-    /// sixty kinds, and each took a kilobyte and a half.
+    /// Starts a task. The future is behind a pointer: tasks of all futures with one output share the code
+    /// that runs them. A service spawns sixty kinds, and each took a kilobyte and a half.
     pub(crate) fn spawn<T: 'static>(
         &self,
         account: Account,
@@ -125,7 +125,7 @@ impl Executor {
         ran + self.run_patient(clock)
     }
 
-    /// Runs a task that gave way, and more while their time lasts.
+    /// Runs a task that gave way, and more while their time lasts; returns how many ran.
     fn run_patient(&self, clock: impl Fn() -> Instant) -> usize {
         let waiting = self.patient.borrow().len();
         if waiting == 0 {
@@ -161,7 +161,7 @@ impl Executor {
         !self.local.borrow().is_empty() || !self.patient.borrow().is_empty() || !self.shared.remote.is_empty()
     }
 
-    /// Tasks spawned and not finished.
+    /// Returns the number of tasks spawned and not finished.
     pub(crate) fn len(&self) -> usize {
         self.active.borrow().len()
     }
@@ -175,7 +175,7 @@ impl Executor {
         some.map(|waker| waker.data() as usize).collect::<Vec<_>>().into_iter()
     }
 
-    /// Cancels every task, so that what they own is dropped while the lane still stands.
+    /// Cancels every task, so that values of tasks are dropped while the lane still stands.
     pub(crate) fn cancel_all(&self) {
         let wakers: Vec<_> = self.active.borrow_mut().drain().collect();
         wakers.into_iter().for_each(Waker::wake);
@@ -219,7 +219,7 @@ pub fn spawn<T: 'static>(future: impl Future<Output = T> + 'static) -> Task<T> {
 }
 
 /// Spawns a task on this client's account ([`spawn`]): helper threads take turns between clients, whatever
-/// they do for their tasks ([`offload`](crate::offload), and the operations on files that need a thread).
+/// they do for tasks ([`offload`](crate::offload), and the operations on files that need a thread).
 ///
 /// # Panics
 /// Off lanes.
@@ -232,8 +232,8 @@ pub async fn yield_now() {
     step_back(|| ()).await
 }
 
-/// Yields between the steps of long work ([`yield_now`]): everything else that is ready goes first, and what
-/// comes in while others give way too.
+/// Yields between the steps of long work ([`yield_now`]): everything else that is ready goes first, and later
+/// arrivals while others give way too.
 pub async fn yield_if_due() {
     step_back(|| current().gives_way.set(true)).await
 }
@@ -262,23 +262,23 @@ fn current() -> Rc<Executor> {
     try_with_current(Rc::clone).expect("tasks are spawned only on a lane's own thread")
 }
 
-/// `None` off lanes and during thread teardown.
+/// Runs `f` with this thread's executor; returns `None` off lanes and during thread teardown.
 fn try_with_current<R>(f: impl FnOnce(&Rc<Executor>) -> R) -> Option<R> {
     Current::try_with(&CURRENT, f)
 }
 
 thread_local! {
-    /// The executor of the lane that runs on this thread.
+    /// Executor of the lane that runs on this thread.
     static CURRENT: Current<Rc<Executor>> = const { Current::nobody() };
 }
 
-/// Time that tasks that give way have together in a round, from when the first of them begins its step. Steps
-/// are not cut.
+/// Most time in a round for all tasks that give way, from the moment when the first of them begins its step.
+/// Steps are not cut.
 const PATIENT_TIME: Duration = Duration::from_micros(500);
-/// Tasks looked at in one walk.
+/// Most tasks looked at in a walk.
 const ADDRESSES_MAX: usize = 64;
 
-/// Takes a finished task off the list of active ones.
+/// Guard that takes a finished task off the list of active ones.
 struct ActiveGuard {
     active: Rc<RefCell<Slab<Waker>>>,
     key: usize,

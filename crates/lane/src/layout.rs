@@ -10,49 +10,50 @@ use std::fmt;
 use crate::topology::table::{Table, or_dash};
 use crate::topology::{Cpu, CpuSet, NicKind, Topology};
 
-/// The silos of a server. Lane ids count through all silos in order, so `lanes()` is sorted by id.
+/// Silos of a server, with the lanes of each. Lane ids count through all silos in order, so `lanes()` is
+/// sorted by id.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Layout {
-    /// Silos in the order of their nodes; never empty, and none is without a lane.
+    /// Silos in the order of their nodes; never empty, and each has a lane.
     pub silos: Vec<SiloLayout>,
-    /// NICs that no silo owns, because their node is unknown or they join NICs of different nodes.
+    /// NICs of no silo, because of an unknown node or because they join NICs of different nodes.
     pub shared_nics: Vec<NicRef>,
 }
 
-/// The lanes of one NUMA node.
+/// Lanes, threads and NICs of one NUMA node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SiloLayout {
-    /// Node whose memory the silo uses; `None` on a machine without NUMA and when silos are switched off.
+    /// Node with the memory of the silo; `None` on a machine without NUMA and when silos are switched off.
     pub node: Option<u32>,
-    /// Every CPU the silo's threads may use: those of the lanes and of the helpers.
+    /// Every CPU allowed to the silo's threads, lanes and helpers.
     pub cpus: CpuSet,
-    /// At least one.
+    /// Lanes of the silo, at least one.
     pub lanes: Vec<LaneSpec>,
     /// Threads for calls that io_uring lacks.
     pub helper_threads: usize,
-    /// NICs whose traffic this silo serves.
+    /// NICs with traffic that this silo serves.
     pub nics: Vec<NicRef>,
 }
 
-/// One lane: a thread pinned to one CPU.
+/// A lane: a thread pinned to one CPU.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct LaneSpec {
-    /// Position among all lanes, from 0.
+    /// Position among all lanes of the server, from 0.
     pub id: usize,
-    /// Position of its silo in [`Layout::silos`].
+    /// Position of the lane's silo in [`Layout::silos`].
     pub silo: usize,
-    /// CPU it is pinned to.
+    /// Number of the CPU that the lane is pinned to.
     pub cpu: u32,
-    /// Node whose memory is nearest to that CPU, silos or not; `None` on a machine without NUMA.
+    /// Node with the memory nearest to that CPU, silos or not; `None` on a machine without NUMA.
     pub node: Option<u32>,
 }
 
-/// An interface by what packets carry and what people call it.
+/// An interface by number, as in packets' control messages, and by name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NicRef {
-    /// Interface index.
+    /// Interface index, as the kernel numbers interfaces.
     pub ifindex: u32,
-    /// Interface name.
+    /// Interface name, such as `eth0`.
     pub name: String,
     /// Kind of the NIC.
     pub kind: NicKind,
@@ -61,78 +62,78 @@ pub struct NicRef {
 /// Layout that the operator asked for. The default gives every usable CPU a lane and every node a silo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Wishes {
-    /// Number of lanes, or which.
+    /// Number of lanes, or their CPUs.
     pub lanes: LaneCount,
     /// One silo for each node; false puts all lanes into one silo (`--no-silo`), for comparison.
     pub silos: bool,
-    /// Whether lanes may share a core. Asked for by explicit CPUs, it is always granted.
+    /// True if lanes may share a core. Asked for by explicit CPUs, it is always granted.
     pub share_cores: bool,
-    /// Helper threads of each silo; `None` chooses by the number of its lanes.
+    /// Helper threads of each silo; `None` chooses by the silo's number of lanes.
     pub helper_threads: Option<usize>,
 }
 
-/// Number of lanes, or which.
+/// Number of lanes, or their CPUs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum LaneCount {
     /// One lane for each usable CPU.
     #[default]
     All,
-    /// This many in each silo.
+    /// This many lanes in each silo.
     PerSilo(usize),
-    /// This many in all, dealt out in turn, first to the silo with the fastest NICs.
+    /// This many lanes in all, dealt out in turn, first to the silo with the fastest NICs.
     Total(usize),
     /// One lane on each of these CPUs.
     Cpus(CpuSet),
 }
 
-/// A wish the machine cannot grant. The text says what it has.
+/// Wish that the machine cannot grant. The text says what the machine has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum LayoutError {
-    /// Zero lanes, or an empty CPU list.
+    /// The wish is for zero lanes, or an empty CPU list.
     #[error("at least one lane is needed")]
     NoLanes,
-    /// No usable CPU in the topology.
+    /// There is no usable CPU in the topology.
     #[error("no CPU is online and allowed to this process")]
     NoCpu,
-    /// More lanes in each silo than some node has CPUs for.
+    /// More lanes in each silo are wanted than some node has CPUs for.
     #[error("{wanted} lanes in each silo asked for, but {silo} has only {usable} usable CPUs ({cpus}){hint}", hint = core_hint(*.by_cores))]
     TooManyPerSilo {
-        /// Lanes asked for.
+        /// Lanes asked for in each silo.
         wanted: usize,
-        /// The silo that is too small.
+        /// Name of the silo that is too small.
         silo: String,
-        /// CPUs a lane could be pinned to there.
+        /// CPUs of the silo that a lane could be pinned to.
         usable: usize,
-        /// The CPUs that were asked for.
+        /// CPUs that were asked for.
         cpus: CpuSet,
-        /// Whether sharing cores would give more.
+        /// True if sharing cores would give more lanes.
         by_cores: bool,
     },
-    /// More lanes than CPUs.
+    /// More lanes are wanted than there are CPUs.
     #[error("{wanted} lanes asked for, but this process has only {usable} usable CPUs ({cpus}){hint}", hint = core_hint(*.by_cores))]
     TooManyInAll {
-        /// Lanes asked for.
+        /// Lanes asked for in all.
         wanted: usize,
         /// CPUs a lane could be pinned to.
         usable: usize,
-        /// The CPUs that were asked for.
+        /// CPUs that were asked for.
         cpus: CpuSet,
-        /// Whether sharing cores would give more.
+        /// True if sharing cores would give more lanes.
         by_cores: bool,
     },
-    /// Explicit CPUs that do not exist here.
+    /// Explicit CPUs do not exist on this machine.
     #[error("CPU {0} does not exist on this machine")]
     UnknownCpus(CpuSet),
-    /// Explicit CPUs that are offline.
+    /// Explicit CPUs are offline.
     #[error("CPU {0} is offline")]
     OfflineCpus(CpuSet),
-    /// Explicit CPUs outside the affinity mask or cgroup cpuset.
+    /// Explicit CPUs are outside the affinity mask or cgroup cpuset.
     #[error("CPU {0} is not allowed to this process; its affinity mask or its cgroup's cpuset leaves it out")]
     ForbiddenCpus(CpuSet),
 }
 
 impl Layout {
-    /// Fits the wishes to the machine.
+    /// Makes the layout that fits the wishes to the machine.
     pub fn new(topology: &Topology, wishes: &Wishes) -> Result<Self, LayoutError> {
         let grounds = grounds(topology, wishes)?;
         let chosen = choose_cpus(topology, &grounds, wishes)?;
@@ -144,29 +145,29 @@ impl Layout {
         Ok(layout)
     }
 
-    /// All lanes in the order of their ids.
+    /// Returns all lanes in the order of their ids.
     pub fn lanes(&self) -> impl Iterator<Item = &LaneSpec> {
         self.silos.iter().flat_map(|silo| &silo.lanes)
     }
 
-    /// Number of lanes.
+    /// Returns the number of lanes of all silos.
     pub fn lane_count(&self) -> usize {
         self.silos.iter().map(|silo| silo.lanes.len()).sum()
     }
 
-    /// Position of the silo that serves an interface; `None` for shared and unknown ones.
+    /// Returns the position of the silo that serves an interface; `None` for shared and unknown ones.
     pub fn silo_of_nic(&self, ifindex: u32) -> Option<usize> {
         self.silos.iter().position(|silo| silo.nics.iter().any(|nic| nic.ifindex == ifindex))
     }
 
-    /// Takes over which NICs there are now. Lanes and silos stay as they are.
+    /// Takes over the NICs that there are now; lanes and silos stay as they are.
     pub fn refresh_nics(&mut self, topology: &Topology) {
         self.silos.iter_mut().for_each(|silo| silo.nics.clear());
         self.shared_nics.clear();
         self.assign_nics(topology);
     }
 
-    /// Nodes near the lanes, each once, in order. One or none: there is nothing to choose.
+    /// Returns the nodes near the lanes, each once, in order. One or none: there is nothing to choose.
     pub fn lane_nodes(&self) -> Vec<u32> {
         let nodes: std::collections::BTreeSet<u32> = self.lanes().filter_map(|lane| lane.node).collect();
         nodes.into_iter().collect()
@@ -241,7 +242,7 @@ struct Ground {
     node: Option<u32>,
     /// Usable CPUs, for lanes and helpers.
     cpus: CpuSet,
-    /// Speed of its NICs in all, Mb/s.
+    /// Speed of the silo's NICs in all, in Mb/s.
     nic_mbps: u64,
 }
 
@@ -259,7 +260,7 @@ fn grounds(topology: &Topology, wishes: &Wishes) -> Result<Vec<Ground>, LayoutEr
     Ok(by_node.into_iter().map(ground).collect())
 }
 
-/// The node itself, or for one without memory the nearest that has some.
+/// Returns the node itself, or for one without memory the nearest that has some.
 fn home_node(topology: &Topology, node: u32) -> u32 {
     let with_memory = topology.nodes.iter().filter(|node| node.memory_bytes > 0).map(|node| node.id);
     topology.nearest_node(node, with_memory).unwrap_or(node)
@@ -269,14 +270,15 @@ fn node_of_cpu(topology: &Topology, cpu: u32) -> Option<u32> {
     Some(home_node(topology, topology.cpu(cpu)?.node?))
 }
 
-/// A NIC whose link is down or whose speed is unknown still counts a little.
+/// Returns the speed of a node's NICs in all, in Mb/s; a NIC of unknown speed or with its link down counts a
+/// little.
 fn nic_mbps(topology: &Topology, node: Option<u32>) -> u64 {
     let devices = topology.nics.iter().filter(|nic| nic.kind == NicKind::Device);
     let here = devices.filter(|nic| nic.node.map(|node| home_node(topology, node)) == node);
     here.map(|nic| u64::from(nic.speed_mbps.unwrap_or(1))).sum()
 }
 
-/// The lane CPUs of each ground.
+/// Returns the lane CPUs of each ground.
 fn choose_cpus(
     topology: &Topology,
     grounds: &[Ground],
@@ -304,7 +306,8 @@ fn choose_cpus(
         .collect())
 }
 
-/// CPUs a lane may be pinned to, in the order of choice: a second thread of a core comes after all first ones.
+/// Returns the CPUs that a lane may be pinned to, in the order of choice: a second thread of a core comes
+/// after all first ones.
 fn candidates(topology: &Topology, ground: &Ground, share_cores: bool) -> Vec<u32> {
     let usable = |id: &u32| ground.cpus.contains(*id);
     // Counted among usable siblings, so that a core whose first thread is forbidden still counts as a core.
@@ -366,7 +369,8 @@ fn deal(grounds: &[Ground], candidates: &[Vec<u32>], wanted: usize) -> Result<Ve
     Ok(counts)
 }
 
-/// Helpers block in the file system rather than compute, so there are a few even beside one lane.
+/// Returns the default number of helper threads: helpers block in the file system rather than compute, so
+/// there are a few even beside one lane.
 fn default_helpers(lanes: usize) -> usize {
     lanes.clamp(HELPERS_MIN, HELPERS_MAX)
 }

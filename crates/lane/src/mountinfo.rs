@@ -1,26 +1,27 @@
-//! Mounts, as `/proc/self/mountinfo` tells it (proc(5)).
+//! Mounts, as `/proc/self/mountinfo` lists them (proc(5)).
 
 use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 
-/// A mount: a line of the list.
+/// A mount, which is a line of the list.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Mount {
-    /// The number that it has as long as it is there.
+    /// Number of the mount, the same as long as the mount is there.
     pub number: u32,
-    /// The number of the mount that it lies on.
+    /// Number of the mount below this one.
     pub above: u32,
-    /// The device of its file system, major and minor number with a colon between.
+    /// Device of the file system, major and minor number with a colon between.
     pub device: String,
-    /// The directory of the file system that it shows, from that one's own root.
+    /// Directory of the file system that the mount shows, from that file system's own root.
     pub root: PathBuf,
-    /// The directory that it is mounted on.
+    /// Directory that the mount covers.
     pub point: PathBuf,
 }
 
 impl Mount {
-    /// The mounts of a list, in its order: of several on one directory the last is seen. Lines that are none are left out.
+    /// Returns the mounts of a list, in the list's order: of several on one directory the last is seen. Lines
+    /// that are no mounts are left out.
     pub fn all_in(list: &[u8]) -> impl Iterator<Item = Self> + '_ {
         list.split(|&byte| byte == b'\n').filter_map(Self::of)
     }
@@ -38,7 +39,8 @@ impl Mount {
     }
 }
 
-/// Blanks, tabs, line ends and backslashes are three octal digits after a backslash.
+/// Returns a field of the list with its blanks, tabs, line ends and backslashes, which are three octal digits
+/// after a backslash.
 fn unescaped(field: &[u8]) -> PathBuf {
     let (mut bytes, mut rest) = (Vec::with_capacity(field.len()), field);
     while let Some((&byte, after)) = rest.split_first() {

@@ -1,5 +1,5 @@
-//! Work that blocks, done by the helper threads of the lane's silo: what io_uring has no operation for, or a library does
-//! with system calls of its own.
+//! Blocking work, done by the helper threads of the lane's silo. It is what io_uring has no operation for, or
+//! what a library does with system calls of its own.
 //!
 //! The helpers' queue is bounded and shared by client: each has its turn, none keeps every thread, and when
 //! there is no room the client with most waiting gives way ([`OffloadError::Refused`]).
@@ -22,8 +22,8 @@ pub use crate::helper::queue::Client;
 //@ counter: lane_helper_panics
 //@ attack: none, a defect of the server
 //@ reach: server
-/// Has a helper thread do `work`, on this client's account; without one on that of the task that asks
-/// ([`spawn_for`](crate::spawn_for)), and else it is the lane's own.
+/// Runs `work` on a helper thread, on this client's account; without one on that of the task that asks
+/// ([`spawn_for`](crate::spawn_for)), and else on the lane's own.
 ///
 /// Work whose future is dropped before its turn is not begun; what has begun ends, and its result is dropped by the
 /// helper.
@@ -51,20 +51,21 @@ pub fn offload<T: Send + 'static>(
     Offload { slot }
 }
 
-/// Waits for offloaded work.
+/// Future of offloaded work's result.
 #[derive(Debug)]
 #[must_use = "work whose future is dropped may not be done"]
 pub struct Offload<T> {
     slot: Arc<OffloadSlot<T>>,
 }
 
-/// Offloaded work has no result.
+/// Reason why offloaded work has no result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OffloadError {
-    /// The job was not begun: the queue is full and its client has most in it, or the helpers have ended.
+    /// The job was not begun: the queue is full and the job's client has most there, or the helpers have
+    /// ended.
     #[error("the silo's helpers have too much to do")]
     Refused,
-    /// The job panicked: a defect.
+    /// The job panicked, which is a defect.
     #[error("the helper's work panicked")]
     Panicked,
 }
@@ -82,7 +83,7 @@ enum OffloadState<T> {
     Left,
 }
 
-/// Tells the end of the work, also when it is dropped undone.
+/// Guard that tells the end of the work, also when the work is dropped undone.
 struct OffloadEnd<T> {
     slot: Option<Arc<OffloadSlot<T>>>,
 }

@@ -1,10 +1,9 @@
-//! The current value of a thread, until another is entered: simulated lanes share a thread and enter in
-//! turns.
+//! Current value of a thread, until another is entered: simulated lanes share a thread and enter in turns.
 
 use std::cell::RefCell;
 use std::thread::LocalKey;
 
-/// The value of a `thread_local!`; none where no lane has entered.
+/// Value of a `thread_local!`, or none where no lane has entered.
 pub(crate) struct Current<T>(RefCell<Option<T>>);
 
 impl<T: Clone + 'static> Current<T> {
@@ -12,7 +11,7 @@ impl<T: Clone + 'static> Current<T> {
         Self(RefCell::new(None))
     }
 
-    /// Runs `f` with the current value; `None` where there is none, and during thread teardown.
+    /// Runs `f` with the current value; returns `None` where there is none, and during thread teardown.
     #[inline]
     pub(crate) fn try_with<R>(key: &'static LocalKey<Self>, f: impl FnOnce(&T) -> R) -> Option<R> {
         key.try_with(|current| current.0.borrow().as_ref().map(f)).ok().flatten()
@@ -25,7 +24,7 @@ impl<T: Clone + 'static> Current<T> {
     }
 }
 
-/// Restores what was current before.
+/// Guard that restores the value that was current before.
 pub(crate) struct CurrentGuard<T: Clone + 'static> {
     key: &'static LocalKey<Current<T>>,
     before: Option<T>,

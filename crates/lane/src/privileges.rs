@@ -1,4 +1,4 @@
-//! Privileges of a server: what it needs of that, and for what. The rest is given up at a start, so that the
+//! Privileges of a server that it needs, with their purposes. The rest is given up at a start, so that the
 //! kernel's common rules hold for what clients have the server do.
 
 use std::io;
@@ -7,17 +7,17 @@ use rustix::thread::{
     CapabilitySet, capabilities, remove_capability_from_bounding_set, set_capabilities, set_no_new_privs,
 };
 
-/// A capability that a server keeps where it has it, and what for.
+/// Capability that a server keeps if present, with the purpose.
 #[derive(Clone, Copy, Debug)]
 pub struct KeptCapability {
-    /// The capability.
+    /// The one capability of this entry.
     pub capability: CapabilitySet,
     /// Purpose of the capability.
     pub purpose: &'static str,
 }
 
-/// All that a server keeps. Without CAP_FSETID among them the kernel takes set-user-id and set-group-id bits from what is written to, and
-/// without CAP_SYS_RESOURCE quotas of the file system bind.
+/// All capabilities that a server keeps. Without CAP_FSETID among them the kernel takes set-user-id and
+/// set-group-id bits from what is written to, and without CAP_SYS_RESOURCE quotas of the file system bind.
 pub const KEPT: [KeptCapability; 9] = [
     kept(CapabilitySet::CHOWN, "what users make becomes theirs"),
     kept(CapabilitySet::DAC_OVERRIDE, "files are changed whoever owns them: access is decided by the server"),
@@ -37,8 +37,9 @@ const fn kept(capability: CapabilitySet, purpose: &'static str) -> KeptCapabilit
     KeptCapability { capability, purpose }
 }
 
-/// Gives up all that is not [`KEPT`], for good, for this thread and those that it starts from here on. Says what this thread had of it.
-/// Programs that they start cannot have more: none gains privileges, and what is given up is out of the bounding set.
+/// Gives up all capabilities but [`KEPT`], for good, for this thread and those that it starts from here on.
+/// Returns what this thread had of them. Programs that they start cannot have more: none gains privileges,
+/// and what is given up is out of the bounding set.
 ///
 /// # Errors
 /// As the kernel says; nothing is given up then.
@@ -66,17 +67,17 @@ pub fn give_up_the_rest() -> io::Result<CapabilitySet> {
     Ok(given_up)
 }
 
-/// Returns what a server that has these gives up at its start.
+/// Returns the capabilities that a server with `has` gives up at its start.
 pub fn given_up_of(has: CapabilitySet) -> CapabilitySet {
     has.difference(all_kept())
 }
 
-/// Returns what of these a server keeps.
+/// Returns the capabilities of `has` that a server keeps.
 pub fn kept_of(has: CapabilitySet) -> CapabilitySet {
     has.intersection(all_kept())
 }
 
-/// Returns the capabilities' names as in capabilities(7), in the order of their numbers.
+/// Returns the names of capabilities as in capabilities(7), in the order of their numbers.
 pub fn names(of: CapabilitySet) -> String {
     let names: Vec<_> = of.iter_names().map(|(name, _)| name).collect();
     names.join(", ")

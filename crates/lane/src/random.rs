@@ -5,8 +5,8 @@ use std::io;
 use crate::backend::kernel_random;
 use crate::context;
 
-/// Fills `bytes` with unpredictable random bytes: from the kernel; on a simulated lane from the seed of its
-/// world, so that a history repeats.
+/// Fills `bytes` with unpredictable random bytes of the kernel. On a simulated lane they are from the seed of
+/// its world, so that a history repeats.
 ///
 /// # Errors
 /// What getrandom(2) says; nothing, once the kernel has started.

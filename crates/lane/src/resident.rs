@@ -1,4 +1,4 @@
-//! Part of a file that a sender may take for being in memory, for a moment.
+//! Part of a file that a sender may take for resident in memory, for a moment.
 
 use std::io;
 use std::time::{Duration, Instant};
@@ -7,18 +7,18 @@ use crate::context;
 use crate::fs::File;
 use crate::time::now;
 
-/// The part of a file ahead of a sender that was seen in memory. sendfile(2) waits for the disk where a page is
-/// missing, and with it the lane: it is called for such parts alone.
+/// The part of a file ahead of a sender that was seen in memory. A sendfile(2) waits for the disk where a
+/// page is missing, and with it the lane: it is called for such parts alone.
 #[derive(Debug)]
 pub struct Resident {
-    /// Offset up to which the sender will want to go.
+    /// Offset up to which the sender is to go.
     wanted_end: u64,
     seen_end: u64,
     seen_at: Option<Instant>,
 }
 
 impl Resident {
-    /// Nothing was looked at yet of a file of which bytes before `wanted_end` are to be sent.
+    /// Makes the state before the first look at a file of which bytes before `wanted_end` are to be sent.
     pub fn new(wanted_end: u64) -> Self {
         Self { wanted_end, seen_end: 0, seen_at: None }
     }
@@ -44,9 +44,9 @@ impl Resident {
     }
 }
 
-/// Bytes that one look asks about: a few steps of a sender.
+/// Bytes that a look asks about: a few steps of a sender.
 const LOOK_BYTES: usize = 4 << 20;
 /// Bytes that are read from the disk at a time.
 const WARM_BYTES: usize = 1 << 20;
-/// A stalled client may come back after its pages are gone.
+/// Time for which a look is believed: a stalled client may come back after its pages are gone.
 const BELIEVED: Duration = Duration::from_millis(500);

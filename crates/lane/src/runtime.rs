@@ -1,4 +1,4 @@
-//! Starts the lanes of a layout, each on its own pinned thread, and runs one main future on every lane.
+//! Start of the lanes of a layout, each on a pinned thread, with a main future on every lane.
 
 use std::rc::Rc;
 use std::sync::{Arc, mpsc};
@@ -16,16 +16,16 @@ use crate::layout::{LaneSpec, Layout, SiloLayout};
 use crate::memory::{self, LaneMemory};
 use crate::mesh::Mesh;
 
-/// Sizes of what every lane makes at start.
+/// Sizes of the memory and the ring that every lane makes at start.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct RuntimeOptions {
-    /// The ring and its receive buffers.
+    /// Sizes of the ring and the receive buffers.
     pub ring: RingOptions,
-    /// Send and read buffers.
+    /// Numbers of send and read buffers.
     pub buffers: BufferCounts,
 }
 
-/// The running lanes. [`Runtime::join`] waits for their main futures.
+/// Lanes that run on threads of this process. [`Runtime::join`] waits for their main futures.
 pub struct Runtime {
     lanes: Vec<RunningLane>,
     mesh: Mesh,
@@ -34,38 +34,38 @@ pub struct Runtime {
 /// Description of a running lane for the rest of the process.
 #[derive(Clone, Debug)]
 pub struct LaneInfo {
-    /// Id of the lane.
+    /// Id of the lane in the process.
     pub id: LaneId,
-    /// The lane's silo.
+    /// Id of the lane's silo.
     pub silo: SiloId,
-    /// The lane's CPU.
+    /// Number of the lane's CPU.
     pub cpu: u32,
-    /// The lane is pinned to the CPU; else a seccomp filter forbids to pin threads.
+    /// True if the lane is pinned to the CPU; else a seccomp filter forbids to pin threads.
     pub is_pinned: bool,
     /// Node of that CPU's memory; `None` on a machine without NUMA.
     pub node: Option<u32>,
-    /// Kernel thread id, for `/proc/self/task`.
+    /// Kernel thread id, as in `/proc/self/task`.
     pub thread: i32,
-    /// The lane's counters.
+    /// Counters of the lane, which other threads may read.
     pub counters: Arc<LaneCounters>,
     /// Record of the lane's memory.
     pub memory: Arc<LaneMemory>,
 }
 
-/// A lane did not start.
+/// Reason why a lane did not start.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
     /// The lane's ring or receive buffers could not be made.
     #[error(transparent)]
     Ring(#[from] RingError),
-    /// The lane's thread, CPU or memory could not be had.
+    /// The thread, CPU or memory of a lane could not be had.
     #[error("lane {lane} cannot {what}: {source}")]
     Lane {
         /// Number of the lane.
         lane: usize,
-        /// Step that failed.
+        /// Name of the step that failed.
         what: &'static str,
-        /// The kernel's answer.
+        /// Answer of the kernel to that step.
         source: std::io::Error,
     },
 }
@@ -115,12 +115,12 @@ impl Runtime {
         Ok(Self { lanes: lanes.collect(), mesh })
     }
 
-    /// The lanes, in the order of their ids.
+    /// Returns the lanes, in the order of their ids.
     pub fn lanes(&self) -> impl Iterator<Item = &LaneInfo> {
         self.lanes.iter().map(|lane| &lane.info)
     }
 
-    /// The mesh of its lanes, for threads beside them.
+    /// Returns the mesh of the lanes, for threads beside them.
     pub fn mesh(&self) -> &Mesh {
         &self.mesh
     }
@@ -135,7 +135,7 @@ impl Runtime {
     }
 }
 
-/// Runs `main` on one lane on the calling thread, unpinned: tools, and tests of the real backend.
+/// Runs `main` on one lane on the calling thread, unpinned: for tools, and tests of the real backend.
 ///
 /// # Errors
 /// As [`Runtime::start`].
@@ -150,7 +150,7 @@ pub fn run_here<T: 'static>(
     Ok(run(&lane, main))
 }
 
-/// State that a lane shares with others.
+/// State that a lane shares with the other lanes and with threads beside them.
 struct Beside {
     helpers: HelperPool,
     mesh: Mesh,
@@ -232,7 +232,8 @@ where
     Ok(StartingLane { lane: spec.id, thread, ready, go })
 }
 
-/// The kernel itself lets every thread be pinned to its own process' CPUs.
+/// Returns whether a filter refused to pin: the kernel itself lets every thread be pinned to its own process'
+/// CPUs.
 fn is_refused_by_filter(error: &std::io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EPERM | libc::ENOSYS))
 }
@@ -258,7 +259,7 @@ fn make_lane(
     Ok(Lane::new(id, silo, Box::new(backend), buffers, counters, memory, beside.mesh))
 }
 
-/// The loop of a lane: run what is ready, then let the kernel have a turn.
+/// Runs the loop of a lane: tasks that are ready, then a turn of the kernel.
 fn run<T: 'static>(lane: &Rc<Lane>, main: impl Future<Output = T> + 'static) -> T {
     let _entered = context::enter(lane);
     let result: Rc<std::cell::RefCell<Option<T>>> = Rc::default();
@@ -319,7 +320,7 @@ impl Lane {
         ran
     }
 
-    /// Wakes the tasks whose timers are due.
+    /// Wakes the tasks with timers that are due.
     pub(crate) fn fire_timers(&self) {
         let due = self.timers.borrow_mut().take_due(self.backend.now());
         due.into_iter().for_each(std::task::Waker::wake);
@@ -341,7 +342,7 @@ fn thread_died(lane: usize) -> StartError {
 /// Tasks run between two looks at the kernel: completions must not wait behind a long queue of tasks.
 const TASKS_PER_ROUND: usize = 256;
 
-/// Threads beside the lanes that may take part in their mesh.
+/// Most threads beside the lanes that may take part in the lanes' mesh.
 const OUTSIDERS_MAX: usize = 8;
 
 //@ limit: jobs that wait for helper threads
@@ -351,7 +352,7 @@ const OUTSIDERS_MAX: usize = 8;
 //@ empty: the newest job of the client with most is refused (`EAGAIN`); others feel nothing
 //@ counter: lane_helper_refused, lane_helper_jobs
 //@ attack: http2-resets
-/// Calls waiting for a silo's helpers; beyond it callers get `EAGAIN`.
+/// Most calls that wait for a silo's helpers; callers beyond get `EAGAIN`.
 const HELPER_QUEUE_MAX: usize = 4096;
 
 #[cfg(test)]

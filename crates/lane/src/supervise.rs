@@ -1,6 +1,6 @@
-//! Tasks that a lane cannot do without: those that take connections in, hear of changes, drive a protocol. A task of
-//! a client may die alone; of these each is begun again, or its lane ends, for a lane that listens and does not
-//! serve swallows clients.
+//! Tasks that a lane cannot do without: those that accept connections, hear of changes, drive a protocol. A
+//! task of a client may die alone; of these each is begun again, or its lane ends, for a lane that listens
+//! and does not serve swallows clients.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::Pin;
@@ -15,14 +15,15 @@ use crate::time;
 /// End of an essential task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Nothing is left for it to do.
+    /// The task has nothing left to do.
     Done,
     /// The task ended though the lane depends on it.
     Unexpectedly,
 }
 
-/// Spawns a task that is restarted when its future panics or ends unexpectedly: `make` gives the next future, after a
-/// pause that doubles each time. A task that has failed eight times, never with a minute's rest, ends its lane.
+/// Spawns a task that is restarted when its future panics or ends unexpectedly. `make` gives the next future,
+/// after a pause that doubles each time. A task that has failed eight times, never with a minute's rest, ends
+/// its lane.
 ///
 /// Where panics are not contained, as in tests, they go through and nothing is begun again.
 ///
@@ -47,7 +48,8 @@ where
     })
 }
 
-/// Spawns a task whose end, a panic included, is the end of its lane: its state can be neither trusted nor rebuilt.
+/// Spawns a task that ends its lane with its own end, a panic included. The state of such a task can be
+/// neither trusted nor rebuilt.
 ///
 /// # Panics
 /// Off lanes.
@@ -62,7 +64,7 @@ pub fn spawn_critical(name: &'static str, future: impl Future<Output = Ended> + 
     })
 }
 
-/// Runs what `make` gives; `None` when that, or making it, panics.
+/// Runs the future that `make` gives; returns `None` when the future, or making it, panics.
 async fn contained<F: Future>(lane: &Lane, make: impl FnOnce() -> F) -> Option<F::Output> {
     if !lane.executor.contains_panics() {
         return Some(make().await);
@@ -92,7 +94,7 @@ struct Pauses {
 }
 
 impl Pauses {
-    /// The next one, after a task that lived this long; `None` when it has failed too often.
+    /// Returns the next pause, after a task that lived this long; `None` when the task has failed too often.
     fn next(&mut self, lived: Duration) -> Option<Duration> {
         if lived >= REST {
             self.failures = 0;
@@ -103,12 +105,12 @@ impl Pauses {
 }
 
 impl Lane {
-    /// Ends the lane as soon as the task that says so has had its turn.
+    /// Ends the lane as soon as the calling task has had its turn.
     pub(crate) fn fail(&self, what: &'static str) {
         self.failure.set(Some(what));
     }
 
-    /// Returns which task ended the lane, once. All its tasks are gone then.
+    /// Takes the name of the task that ended the lane. All its tasks are gone then.
     pub(crate) fn take_failure(self: &Rc<Self>) -> Option<&'static str> {
         let what = self.failure.take()?;
         self.counters.failed.increment();
@@ -133,9 +135,9 @@ impl Lane {
 //@ counter: lane_failed
 //@ attack: none, tasks of the server's own
 //@ reach: server
-/// Failures that end a lane.
+/// Failures that end a lane, without a rest in between.
 const FAILURES_MAX: u32 = 8;
 /// The first pause; the last is 64 times as long.
 const PAUSE_MIN: Duration = Duration::from_millis(10);
-/// A task that lives this long has failures to come counted from one again.
+/// Life of a task after which its failures are counted from one again.
 const REST: Duration = Duration::from_secs(60);

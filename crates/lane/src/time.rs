@@ -6,46 +6,46 @@ use std::time::{Duration, Instant, SystemTime};
 
 use crate::context;
 
-/// Monotonic time of the current lane, as of the start of this turn.
+/// Returns the monotonic time of the current lane, as of the start of this turn.
 pub fn now() -> Instant {
     context::with(|lane| lane.backend().now())
 }
 
-/// Monotonic time of the current lane, read now. It costs a look at the clock; [`now`] is cheaper and may be as old as
-/// the turn is long.
+/// Returns the monotonic time of the current lane, read now. It costs a look at the clock; [`now`] is cheaper
+/// and may be as old as the turn is long.
 pub fn clock() -> Instant {
     context::with(|lane| lane.backend().clock())
 }
 
-/// Returns how long the thread of the current lane has run so far, in user code and in the kernel; `None` on
+/// Returns the CPU time of the current lane's thread so far, in user code and in the kernel; `None` on
 /// simulated lanes. One system call.
 pub fn busy() -> Option<Duration> {
     context::with(|lane| lane.backend().busy())
 }
 
-/// Time of day of the current lane.
+/// Returns the time of day of the current lane.
 pub fn wall_clock() -> SystemTime {
     context::with(|lane| lane.backend().wall_clock())
 }
 
-/// Lets the lane's next park gather what arrives for `wait` before it ends, where the kernel can (Linux 6.12), as NICs
-/// gather interrupts: many arrivals then cost one wake-up. All that the lane does waits with it. A ready task, or a timer
-/// that is due earlier, ends the wait as always.
+/// Makes the lane's next park gather arrivals for `wait` before it ends, where the kernel can (Linux 6.12),
+/// as NICs gather interrupts. Many arrivals then cost one wake-up. All that the lane does waits with it. A
+/// ready task, or a timer that is due earlier, ends the wait as always.
 pub fn gather(wait: Duration) {
     context::with(|lane| lane.backend().gather(wait));
 }
 
-/// Waits until `deadline`.
+/// Returns a future that waits until `deadline`.
 pub fn sleep_until(deadline: Instant) -> Sleep {
     Sleep { deadline, key: None }
 }
 
-/// Waits for `duration`.
+/// Returns a future that waits for `duration` from the start of this turn.
 pub fn sleep(duration: Duration) -> Sleep {
     sleep_until(now() + duration)
 }
 
-/// `future`'s output, or [`Elapsed`] if `deadline` comes first.
+/// Returns `future`'s output, or [`Elapsed`] if `deadline` comes first.
 pub async fn timeout_at<F: Future>(deadline: Instant, future: F) -> Result<F::Output, Elapsed> {
     let mut future = std::pin::pin!(future);
     let mut sleep = std::pin::pin!(sleep_until(deadline));
@@ -58,12 +58,12 @@ pub async fn timeout_at<F: Future>(deadline: Instant, future: F) -> Result<F::Ou
     .await
 }
 
-/// `future`'s output, or [`Elapsed`] after `duration`.
+/// Returns `future`'s output, or [`Elapsed`] after `duration`.
 pub async fn timeout<F: Future>(duration: Duration, future: F) -> Result<F::Output, Elapsed> {
     timeout_at(now() + duration, future).await
 }
 
-/// The deadline came first.
+/// Error of a future whose deadline came first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the deadline has passed")]
 pub struct Elapsed;
@@ -77,12 +77,12 @@ pub struct Sleep {
 }
 
 impl Sleep {
-    /// Returns when it fires.
+    /// Returns the time at which the timer fires.
     pub fn deadline(&self) -> Instant {
         self.deadline
     }
 
-    /// Moves the deadline. The next poll arms it anew.
+    /// Sets another deadline. The next poll arms the timer anew.
     pub fn reset(&mut self, deadline: Instant) {
         self.disarm();
         self.deadline = deadline;

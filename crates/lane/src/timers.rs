@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::task::Waker;
 use std::time::Instant;
 
-/// Pending timers in the order they fire.
+/// Pending timers in the order of their deadlines.
 #[derive(Default)]
 pub(crate) struct Timers {
     pending: BTreeMap<(Instant, u64), Waker>,
@@ -12,13 +12,13 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// Returns when the next timer fires.
+    /// Returns the deadline of the next timer.
     #[inline]
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.pending.first_key_value().map(|(&(deadline, _), _)| deadline)
     }
 
-    /// Timers armed.
+    /// Returns the number of timers armed.
     pub(crate) fn len(&self) -> usize {
         self.pending.len()
     }

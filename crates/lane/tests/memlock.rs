@@ -1,4 +1,5 @@
-//! A lane whose user may lock less memory than its buffers have: one test, as the limit is the process's.
+//! Test of a lane for a user that may lock less memory than the lane's buffers have. It stands alone, as the
+//! limit is the process's.
 
 use std::net::SocketAddr;
 
@@ -40,5 +41,5 @@ fn lane_that_may_lock_too_little_goes_on_without_registered_buffers() {
     .unwrap();
 }
 
-/// Limit that users have by default: enough for the ring itself.
+/// Limit that users have by default, in bytes: enough for the ring itself.
 const LOCKED: u64 = 8 << 20;

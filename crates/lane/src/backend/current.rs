@@ -1,5 +1,4 @@
-//! The backend of the lane that runs on this thread: what a descriptor is closed with and an operation asks, without
-//! knowing of lanes.
+//! Backend of the lane that runs on this thread, for descriptors and operations that know no lanes.
 
 use std::rc::Rc;
 
@@ -14,7 +13,8 @@ pub(crate) fn with<R>(f: impl FnOnce(&dyn Backend) -> R) -> R {
     try_with(f).expect("lane types are used only on a lane's own thread")
 }
 
-/// Like [`with`], `None` off lanes and during thread teardown.
+/// Runs `f` with the current lane's backend, as [`with`]; returns `None` off lanes and during thread
+/// teardown.
 pub(crate) fn try_with<R>(f: impl FnOnce(&dyn Backend) -> R) -> Option<R> {
     Current::try_with(&CURRENT, |backend| f(&**backend))
 }

@@ -1,12 +1,12 @@
-//! A descriptor that closes with its owner and never leaves its lane: the number means something only to
-//! the backend that gave it out.
+//! Descriptor that closes with its owner and never leaves its lane: the number has a meaning only for the
+//! backend that gave it out.
 
 use std::marker::PhantomData;
 use std::rc::Rc;
 
 use super::{Fd, current};
 
-/// Owns a descriptor of the current lane. Neither `Send` nor `Sync`.
+/// Owner of a descriptor of the current lane. Neither `Send` nor `Sync`.
 #[derive(Debug)]
 #[must_use = "a descriptor that nobody keeps is closed"]
 pub struct Descriptor {
@@ -15,12 +15,12 @@ pub struct Descriptor {
 }
 
 impl Descriptor {
-    /// Takes over what a backend has just given out.
+    /// Takes over a descriptor that a backend has just given out.
     pub(crate) fn new(fd: Fd) -> Self {
         Self { fd, stays_on_its_lane: PhantomData }
     }
 
-    /// The token that names the descriptor in operations.
+    /// Returns the token that names the descriptor in operations.
     pub fn fd(&self) -> Fd {
         self.fd
     }

@@ -5,58 +5,59 @@ use std::time::{Duration, SystemTime};
 
 use super::Watch;
 
-/// Options of opening a name: always beneath the directory given, without magic links.
+/// Options of opening a name: always beneath the given directory, without magic links.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpenHow {
     /// Kind that the name must have.
     pub kind: OpenKind,
-    /// Whether symbolic links that stay beneath the directory are followed.
+    /// True when symbolic links that stay beneath the directory are followed.
     pub symlinks: bool,
-    /// For writing as well as reading: `EISDIR` for a directory.
+    /// True to open for writing as well as reading: `EISDIR` for a directory.
     pub write: bool,
 }
 
 /// Kind that an opened name must have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum OpenKind {
-    /// A file or a directory; the caller looks at [`Stat::kind`]. Devices, sockets and pipes are refused
-    /// with `ENXIO`.
+    /// Any file or directory; the caller checks [`Stat::kind`]. Devices, sockets and pipes are refused with
+    /// `ENXIO`.
     Any,
-    /// A directory, else `ENOTDIR`.
+    /// Directory; `ENOTDIR` for anything else.
     Directory,
 }
 
 /// Attributes of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stat {
-    /// Regular file, directory, ….
+    /// Type of the file.
     pub kind: FileKind,
-    /// Device of the file system.
+    /// Device number of the file system.
     pub dev: u64,
-    /// Inode number.
+    /// Inode number of the file.
     pub ino: u64,
-    /// Bytes.
+    /// Size in bytes.
     pub size: u64,
-    /// Bytes that it takes on disk: fewer than the size where there are holes, more where room is set aside.
+    /// Bytes that the file takes on disk: fewer than the size where there are holes, more where room is set
+    /// aside.
     pub allocated: u64,
-    /// Last reading, as far as the file system keeps it: most move it only where the last change is no older, or a day after
-    /// (`relatime`), some never (`noatime`).
+    /// Time of the last read, as far as the file system keeps it. Most file systems move it only where the
+    /// last change is no older, or a day after (`relatime`), some never (`noatime`).
     pub atime: Timestamp,
-    /// Last change of the content.
+    /// Time of the last change of the content.
     pub mtime: Timestamp,
-    /// Last change of content or attributes.
+    /// Time of the last change of content or attributes.
     pub ctime: Timestamp,
-    /// Permission bits.
+    /// Permission bits, with set-user-id, set-group-id and sticky.
     pub mode: u32,
-    /// Hard links.
+    /// Number of hard links.
     pub nlink: u32,
-    /// Owner.
+    /// User id of the owner.
     pub uid: u32,
-    /// Group.
+    /// Group id of the owner.
     pub gid: u32,
 }
 
-/// Seconds and nanoseconds since 1970, as the file system keeps them.
+/// Time since 1970 as the file system keeps it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub struct Timestamp {
     /// Whole seconds; negative before 1970.
@@ -65,50 +66,53 @@ pub struct Timestamp {
     pub nanos: u32,
 }
 
-/// The type of a file.
+/// Type of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum FileKind {
-    /// Regular file.
+    /// Regular file, with data.
     File,
-    /// Directory.
+    /// Directory of names.
     Directory,
-    /// Symbolic link.
+    /// Symbolic link itself.
     Symlink,
     /// Device, socket or pipe: never served.
     Other,
 }
 
-/// One name in a directory.
+/// Entry of a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DirEntry {
-    /// The name, as bytes of the file system.
+    /// Name of the entry, as bytes of the file system.
     pub name: Vec<u8>,
-    /// Attributes of what it names (of the link itself for a symbolic link); `None` if it vanished meanwhile.
+    /// Attributes of the named file (of the link itself for a symbolic link); `None` if it vanished
+    /// meanwhile.
     pub stat: Option<Stat>,
-    /// The handle of that, where handles were asked for and it has one that is kept.
+    /// Handle of the named file, where handles were asked for and the file has one.
     pub handle: Option<FileHandle>,
 }
 
-/// A part of a directory.
+/// Entries of a part of a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DirPart {
-    /// The entries of the part: without `.` and `..`, in the file system's order.
+    /// Entries of the part: without `.` and `..`, in the file system's order.
     pub entries: Vec<DirEntry>,
-    /// The position behind it, which the file system alone understands; `None` at the end, where there are no entries.
+    /// Position behind the part, which only the file system understands; `None` at the end, where there are
+    /// no entries.
     pub next: Option<u64>,
 }
 
-/// The names of a part of a directory, without what they name.
+/// Names of a part of a directory, without attributes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct NamesPart {
-    /// Each with a zero byte behind it.
+    /// Names, each with a zero byte behind it.
     bytes: Vec<u8>,
-    /// The position behind it, which the file system alone understands; `None` at the end, where there are no names.
+    /// Position behind the part, which only the file system understands; `None` at the end, where there are
+    /// no names.
     pub next: Option<u64>,
 }
 
 impl NamesPart {
-    /// Room for names and their zero bytes.
+    /// Makes room for names and their zero bytes.
     pub(crate) fn with_capacity(bytes: usize) -> Self {
         Self { bytes: Vec::with_capacity(bytes), next: None }
     }
@@ -117,7 +121,7 @@ impl NamesPart {
         self.bytes.extend_from_slice(name.to_bytes_with_nul());
     }
 
-    /// The names: without `.` and `..`, in the file system's order.
+    /// Returns the names: without `.` and `..`, in the file system's order.
     pub fn iter(&self) -> impl Iterator<Item = &[u8]> {
         self.bytes.split_inclusive(|byte| *byte == 0).map(|name| &name[..name.len() - 1])
     }
@@ -126,26 +130,26 @@ impl NamesPart {
 /// Attributes of a directory's entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameStat {
-    /// Attributes of what it names, of the link itself for a symbolic link.
+    /// Attributes of the named file; of the link itself for a symbolic link.
     pub stat: Stat,
     /// Attributes of the file that only statx(2) returns.
     pub statx_extra: StatxExtra,
-    /// The extended attribute that was asked for; `None` where it has none.
+    /// Value of the extended attribute that was asked for; `None` for a file without it.
     pub xattr: Option<Vec<u8>>,
 }
 
-/// A change in a watched directory, or of a watched file by whichever of its names.
+/// Change in a watched directory, or of a watched file under any of its names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchEvent {
     /// The entry `name` was created, removed, renamed, written or had its attributes changed.
     Entry {
-        /// The directory.
+        /// Watch of the directory.
         watch: Watch,
-        /// The entry's name.
+        /// Name of the entry.
         name: Vec<u8>,
         /// Change of the entry.
         what: EntryChange,
-        /// Set if the entry names, or named, a directory.
+        /// True if the entry names, or named, a directory.
         is_directory: bool,
     },
     /// The directory itself has other attributes: mode, owner, times or extended ones. A watched file has
@@ -154,8 +158,8 @@ pub enum WatchEvent {
     Itself(Watch),
     /// The watched directory was removed, moved or unmounted itself; the watch is gone.
     Gone(Watch),
-    /// Something was mounted beneath a watched directory, or is no more: a name may lead elsewhere, and no watch tells of it. Not
-    /// simulated.
+    /// A mount beneath a watched directory came or went: a name may lead elsewhere, and no watch tells of it.
+    /// Not simulated.
     Mounts,
     /// Events were lost: anything may have changed.
     Overflow,
@@ -181,41 +185,41 @@ pub enum EntryChange {
 pub enum RenameHow {
     /// A file with the target name loses it, in the same step.
     Replace,
-    /// `EEXIST` when something has it.
+    /// A file with the target name stays: `EEXIST`.
     NoReplace,
-    /// A file with the target name gets the other name, in the same step; `ENOENT` when nothing has it.
+    /// A file with the target name gets the other name, in the same step; `ENOENT` without one.
     Exchange,
 }
 
 /// Operation of fallocate(2) on a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Allocate {
-    /// Takes room for it, and lets the file reach to its end.
+    /// Room for the range is allocated, and the file reaches at least to its end.
     Extend,
-    /// Takes room for it and leaves the size as it is.
+    /// Room for the range is allocated, and the size stays.
     KeepSize,
-    /// Gives its room back: it reads as zeros.
+    /// Room of the range is freed, which then reads as zeros.
     Punch,
-    /// Makes it read as zeros, with room for it, and lets the file reach to its end.
+    /// The range reads as zeros, with room allocated, and the file reaches at least to its end.
     Zero,
 }
 
-/// Changes of a file's attributes, made in this order; the rest stays as it is.
+/// Changes of a file's attributes, made in the order of the fields; the rest stays as it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AttributeChange {
-    /// Owner. A change of it, or of the group, takes the set-user-id and set-group-id bits away.
+    /// User id of the owner. A change of it, or of the group, clears the set-user-id and set-group-id bits.
     pub uid: Option<u32>,
-    /// Group.
+    /// Group id of the owner.
     pub gid: Option<u32>,
     /// Permission bits, with set-user-id, set-group-id and sticky.
     pub mode: Option<u32>,
-    /// Last access.
+    /// Time of the last access.
     pub atime: SetTime,
-    /// Last change of the content.
+    /// Time of the last change of the content.
     pub mtime: SetTime,
 }
 
-/// Whether an extended attribute must be there when it is set (setxattr(2)).
+/// Condition on an extended attribute that is set (setxattr(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum XattrHow {
     /// The attribute may exist already, or not.
@@ -229,66 +233,66 @@ pub enum XattrHow {
 /// Value that a time of a file is set to (utimensat(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SetTime {
-    /// The file system's time now.
+    /// Present time of the file system.
     Now,
-    /// This time.
+    /// Given time.
     At(Timestamp),
-    /// Leaves the value as it is.
+    /// Present value, unchanged.
     Keep,
 }
 
-/// A kernel's handle of a file, independent of its names (name_to_handle_at(2)): the same for as long as the
+/// Kernel's handle of a file, independent of its names (name_to_handle_at(2)): the same for as long as the
 /// file lives, and never another's after that.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct FileHandle {
-    /// The file system's kind of handle.
+    /// Type of the handle, by the file system.
     pub kind: i32,
     /// Bytes of the handle, at most 128.
     pub bytes: Box<[u8]>,
 }
 
-/// Attributes of a file that statx(2) alone gives: its birth time, and whether it is compressed.
+/// Attributes of a file that only statx(2) gives: birth time and compression.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StatxExtra {
     /// Time of the file's creation, where the file system keeps that.
     pub born: Option<Timestamp>,
-    /// The file system compresses what is written to it; of a directory, to what is made in it.
+    /// True when the file system compresses the file's data; for a directory, the data of files made in it.
     pub is_compressed: bool,
 }
 
-/// A file system's room (fstatfs(2)).
+/// Room of a file system (fstatfs(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SystemStat {
     /// Bytes of a block.
     pub block_bytes: u64,
-    /// Blocks there are.
+    /// Number of blocks in all.
     pub blocks: u64,
-    /// Blocks the caller may still fill.
+    /// Number of blocks that the caller may still fill.
     pub blocks_free: u64,
-    /// Inodes there are.
+    /// Number of inodes in all.
     pub files: u64,
-    /// Inodes still to be had.
+    /// Number of free inodes.
     pub files_free: u64,
     /// Bytes of the longest name.
     pub name_max: u64,
-    /// The file system compresses the files of which that is [asked](crate::fs::File::set_compressed): btrfs.
+    /// True when the file system compresses files on [request](crate::fs::File::set_compressed): btrfs.
     /// Others take the flag, and no notice of it (ext4).
     pub compresses: bool,
 }
 
-/// A lock on a range of a file (fcntl(2), F_OFD_SETLK).
+/// Kind of a lock on a range of a file (fcntl(2), F_OFD_SETLK).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LockKind {
-    /// A read lock: other owners may hold one of the same bytes.
+    /// Read lock: other owners may hold one of the same bytes.
     Shared,
-    /// A write lock: no other owner may hold a lock of the same bytes.
+    /// Write lock: no other owner may hold a lock of the same bytes.
     Exclusive,
 }
 
-/// A lock that keeps another from being had.
+/// Lock that keeps another from being granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HeldLock {
-    /// Shared or not.
+    /// Kind of the lock.
     pub kind: LockKind,
     /// Offset of the first byte of the range.
     pub offset: u64,
@@ -299,9 +303,9 @@ pub struct HeldLock {
 /// Target of a search in a file with holes (lseek(2)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SeekTo {
-    /// The next written bytes.
+    /// Start of the next written bytes.
     Data,
-    /// The next hole; the end of the file is one.
+    /// Start of the next hole; the end of the file is one.
     Hole,
 }
 
@@ -314,16 +318,16 @@ impl Timestamp {
 }
 
 impl AttributeChange {
-    /// Nothing.
+    /// No change of any attribute.
     pub const NONE: Self =
         Self { uid: None, gid: None, mode: None, atime: SetTime::Keep, mtime: SetTime::Keep };
 }
 
 impl OpenHow {
-    /// A file or directory, following symbolic links that stay beneath.
+    /// Options for a file or directory, following symbolic links that stay beneath.
     pub const FOLLOW: Self = Self { kind: OpenKind::Any, symlinks: true, write: false };
-    /// A file or directory, refusing symbolic links.
+    /// Options for a file or directory, refusing symbolic links.
     pub const NO_SYMLINKS: Self = Self { kind: OpenKind::Any, symlinks: false, write: false };
-    /// A file to read and write, following symbolic links that stay beneath.
+    /// Options for a file to read and write, following symbolic links that stay beneath.
     pub const WRITE: Self = Self { kind: OpenKind::Any, symlinks: true, write: true };
 }

@@ -1,5 +1,7 @@
 //! Values that an abandoned operation holds until the kernel has answered it, besides the memory that the
-//! kernel touches: a permit, say, under which no other operation may change the file before.
+//! kernel touches.
+//!
+//! An example is a permit, under which no other operation may change the file before.
 
 use std::any::Any;
 use std::future::poll_fn;
@@ -8,11 +10,12 @@ use std::rc::Rc;
 
 use crate::on_thread::{Current, CurrentGuard};
 
-/// A value that operations in flight keep alive; it is released by being dropped.
+/// Value that operations in flight keep alive, released by being dropped.
 pub(crate) type KeepAlive = Rc<dyn Any>;
 
-/// Runs `work` so that the operations it begins keep `held` alive. Dropped before its end, because its caller gave up or
-/// its lane ends, each operation keeps `held` until the kernel has answered it.
+/// Runs `work` so that the operations it begins keep `held` alive. When this future is dropped before its
+/// end, because its caller gave up or its lane ends, each operation keeps `held` until the kernel has
+/// answered it.
 pub async fn with_keepalive<T>(held: Rc<dyn Any>, work: impl Future<Output = T>) -> T {
     // Locals go in the reverse order: first this says what is held, then what it wraps gives up its operations, then it is over.
     let dropping = Dropping::default();
@@ -27,7 +30,7 @@ pub async fn with_keepalive<T>(held: Rc<dyn Any>, work: impl Future<Output = T>)
     result
 }
 
-/// Returns what operations hold that are given up now.
+/// Returns the value to keep for operations that are given up now.
 pub(crate) fn current() -> Option<KeepAlive> {
     Current::try_with(&HELD, Rc::clone)
 }

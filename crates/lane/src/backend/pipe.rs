@@ -1,5 +1,5 @@
 //! Pipes of a lane, for pages on their way from files to streams. They are made as they are wanted, few at
-//! most, and kept; one that holds bytes that were not taken is never used again.
+//! most, and kept; one that still holds bytes is never used again.
 
 use std::cell::{Cell, RefCell};
 use std::collections::VecDeque;
@@ -12,14 +12,14 @@ use rustix::pipe::{PipeFlags, fcntl_setpipe_size, pipe_with};
 
 use crate::counters::LaneCounters;
 
-/// The pipes of one lane.
+/// Pipes of one lane, lent one at a time.
 pub(super) struct Pipes {
     free: RefCell<Vec<(Ends, usize)>>,
     lent: Cell<usize>,
     counters: Arc<LaneCounters>,
 }
 
-/// A pipe in use. Dropped empty, it goes back to its lane; dropped with bytes in it, it is closed.
+/// Pipe in use. Dropped empty, it goes back to its lane; dropped with bytes in it, it is closed.
 pub(crate) struct Pipe {
     pub(super) ends: Ends,
     capacity: usize,
@@ -33,7 +33,7 @@ pub(crate) enum Ends {
         read: OwnedFd,
         write: OwnedFd,
     },
-    /// A simulated host's: the bytes in it.
+    /// Bytes in a simulated host's pipe.
     Simulated(VecDeque<u8>),
 }
 
@@ -42,7 +42,7 @@ impl Pipes {
         Rc::new(Self { free: RefCell::default(), lent: Cell::new(0), counters })
     }
 
-    /// An empty pipe, from `make` if none is kept; `None` when too many are lent.
+    /// Takes an empty pipe, from `make` if none is kept; `None` when too many are lent.
     ///
     /// # Errors
     /// `EMFILE` and `ENFILE`.
@@ -62,7 +62,7 @@ impl Pipes {
 }
 
 impl Pipe {
-    /// Bytes in it.
+    /// Returns the number of bytes in the pipe.
     pub(crate) fn held(&self) -> usize {
         self.held
     }
@@ -92,7 +92,7 @@ impl Drop for Pipe {
     }
 }
 
-/// A pipe of the kernel's, as large as it lets us have it.
+/// Makes a pipe of the kernel's, with [`PIPE_BYTES`] if allowed.
 pub(super) fn of_the_kernel() -> io::Result<(Ends, usize)> {
     let (read, write) = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
     let capacity = fcntl_setpipe_size(&write, PIPE_BYTES).unwrap_or(PIPE_BYTES_MIN);
@@ -103,7 +103,7 @@ pub(super) fn simulated() -> io::Result<(Ends, usize)> {
     Ok((Ends::Simulated(VecDeque::new()), PIPE_BYTES_MIN))
 }
 
-/// Lent at a time; each is two descriptors and up to 256 KiB of page references.
+/// Most pipes lent at a time; each is two descriptors and up to 256 KiB of page references.
 pub(super) const PIPES_MAX: usize = 16;
 const PIPE_BYTES: usize = 256 << 10;
 /// Capacity of a pipe by default (pipe(7)).

@@ -16,20 +16,20 @@ use std::collections::VecDeque;
 
 use crate::buffer::RecvBuf;
 
-/// Accounts for the bytes that one lane received and no task has taken.
+/// Account of the bytes that one lane received and no task has taken.
 #[derive(Debug)]
 pub(crate) struct ReceiveShares {
     ring_buffers: usize,
     buffer_bytes: usize,
-    /// Buffers of the ring among what is untaken.
+    /// Number of the ring's buffers among untaken bytes.
     lent: Cell<usize>,
-    /// Memory of copies among what is untaken.
+    /// Bytes of memory of untaken copies.
     copied_bytes: Cell<usize>,
-    /// Half of the copies' budget was used and a quarter of it still is.
+    /// True from when half of the copies' budget is used until less than a quarter is.
     tight: Cell<bool>,
 }
 
-/// Bytes that one stream was handed and no task has taken.
+/// Bytes that one stream has received and no task has taken.
 #[derive(Debug, Default)]
 pub(crate) struct Untaken {
     queue: VecDeque<RecvBuf>,
@@ -37,12 +37,12 @@ pub(crate) struct Untaken {
     copied_bytes: usize,
 }
 
-/// Outcome of an arrival.
+/// Way in which an arrival was kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kept {
     /// The stream has the ring's buffer.
     Lent,
-    /// The stream has a copy, the ring its buffer again.
+    /// The stream has a copy, and the ring its buffer again.
     Copied,
 }
 
@@ -57,8 +57,8 @@ impl ReceiveShares {
         }
     }
 
-    /// Keeps `buf`, a buffer of the ring, for its stream. `lent` says how many the ring has lent to streams, this
-    /// one among them; `attended` whether the stream's task waits or is about to run.
+    /// Keeps `buf`, a buffer of the ring, for its stream. `lent` says how many the ring has lent to streams,
+    /// this one included; `attended` whether the stream's task waits or is about to run.
     pub(crate) fn keep(&self, untaken: &mut Untaken, buf: RecvBuf, attended: bool, lent: usize) -> Kept {
         let little = buf.len() * LITTLE_SHARE <= self.buffer_bytes;
         if self.is_short(lent) || (little && !attended) {
@@ -73,7 +73,7 @@ impl ReceiveShares {
         Kept::Lent
     }
 
-    /// The next bytes of a stream.
+    /// Takes the next bytes of a stream.
     pub(crate) fn take(&self, untaken: &mut Untaken) -> Option<RecvBuf> {
         let buf = untaken.queue.pop_front()?;
         match buf.heap_bytes() {
@@ -92,7 +92,7 @@ impl ReceiveShares {
         Some(buf)
     }
 
-    /// Puts back what was taken and is not wanted yet.
+    /// Puts back bytes that were taken and are not wanted yet.
     pub(crate) fn put_back(&self, untaken: &mut Untaken, buf: RecvBuf) {
         if buf.is_empty() {
             return;
@@ -110,26 +110,26 @@ impl ReceiveShares {
         untaken.queue.push_front(buf);
     }
 
-    /// Drops what a stream that is closed left.
+    /// Drops the bytes that a closed stream left.
     pub(crate) fn drop_all(&self, untaken: &mut Untaken) {
         while self.take(untaken).is_some() {}
     }
 
-    /// Returns whether so much lies untaken that the stream's receive should pause.
+    /// Returns whether a stream has so many untaken bytes that its receive should pause.
     pub(crate) fn is_crowded(&self, untaken: &Untaken, attended: bool) -> bool {
         let share = STREAM_BUFFERS_MAX * self.buffer_bytes;
         let held = untaken.copied_bytes + untaken.lent * self.buffer_bytes;
         held >= share || (!attended && held > 0 && self.is_tight())
     }
 
-    /// Returns whether it is time to have streams give buffers of the ring back. To be asked once tasks have
-    /// run and taken what they were woken for: what is untaken then stays so for a while.
+    /// Returns whether it is time to take buffers of the ring back from streams. To be asked once tasks have
+    /// run and taken what they were woken for: bytes untaken then stay so for a while.
     pub(crate) fn must_reclaim(&self, lent: usize) -> bool {
         lent * 4 > self.ring_buffers && self.lent.get() > self.ring_buffers / 8
     }
 
-    /// Copies out what those that hold most have of the ring, until an eighth of it is left with streams that
-    /// hold little. Says how many buffers went back.
+    /// Copies bytes out of the ring's buffers for the streams that hold most, until an eighth of the ring is
+    /// left with streams that hold little. Returns how many buffers went back.
     pub(crate) fn reclaim<'a>(&self, streams: impl Iterator<Item = &'a mut Untaken>) -> usize {
         let mut holders: Vec<_> = streams.filter(|untaken| untaken.lent > 0).collect();
         holders.sort_by_key(|untaken| std::cmp::Reverse(untaken.lent));
@@ -162,7 +162,8 @@ impl ReceiveShares {
         self.copied_bytes.get()
     }
 
-    /// Starved receives that may begin again now: each may find several buffers' worth of bytes waiting.
+    /// Returns how many starved receives may begin again now: each may find several buffers' worth of bytes
+    /// waiting.
     pub(crate) fn to_feed(&self, lent: usize) -> usize {
         if self.is_short(lent) { 0 } else { ((self.ring_buffers - lent) / STREAM_BUFFERS_MAX).max(1) }
     }
@@ -195,7 +196,7 @@ impl Untaken {
         self.queue.push_back(copy);
     }
 
-    /// Puts copies in place of lent buffers; says how much memory they take.
+    /// Replaces lent buffers by copies, and returns how much memory these take.
     fn copy_out(&mut self) -> usize {
         let before = self.copied_bytes;
         for buf in self.queue.iter_mut().filter(|buf| buf.heap_bytes().is_none()) {
@@ -206,9 +207,10 @@ impl Untaken {
     }
 }
 
-/// Datagram buffers lent at most, of a ring of so many; what arrives beyond is copied out, so that a datagram
-/// that a task holds is never missed by another task. The sockets of a lane share as many for what lies
-/// untaken.
+/// Returns the most datagram buffers that are lent, of a ring of so many.
+///
+/// Datagrams beyond are copied out, so that a datagram that a task holds is never missed by another task. The
+/// sockets of a lane share as many for untaken ones.
 pub(crate) fn datagrams_lent_max(ring_buffers: usize) -> usize {
     ring_buffers / 4 * 3
 }
@@ -221,9 +223,9 @@ pub(crate) fn datagrams_lent_max(ring_buffers: usize) -> usize {
 //@ empty: what arrives is copied out of the ring; others feel a copy of at most 8 KiB for an arrival
 //@ counter: lane_recv_copied, lane_recv_reclaimed
 //@ attack: http-drips-10000
-/// Buffers' worth of bytes that one stream may leave untaken; its receive pauses then.
+/// Buffers' worth of bytes that one stream may leave untaken, beyond which its receive pauses.
 pub(crate) const STREAM_BUFFERS_MAX: usize = 8;
-/// Part of a buffer up to which an arrival counts as little.
+/// Divisor of a buffer's size up to which an arrival counts as little.
 const LITTLE_SHARE: usize = 8;
 //@ limit: copies of what was received and not taken
 //@ section: Lanes
@@ -233,7 +235,7 @@ const LITTLE_SHARE: usize = 8;
 //@ empty: the rest waits in the kernel's socket buffer, then at the sender; others need one more operation for each 8 KiB
 //@ counter: lane_recv_paused, lane_recv_disarmed, lane_recv_held_bytes
 //@ attack: http-drips-10000
-/// The copies' budget, in sizes of the ring.
+/// Budget of copies, in sizes of the ring.
 const BUDGET_RINGS: usize = 4;
 
 #[cfg(test)]
@@ -242,7 +244,7 @@ mod tests {
 
     use super::*;
 
-    /// A ring as far as the shares see it: how many of its buffers are lent.
+    /// Ring as the shares see it: the number of its lent buffers.
     struct Ring {
         lent: Rc<Cell<usize>>,
         shares: ReceiveShares,

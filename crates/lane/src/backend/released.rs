@@ -1,12 +1,12 @@
-//! Objects that are on no lane: a stream that one has given away and no other has adopted yet, a file whose
-//! locks are kept.
+//! Objects that are on no lane: a stream that one lane has released and no other has adopted yet, a file
+//! whose locks are kept.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::sync::{Arc, Mutex};
 
 use super::Fd;
 
-/// A stream on its way to another lane of the process, or a file on none. Dropped, it closes.
+/// Stream on its way to another lane of the process, or a file on none. Dropped, it closes.
 #[derive(Debug)]
 #[must_use = "a stream that nobody adopts is closed"]
 pub struct Released(pub(super) ReleasedKind);
@@ -17,10 +17,10 @@ pub(super) enum ReleasedKind {
     Simulated(Numbered),
 }
 
-/// A simulated descriptor that is on no lane. Its number stays taken until it is adopted or closed.
+/// Simulated descriptor that is on no lane. Its number stays taken until it is adopted or closed.
 #[derive(Debug)]
 pub(super) struct Numbered {
-    /// `None` once it is adopted.
+    /// Number of the descriptor; `None` once adopted.
     fd: Option<Fd>,
     dropped: Dropped,
 }
@@ -30,7 +30,7 @@ pub(super) struct Numbered {
 pub(super) struct Dropped(Arc<Mutex<Vec<Fd>>>);
 
 impl Released {
-    /// Returns what any lane of the process may call it, as long as this lives.
+    /// Returns the number that any lane of the process may use for it, as long as this lives.
     pub(crate) fn fd(&self) -> Fd {
         match &self.0 {
             ReleasedKind::Kernel(owned) => Fd(owned.as_raw_fd()),
@@ -50,7 +50,7 @@ impl Numbered {
         Self { fd: Some(fd), dropped: dropped.clone() }
     }
 
-    /// The number, if it is one of the process that `dropped` belongs to.
+    /// Takes the number, if it is one of the process that `dropped` belongs to.
     pub(super) fn into_fd(mut self, dropped: &Dropped) -> Option<Fd> {
         Arc::ptr_eq(&self.dropped.0, &dropped.0).then(|| self.fd.take())?
     }

@@ -1,5 +1,5 @@
-//! Memory that a lender outside the lane lends for an operation of the ring: packet buffers of a transport,
-//! so that a file is read straight into packets and written straight from them.
+//! Memory that a lender outside the lane lends for an operation of the ring. Packet buffers of a transport
+//! are lent, so that a file is read straight into packets and written straight from them.
 
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -7,16 +7,17 @@ use std::rc::Rc;
 
 use super::{Buf, Memory};
 
-/// Lends memory as [`Buf`]s, and takes it back.
+/// Lender of memory that becomes [`Buf`]s and returns to the lender after use.
 pub trait Lender {
-    /// The buffer that was lent as `key` is not used any more, by an operation that was given up either. May come from
-    /// any place of the lane's loop.
+    /// Takes back the buffer lent as `key`, when nothing uses it any more, not even an operation that was
+    /// given up. May come from any place of the lane's loop.
     fn take_back(&self, key: usize, bytes: Box<[u8]>);
 }
 
-/// One buffer lent, of which a part is used.
+/// A buffer lent, of which a part is used.
 pub(super) struct Lent {
-    /// From `Box::into_raw`; back in a box when dropped. Not a box, as the kernel writes to it while the owner moves.
+    /// Memory from `Box::into_raw`, in a box again when dropped; no box meanwhile, as the kernel writes there
+    /// while the owner moves.
     memory: NonNull<[u8]>,
     part: Range<usize>,
     key: usize,
@@ -24,8 +25,8 @@ pub(super) struct Lent {
 }
 
 impl Buf {
-    /// A buffer of lent memory: `part` of `bytes`, of which the first `len` are written. Dropped, it goes
-    /// back to its lender, which knows it by `key`.
+    /// Makes a buffer of lent memory: `part` of `bytes`, of which the first `len` are written. Dropped, it
+    /// goes back to its lender, which knows it by `key`.
     ///
     /// # Panics
     /// When the part is not within the bytes, or shorter than what is written.

@@ -22,32 +22,33 @@ pub use self::lent::Lender;
 pub(crate) use self::provided::BufRing;
 pub use self::received::RecvBuf;
 
-/// The sizes of buffers a lane keeps.
+/// Size of a buffer that a lane keeps.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BufClass {
-    /// A response head with a small body; a log batch. 32 KiB.
+    /// A response head with a small body, or a log batch: 32 KiB.
     Small,
-    /// A batch of TLS records or of file data. 272 KiB: sixteen full records with their headers and tags.
+    /// A batch of TLS records or of file data: 272 KiB. That is sixteen full records with their headers and
+    /// tags.
     Large,
 }
 
-/// Number of buffers of each class a lane has.
+/// Number of buffers of each class that a lane has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferCounts {
-    /// Buffers of [`BufClass::Small`].
+    /// Number of buffers of [`BufClass::Small`].
     pub small: usize,
-    /// Buffers of [`BufClass::Large`].
+    /// Number of buffers of [`BufClass::Large`].
     pub large: usize,
 }
 
-/// The buffers of one lane.
+/// A pool of the buffers of a lane.
 #[derive(Clone)]
 pub struct BufferPool {
     inner: Rc<PoolInner>,
 }
 
-/// A buffer, of the lane's pool as a rule: bytes `0..len` are written, `len..capacity` is room. Goes back to where it is from when
-/// dropped.
+/// A buffer, of the lane's pool as a rule: bytes `0..len` are written, `len..capacity` is room. Dropping it
+/// gives the memory back to its owner.
 pub struct Buf {
     memory: Memory,
     len: usize,
@@ -61,14 +62,14 @@ enum Memory {
         index: u32,
     },
     Lent(Lent),
-    /// All of it written.
+    /// Received bytes, all of them written.
     Received(RecvBuf),
 }
 
 /// Buffers that a pool holds and has lent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PoolUsage {
-    /// Buffers made at start.
+    /// Buffers made at start, all that the pool ever has.
     pub allocated: usize,
     /// Buffers in the pool now.
     pub free: usize,
@@ -77,7 +78,7 @@ pub struct PoolUsage {
 }
 
 impl BufClass {
-    /// Bytes of a buffer of this class.
+    /// Returns the bytes of a buffer of this class.
     pub const fn bytes(self) -> usize {
         match self {
             Self::Small => 32 << 10,
@@ -102,7 +103,7 @@ impl Default for BufferCounts {
 }
 
 impl BufferPool {
-    /// Maps the memory of all buffers. Pages are taken by the first thread that writes them.
+    /// Maps the memory of all buffers. Pages are placed by the first thread that writes them.
     ///
     /// # Errors
     /// When the kernel refuses the mapping.
@@ -112,28 +113,28 @@ impl BufferPool {
         Ok(Self { inner: Rc::new(PoolInner { small, large, registered: Cell::new(false) }) })
     }
 
-    /// Addresses of its mappings.
+    /// Returns the address ranges of the pool's two mappings, small buffers first.
     pub(crate) fn addresses(&self) -> [std::ops::Range<usize>; 2] {
         [&self.inner.small, &self.inner.large].map(|shelf| shelf.memory.addresses())
     }
 
-    /// The lane's ring knows the memory of [`BufferPool::addresses`], in this order.
+    /// Notes that the lane's ring knows the memory of [`BufferPool::addresses`], in this order.
     pub(crate) fn set_registered(&self) {
         self.inner.registered.set(true);
     }
 
-    /// A buffer if one is free.
+    /// Takes a buffer if one is free.
     pub fn try_get(&self, class: BufClass) -> Option<Buf> {
         let index = self.inner.shelf(class).state.borrow_mut().free.pop()?;
         Some(Buf { memory: Memory::Pooled { pool: Rc::clone(&self.inner), class, index }, len: 0 })
     }
 
-    /// A buffer, waiting in line for one to come back.
+    /// Takes a buffer, waiting in line for one to come back.
     pub fn get(&self, class: BufClass) -> Get<'_> {
         Get { pool: self, class, waited: false }
     }
 
-    /// The pool's books for one class.
+    /// Returns the pool's counts for one class.
     pub fn usage(&self, class: BufClass) -> PoolUsage {
         let shelf = self.inner.shelf(class);
         let free = shelf.state.borrow().free.len();
@@ -147,7 +148,7 @@ impl BufferPool {
 }
 
 impl Buf {
-    /// Bytes it can hold.
+    /// Returns the bytes that the buffer can hold, written ones included.
     pub fn capacity(&self) -> usize {
         match &self.memory {
             Memory::Pooled { class, .. } => class.bytes(),
@@ -156,18 +157,18 @@ impl Buf {
         }
     }
 
-    /// Bytes of room left.
+    /// Returns the bytes of room left.
     pub fn spare(&self) -> usize {
         self.capacity() - self.len
     }
 
-    /// The room after the written bytes. What it holds is unspecified.
+    /// Returns the room after the written bytes. The content of the room is unspecified.
     pub fn spare_mut(&mut self) -> &mut [u8] {
         let len = self.len;
         &mut self.memory_mut()[len..]
     }
 
-    /// Under which number the lane's ring knows its memory, if it does.
+    /// Returns the number under which the lane's ring knows the buffer's memory, if registered.
     pub(crate) fn registered(&self) -> Option<u16> {
         let Memory::Pooled { pool, class, .. } = &self.memory else { return None };
         pool.registered.get().then_some(match class {
@@ -185,12 +186,12 @@ impl Buf {
         self.len += n;
     }
 
-    /// Keeps the first `len` bytes.
+    /// Keeps the first `len` bytes written.
     pub fn truncate(&mut self, len: usize) {
         self.len = self.len.min(len);
     }
 
-    /// Appends as many of `bytes` as there is room for; says how many.
+    /// Appends as many of `bytes` as there is room for; returns how many.
     pub fn append(&mut self, bytes: &[u8]) -> usize {
         let n = bytes.len().min(self.spare());
         self.spare_mut()[..n].copy_from_slice(&bytes[..n]);
@@ -226,8 +227,9 @@ impl Buf {
     }
 }
 
-/// Received bytes as they lie, without a copy: what a stream brought is written from the lane's receive buffer. It has no room
-/// behind them, and keeps the receive ring that much shorter until it is dropped.
+/// Makes a buffer of received bytes as they lie, without a copy: what a stream brought is written from the
+/// lane's receive buffer. It has no room behind them, and keeps the receive ring that much shorter until it
+/// is dropped.
 impl From<RecvBuf> for Buf {
     fn from(received: RecvBuf) -> Self {
         let len = received.len();
@@ -235,7 +237,7 @@ impl From<RecvBuf> for Buf {
     }
 }
 
-/// Bytes in memory of their own, without room behind them.
+/// Makes a buffer of bytes with memory of their own, without room behind them.
 impl From<Vec<u8>> for Buf {
     fn from(bytes: Vec<u8>) -> Self {
         Self::from(RecvBuf::from_vec(bytes))
@@ -288,7 +290,7 @@ impl Drop for Buf {
     }
 }
 
-/// Waits for a buffer; see [`BufferPool::get`].
+/// Future that waits for a buffer; see [`BufferPool::get`].
 #[must_use = "a wait does nothing until it is awaited"]
 pub struct Get<'a> {
     pool: &'a BufferPool,
@@ -314,7 +316,7 @@ impl Future for Get<'_> {
 }
 
 impl Drop for Get<'_> {
-    /// A waiter that was woken and gives up passes the turn on, else the buffer would lie there unseen.
+    /// Passes the turn on where a waiter that was woken gives up, else the buffer would lie there unseen.
     fn drop(&mut self) {
         if self.waited {
             self.pool.inner.shelf(self.class).wake_one_if_free();
@@ -325,7 +327,7 @@ impl Drop for Get<'_> {
 struct PoolInner {
     small: Shelf,
     large: Shelf,
-    /// The ring knows both shelves, by their number.
+    /// True where the ring knows both shelves, by number.
     registered: Cell<bool>,
 }
 
@@ -338,7 +340,7 @@ impl PoolInner {
     }
 }
 
-/// The buffers of one class.
+/// Buffers of one class, in a mapping of their own.
 struct Shelf {
     memory: Mapping,
     size: usize,
@@ -347,7 +349,7 @@ struct Shelf {
 }
 
 struct ShelfState {
-    /// A stack: the buffer given back last is the warmest.
+    /// Numbers of free buffers, as a stack: the buffer given back last is the warmest.
     free: Vec<u32>,
     waiting: VecDeque<Waker>,
     waits: u64,

@@ -1,5 +1,5 @@
-//! Provided buffer rings (IORING_REGISTER_PBUF_RING): memory the kernel picks from when bytes arrive, so that
-//! an idle connection holds none.
+//! Provided buffer rings (IORING_REGISTER_PBUF_RING): memory from which the kernel picks when bytes arrive,
+//! so that an idle connection holds none.
 
 use std::cell::Cell;
 use std::io;
@@ -9,8 +9,8 @@ use io_uring::{Submitter, types::BufRingEntry};
 
 use crate::memory::Mapping;
 
-/// One group of equal buffers shared with the kernel. Never grows; when all are lent, receives stop and
-/// start again as buffers come back.
+/// A group of equal buffers shared with the kernel. Never grows; when all are lent, receives stop and start
+/// again as buffers come back.
 pub(crate) struct BufRing {
     entries: Mapping,
     memory: Mapping,
@@ -41,7 +41,7 @@ impl BufRing {
         Ok(ring)
     }
 
-    /// Addresses of its buffers.
+    /// Returns the address range of the ring's buffers.
     pub(crate) fn addresses(&self) -> std::ops::Range<usize> {
         self.memory.addresses()
     }
@@ -50,22 +50,22 @@ impl BufRing {
         self.group
     }
 
-    /// Buffers that are not with the kernel.
+    /// Returns the number of buffers that are not with the kernel.
     pub(crate) fn lent(&self) -> usize {
         self.lent.get()
     }
 
-    /// Buffers in all.
+    /// Returns the number of buffers of the ring, lent ones included.
     pub(crate) fn count(&self) -> usize {
         self.count.into()
     }
 
-    /// Notes that the kernel filled buffer `id` and lent it to us.
+    /// Notes that the kernel filled a buffer and lent it to the lane.
     pub(crate) fn note_lent(&self) {
         self.lent.set(self.lent.get() + 1);
     }
 
-    /// Hands buffer `id` to the kernel again.
+    /// Hands buffer `id` back to the kernel.
     pub(crate) fn give_back(&self, id: u16) {
         self.lent.set(self.lent.get() - 1);
         self.push(id);
@@ -77,6 +77,8 @@ impl BufRing {
         unsafe { self.memory.slice(usize::from(id) * self.size, self.size) }
     }
 
+    /// Returns the bytes of buffer `id`, for writing.
+    ///
     /// # Safety
     /// The caller holds buffer `id` from a completion and makes no second reference to it.
     #[allow(clippy::mut_from_ref)] // One id is one exclusive borrow; see the contract.

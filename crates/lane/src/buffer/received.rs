@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use super::BufRing;
 
-/// Received bytes in memory the backend provided; given back when dropped.
+/// Received bytes in memory that the backend provided, given back when dropped.
 pub struct RecvBuf {
     memory: RecvMemory,
     start: usize,
@@ -14,32 +14,32 @@ pub struct RecvBuf {
 }
 
 impl RecvBuf {
-    /// The end of a stream.
+    /// Returns no bytes: the end of a stream.
     pub fn empty() -> Self {
         Self::from_vec(Vec::new())
     }
 
-    /// Bytes in memory of their own: simulated networks, and bytes put back after a peek.
+    /// Makes received bytes of memory of their own: for simulated networks, and bytes put back after a peek.
     pub fn from_vec(bytes: Vec<u8>) -> Self {
         let end = bytes.len();
         Self { memory: RecvMemory::Heap(bytes), start: 0, end }
     }
 
-    /// A copy with room for a little more of the same kind.
+    /// Makes a copy with room for a little more of the same kind.
     pub(crate) fn copied(bytes: &[u8]) -> Self {
         let mut copy = Vec::with_capacity(bytes.len().max(COPY_BYTES_MIN));
         copy.extend_from_slice(bytes);
         Self::from_vec(copy)
     }
 
-    /// Bytes in a buffer of a simulated ring, which counts in `lent` those that are out.
+    /// Makes received bytes in a buffer of a simulated ring, which counts in `lent` the buffers that are out.
     pub(crate) fn lent(bytes: Vec<u8>, lent: &Rc<Cell<usize>>) -> Self {
         lent.set(lent.get() + 1);
         let end = bytes.len();
         Self { memory: RecvMemory::Simulated { bytes, lent: Rc::clone(lent) }, start: 0, end }
     }
 
-    /// The memory it has of its own; `None` when it is a buffer of a ring.
+    /// Returns the size of the bytes' own memory; `None` for a buffer of a ring.
     pub(crate) fn heap_bytes(&self) -> Option<usize> {
         match &self.memory {
             RecvMemory::Heap(bytes) => Some(bytes.capacity()),
@@ -47,7 +47,7 @@ impl RecvBuf {
         }
     }
 
-    /// Appends to memory of its own.
+    /// Appends bytes to the memory of earlier ones.
     ///
     /// # Panics
     /// When it is a buffer of a ring.
@@ -58,7 +58,7 @@ impl RecvBuf {
         self.end = bytes.len();
     }
 
-    /// Bytes `start..end` of a provided buffer, given back to `ring` on drop.
+    /// Makes received bytes of `start..end` of a provided buffer, given back to `ring` on drop.
     pub(crate) fn provided(ring: Rc<BufRing>, id: u16, start: usize, end: usize) -> Self {
         Self { memory: RecvMemory::Provided { ring, id }, start, end }
     }
@@ -72,7 +72,7 @@ impl RecvBuf {
         self.start += n;
     }
 
-    /// Keeps the first `n` bytes.
+    /// Keeps the first `n` bytes of those left.
     pub fn truncate(&mut self, n: usize) {
         self.end = self.end.min(self.start + n);
     }
@@ -122,5 +122,5 @@ enum RecvMemory {
     Simulated { bytes: Vec<u8>, lent: Rc<Cell<usize>> },
 }
 
-/// Memory of a copy, at least: bytes that come one by one fill it before it is moved.
+/// Least memory of a copy: bytes that come one by one fill it before they are moved.
 const COPY_BYTES_MIN: usize = 64;

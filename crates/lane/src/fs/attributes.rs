@@ -12,13 +12,13 @@ use crate::backend::OpFuture;
 use crate::backend::operation as op;
 
 impl File {
-    /// Returns the time of the file's creation, where the file system keeps that (statx(2), `STATX_BTIME`):
-    /// of two files that had one inode number after another it tells which.
+    /// Returns the time of the file's creation, where the file system keeps one (statx(2), `STATX_BTIME`);
+    /// the time tells apart files that had one inode number after another.
     pub async fn born(&self) -> io::Result<Option<Timestamp>> {
         Ok(self.statx_extra().await?.born)
     }
 
-    /// Returns what statx(2) alone tells of it.
+    /// Returns the attributes that statx(2) alone tells.
     ///
     /// # Errors
     /// `EIO`, and `EAGAIN` when the silo's helpers are overloaded.
@@ -26,8 +26,8 @@ impl File {
         OpFuture::submit(op::Statx { file: self.fd() }).await
     }
 
-    /// Has the file system compress what is written from now on, or not; what was written stays as it is. What is made in a
-    /// directory begins as the directory is (ioctl_iflags(2), `FS_COMPR_FL`).
+    /// Sets whether the file system compresses what is written from now on; bytes written before stay as they
+    /// are. What is made in a directory begins as the directory is (ioctl_iflags(2), `FS_COMPR_FL`).
     ///
     /// # Errors
     /// `ENOTTY`, `EOPNOTSUPP` where the file system knows no such flag; `EINVAL` of a file that is written in
@@ -38,8 +38,8 @@ impl File {
         OpFuture::submit(op::Compress { file: self.fd(), on }).await
     }
 
-    /// Sets owner, mode and times, in this order: after an error what comes before is done (fchown(2), fchmod(2),
-    /// futimens(3)).
+    /// Sets owner, mode and times, in this order: after an error the earlier changes are done (fchown(2),
+    /// fchmod(2), futimens(3)).
     ///
     /// # Errors
     /// `EPERM` without the privilege; `EINVAL` for nanoseconds of a second and more; `EROFS`, `EDQUOT`, `EIO` as the kernel
@@ -48,7 +48,8 @@ impl File {
         OpFuture::submit(op::SetAttributes { file: self.fd(), name: None, change }).await
     }
 
-    /// The value of an extended attribute, at most `max` bytes of it, and never more than 65,536 (fgetxattr(2)).
+    /// Returns the value of an extended attribute, of at most `max` bytes, and never more than 65,536
+    /// (fgetxattr(2)).
     ///
     /// # Errors
     /// `ENODATA` when there is none; `ERANGE` when it is longer, or for a name that is empty or has more than 255 bytes;
@@ -67,7 +68,8 @@ impl File {
         OpFuture::submit(op::SetXattr { file: self.fd(), name: name.clone(), value, how }).await
     }
 
-    /// The names of all extended attributes that the process may see, in the file system's order (flistxattr(2)).
+    /// Returns the names of all extended attributes that the process may see, in the file system's order
+    /// (flistxattr(2)).
     ///
     /// # Errors
     /// `E2BIG` beyond 65,536 bytes of names; `EAGAIN` when the silo's helpers are overloaded.
@@ -85,8 +87,8 @@ impl File {
 }
 
 impl Dir {
-    /// Sets the attributes of what has the name, a symbolic link itself ([`File::set_attributes`]): for what
-    /// cannot be opened.
+    /// Sets the attributes of what has the name, a symbolic link itself ([`File::set_attributes`]): for
+    /// inodes that cannot be opened.
     ///
     /// # Errors
     /// `EOPNOTSUPP` for a mode, as links have none; `ENOENT`; `EINVAL` for what is no name; else as there.

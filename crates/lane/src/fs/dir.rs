@@ -1,4 +1,4 @@
-//! Open directories: names are opened, looked up, listed and watched beneath them.
+//! Open directories, beneath which names are opened, looked up, listed and watched.
 
 use std::ffi::CString;
 use std::io;
@@ -13,19 +13,20 @@ use crate::backend::uring::tree_lock::TreeLock;
 use crate::backend::{DirEntry, DirPart, Fd, NameStat, NamesPart, OpFuture, OpenHow, OpenKind, Stat, Watch};
 use crate::context;
 
-/// An open directory; names resolve beneath it.
+/// An open directory, beneath which names resolve.
 #[derive(Debug)]
 pub struct Dir {
     file: File,
 }
 
 impl Dir {
-    /// Opens the directory a volume exports. Blocks: for start-up and configuration.
+    /// Opens the directory that a volume exports. Blocks: for start-up and configuration.
     pub fn open_root(path: &Path) -> io::Result<Self> {
         context::with(|lane| lane.backend().open_root(path)).map(|fd| Self { file: File { fd } })
     }
 
-    /// The value of an extended attribute of the directory, as [`File::xattr`]. Blocks: for start-up and configuration.
+    /// Returns the value of an extended attribute of the directory, as [`File::xattr`]. Blocks: for start-up
+    /// and configuration.
     ///
     /// # Errors
     /// As there.
@@ -33,8 +34,8 @@ impl Dir {
         context::with(|lane| lane.backend().xattr_at_start(self.fd(), name, max))
     }
 
-    /// Sets an extended attribute of the directory, as [`File::set_xattr`], and makes it safe. Blocks: for start-up and
-    /// configuration.
+    /// Sets an extended attribute of the directory, as [`File::set_xattr`], and makes the change safe.
+    /// Blocks: for start-up and configuration.
     ///
     /// # Errors
     /// As there, and as [`File::sync`]: it may have the value or not then.
@@ -42,9 +43,9 @@ impl Dir {
         context::with(|lane| lane.backend().set_xattr_at_start(self.fd(), name, value))
     }
 
-    /// Locks the directory and all beneath it for this process, among all that lock trees so; `None` where
-    /// its file system locks no directories, and no process is kept out. Blocks: for start-up and
-    /// configuration.
+    /// Locks the directory and all beneath for this process, among all processes that lock trees so. Returns
+    /// `None` where the file system locks no directories, and no process is kept out. Blocks: for start-up
+    /// and configuration.
     ///
     /// # Errors
     /// `EWOULDBLOCK` with a [`TreeInUse`](super::TreeInUse) where another has it, a directory above it, or one beneath.
@@ -85,7 +86,7 @@ impl Dir {
         context::with(|lane| lane.backend().stat(self.fd()))
     }
 
-    /// Opens the directory above, which may lie outside of what is exported: for a caller that has opened a
+    /// Opens the directory above, which may lie outside of the exported tree. For a caller that has opened a
     /// directory by its handle and looks where it lies. Above the root of a file system lies what it is
     /// mounted on, and above that of all the root itself.
     ///
@@ -96,12 +97,13 @@ impl Dir {
         Ok(Self::of(File { fd: context::with(|lane| lane.backend().own(opened, None)) }))
     }
 
-    /// Attributes of `path` beneath this directory, not following a last symbolic link.
+    /// Returns the attributes of `path` beneath this directory, not following a symbolic link at the path's
+    /// end.
     pub async fn stat_at(&self, path: &CString) -> io::Result<Stat> {
         OpFuture::submit(op::StatAt { dir: self.fd(), path: path.clone() }).await
     }
 
-    /// Returns where the symbolic link `path` beneath this directory points. Links before it are followed.
+    /// Returns the target of the symbolic link `path` beneath this directory. Links before it are followed.
     ///
     /// # Errors
     /// `EINVAL` for what is no link; as [`Dir::open`] otherwise, and `EAGAIN` when the silo's helpers are overloaded.
@@ -109,7 +111,7 @@ impl Dir {
         OpFuture::submit(op::ReadLink { dir: self.fd(), path: path.clone() }).await
     }
 
-    /// Every entry with its attributes, in the file system's order.
+    /// Returns every entry with its attributes, in the file system's order.
     ///
     /// # Errors
     /// `EFBIG` when there are more than `max`; `EAGAIN` when the silo's helpers are overloaded.
@@ -117,7 +119,8 @@ impl Dir {
         OpFuture::submit(op::List { dir: self.fd(), max, handles: false }).await
     }
 
-    /// The next entries from `position` on: as many as `bytes` of getdents64(2) hold, 24 and the name for each.
+    /// Returns the next entries from `position` on: as many as `bytes` of getdents64(2) hold, 24 and the name
+    /// for each.
     ///
     /// The position is 0 or what an earlier part of the same directory ended with. The open directory keeps one of its own: one
     /// reading at a time. A name that comes or goes meanwhile may show or not; any other shows once.
@@ -128,8 +131,8 @@ impl Dir {
         OpFuture::submit(op::ListPart { dir: self.fd(), position, bytes }).await
     }
 
-    /// Returns the names alone of a part of the directory ([`Dir::entries_part`]): nothing is asked of what
-    /// they name.
+    /// Returns the names alone of a part of the directory ([`Dir::entries_part`]), without a look at the
+    /// inodes.
     ///
     /// # Errors
     /// As there.
@@ -137,8 +140,8 @@ impl Dir {
         OpFuture::submit(op::ListNames { dir: self.fd(), position, bytes }).await
     }
 
-    /// Returns the entries, each with its handle ([`Dir::entries`]), of a link the link's own: all by one
-    /// helper.
+    /// Returns the entries, each with its handle ([`Dir::entries`]), of a link the link's own. One helper
+    /// does all the work.
     ///
     /// # Errors
     /// As there; what the file system says of a handle is not among them.
@@ -146,8 +149,9 @@ impl Dir {
         OpFuture::submit(op::List { dir: self.fd(), max, handles: true }).await
     }
 
-    /// Returns what names of it are, links themselves, and their extended attribute `xattr` of at most `max`
-    /// bytes: all by one helper. `None` where a name has gone, or something of it cannot be read.
+    /// Returns the attributes of names in this directory, links themselves, with the extended attribute
+    /// `xattr` of at most `max` bytes. One helper does all the work. `None` where a name has gone, or
+    /// something of it cannot be read.
     ///
     /// # Errors
     /// `EAGAIN` when the silo's helpers are overloaded.
@@ -160,17 +164,18 @@ impl Dir {
         OpFuture::submit(op::StatNames::new(self.fd(), names, xattr.clone(), max)).await
     }
 
-    /// The directory as what it has in common with files: attributes, syncs, its handle. Its bytes cannot be read.
+    /// Returns the directory as a file, for what the two have in common: attributes, syncs, handles. Its
+    /// bytes cannot be read.
     pub fn as_file(&self) -> &File {
         &self.file
     }
 
-    /// Takes an open file that is known to be one for a directory.
+    /// Makes a directory of an open file that is known to be one.
     pub(super) fn of(file: File) -> Self {
         Self { file }
     }
 
-    /// Makes the names in it safe, as they are now (fsync(2)).
+    /// Makes the names in the directory safe, as they are now (fsync(2)).
     ///
     /// # Errors
     /// As [`File::sync`].

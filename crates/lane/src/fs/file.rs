@@ -1,4 +1,4 @@
-//! Open files: their bytes and attributes.
+//! Open files, with bytes and attributes.
 
 use std::io::{self, IoSliceMut};
 
@@ -9,7 +9,7 @@ use crate::buffer::Buf;
 use crate::context;
 use crate::executor::yield_if_due;
 
-/// An open file.
+/// An open file of the current lane.
 #[derive(Debug)]
 pub struct File {
     pub(super) fd: Descriptor,
@@ -18,19 +18,20 @@ pub struct File {
 /// Part of a file that is to be made safe.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SyncOf {
-    /// The content, and of the attributes those that reading the content back needs (fdatasync(2)).
+    /// The content, and the attributes that reading the content back needs (fdatasync(2)).
     Data,
-    /// Content and attributes (fsync(2)).
+    /// The content and all attributes (fsync(2)).
     All,
 }
 
 impl File {
-    /// Attributes as the kernel has them now.
+    /// Returns the attributes as the kernel has them now.
     pub fn stat(&self) -> io::Result<Stat> {
         context::with(|lane| lane.backend().stat(self.fd()))
     }
 
-    /// Begins to watch this file, whatever name it is changed by; events come from [`watch_events`](super::watch_events) without a name.
+    /// Begins to watch this file, whatever name a change uses; events come from
+    /// [`watch_events`](super::watch_events) without a name.
     ///
     /// # Errors
     /// `ENOSPC` where the user has no watch left, `ENOSYS` and others where the kernel has none (inotify_add_watch(2)).
@@ -38,7 +39,7 @@ impl File {
         context::with(|lane| lane.backend().watch(self.fd()))
     }
 
-    /// Reads at `offset` if the page cache has it all; `None` when it would wait.
+    /// Reads at `offset` if the page cache has all the bytes; returns `None` when the call would wait.
     pub fn try_read_at(&self, offset: u64, into: &mut [u8]) -> io::Result<Option<usize>> {
         self.try_read_vectored_at(offset, &mut [IoSliceMut::new(into)])
     }
@@ -57,8 +58,8 @@ impl File {
         })
     }
 
-    /// Appends up to `len` bytes at `offset` to `buf`, and says how many: fewer only at the end of the file
-    /// or of the buffer's room. The buffer comes back in every case.
+    /// Appends up to `len` bytes at `offset` to `buf`, and returns how many: fewer only at the end of the
+    /// file or of the buffer's room. The buffer comes back in every case.
     pub async fn read_at(&self, offset: u64, len: usize, mut buf: Buf) -> (io::Result<usize>, Buf) {
         let len = len.min(buf.spare());
         let mut done = 0;
@@ -90,7 +91,7 @@ impl File {
         (Ok(done), buf)
     }
 
-    /// Reads into several buffers one after another. They come back in every case.
+    /// Reads into several buffers one after another; the buffers come back in every case.
     pub async fn read_vectored_at(
         &self,
         offset: u64,
@@ -157,7 +158,8 @@ impl File {
         (Ok(()), bufs)
     }
 
-    /// Sets the length: what lies behind it is lost, and a file that is made longer gets a hole, which reads as zeros.
+    /// Sets the length: bytes behind are lost, and a file that is made longer gets a hole, which reads as
+    /// zeros.
     ///
     /// # Errors
     /// `EINVAL` where the file was not opened for writing, or `len` is 2^63 or more; `EFBIG`, `EIO`, `EDQUOT` as the
@@ -166,7 +168,7 @@ impl File {
         OpFuture::submit(op::Truncate { file: self.fd(), len }).await
     }
 
-    /// Makes what was written safe: with [`SyncOf::Data`] its content and what reading it back needs.
+    /// Makes the bytes written safe: with [`SyncOf::Data`] the content and what reading that back needs.
     ///
     /// # Errors
     /// What was written since the last success may be lost then, whatever a later call says: it is to be written again.
@@ -179,7 +181,7 @@ impl File {
         OpFuture::submit(op::Warm { file: self.fd(), offset, len }).await
     }
 
-    /// Takes the file for a directory: `ENOTDIR` if it is none.
+    /// Makes a directory of the file: `ENOTDIR` if the file is none.
     pub fn into_dir(self) -> io::Result<Dir> {
         match self.stat()?.kind {
             FileKind::Directory => Ok(Dir::of(self)),
@@ -192,7 +194,7 @@ impl File {
     }
 }
 
-/// A write that takes nothing goes nowhere.
+/// Turns a write that takes nothing into an error, as another try would take nothing too.
 fn taken(written: io::Result<usize>) -> io::Result<usize> {
     written.and_then(|n| if n == 0 { Err(io::ErrorKind::WriteZero.into()) } else { Ok(n) })
 }

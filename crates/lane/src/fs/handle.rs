@@ -1,4 +1,5 @@
-//! The kernel's handles: what names a file whatever its names are, over restarts too, and never another file.
+//! Handles of the kernel, which name a file whatever its names are, over restarts too, and never another
+//! file.
 
 use std::ffi::CString;
 use std::io;
@@ -10,7 +11,8 @@ use crate::backend::operation as op;
 use crate::context;
 
 impl File {
-    /// The file's handle, which stays the same over renames and restarts (name_to_handle_at(2)). Asks no disk.
+    /// Returns the file's handle, which stays the same over renames and restarts (name_to_handle_at(2)). Asks
+    /// no disk.
     ///
     /// # Errors
     /// `EOPNOTSUPP` where the file system has none, as overlayfs; `EOVERFLOW` where it has more than 128 bytes, as NFS may.
@@ -20,7 +22,7 @@ impl File {
 }
 
 impl Dir {
-    /// The handle of what has the name, a symbolic link itself.
+    /// Returns the handle of what has the name, a symbolic link itself.
     ///
     /// # Errors
     /// `ENOENT`; `EINVAL` for what is no name; `EAGAIN` when the silo's helpers are overloaded; else as [`File::handle`].
@@ -29,8 +31,9 @@ impl Dir {
         OpFuture::submit(op::HandleOf { file: self.fd(), name, connectable: false }).await
     }
 
-    /// A handle of what has the name that says too in which directory that is: what [`Dir::open_handle`] opens by it is connected
-    /// to the root, as directories are by any handle. Another one when the name moves (`AT_HANDLE_CONNECTABLE`).
+    /// Returns a handle of what has the name that tells its directory too. What [`Dir::open_handle`] opens by
+    /// it is connected to the root, as directories are by any handle. The handle changes when the name moves
+    /// (`AT_HANDLE_CONNECTABLE`).
     ///
     /// # Errors
     /// `EINVAL` before Linux 6.13; `EOPNOTSUPP` where the file system has none such, as tmpfs and simulated ones; else as
@@ -40,9 +43,9 @@ impl Dir {
         OpFuture::submit(op::HandleOf { file: self.fd(), name, connectable: true }).await
     }
 
-    /// Opens a file or directory of the file system that this directory is on, wherever it lies there: a handle outlives
-    /// its file's leaving of an exported tree (open_by_handle_at(2)). Needs CAP_DAC_READ_SEARCH in the initial user
-    /// namespace.
+    /// Opens a file or directory on this directory's file system, wherever it lies there: a handle outlives
+    /// its file's leaving of an exported tree (open_by_handle_at(2)). Needs CAP_DAC_READ_SEARCH in the
+    /// initial user namespace.
     ///
     /// # Errors
     /// `ESTALE` when the file is gone, no descriptor having it open any more; `EPERM` without the capability;

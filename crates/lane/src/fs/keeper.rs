@@ -7,8 +7,8 @@ use crate::backend::operation as op;
 use crate::backend::{OpFuture, Released};
 use crate::context;
 
-/// An open of a file that is on no lane: any lane of the process sets [locks](File::try_lock) of it, and they last until this is dropped,
-/// whichever lanes have ended by then. They do not conflict with each other.
+/// An open of a file that is on no lane: any lane of the process sets [locks](File::try_lock) of it. The
+/// locks last until this is dropped, whichever lanes have ended by then, and do not conflict with each other.
 #[derive(Debug)]
 #[must_use = "its locks go with it"]
 pub struct LockKeeper(Released);
@@ -26,7 +26,7 @@ impl File {
 }
 
 impl LockKeeper {
-    /// Locks a range, or gives up what is locked there. Never waits. A range is as in [`File::try_lock`].
+    /// Locks a range, or releases what is locked there. Never waits. A range is as in [`File::try_lock`].
     ///
     /// # Errors
     /// As [`File::try_lock`].

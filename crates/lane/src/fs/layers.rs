@@ -1,4 +1,4 @@
-//! File systems of layers, in which a file becomes another one by being changed.
+//! File systems of layers, in which a change makes another file of a file.
 
 use std::ffi::CString;
 use std::io;
@@ -9,9 +9,9 @@ use rustix::fs::{StatVfsMountFlags, fstatfs, fstatvfs};
 
 use crate::backend::operation::handle_at;
 
-/// Tells whether files beneath the directory get another handle and inode number by their first change. Overlayfs copies a file from a
-/// lower layer into its upper one then, and gives handles that stay only if it is mounted with `nfs_export=on`. Blocks: for start-up and
-/// configuration.
+/// Returns whether files beneath the directory get another handle and inode number by their first change.
+/// Overlayfs copies a file from a lower layer into its upper one then, and gives handles that stay only if it
+/// is mounted with `nfs_export=on`. Blocks: for start-up and configuration.
 ///
 /// # Errors
 /// Those of opening the directory, and of statfs(2).
@@ -25,7 +25,7 @@ pub fn changes_identities(directory: &Path) -> io::Result<bool> {
     Ok(!is_fixed && handle_at(directory.as_fd(), &CString::from(c".")).is_err())
 }
 
-/// OVERLAYFS_SUPER_MAGIC of linux/magic.h.
+/// Number of overlayfs in statfs(2), OVERLAYFS_SUPER_MAGIC of linux/magic.h.
 const OVERLAYFS: rustix::fs::FsWord = 0x794c_7630;
 
 #[cfg(test)]

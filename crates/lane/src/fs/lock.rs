@@ -1,5 +1,6 @@
-//! Locks that other processes see: of ranges of bytes, advisory, and of one open of a file ("Open file description locks",
-//! fcntl(2)). They conflict with other opens' in this process and any, and with POSIX locks; they go when the open does.
+//! Locks that other processes see: of ranges of bytes, advisory, and of one open of a file ("Open file
+//! description locks", fcntl(2)). They conflict with those of other opens, in this process and any, and with
+//! POSIX locks; they go when the open does.
 
 use std::io;
 
@@ -8,8 +9,8 @@ use crate::backend::OpFuture;
 use crate::backend::operation as op;
 
 impl File {
-    /// Locks `len` bytes from `offset` on, to the end of the file wherever that comes to lie where `len` is 0. What of them
-    /// this open had locked before gets the new kind. Never waits.
+    /// Locks `len` bytes from `offset` on, or to the end of the file wherever that comes to lie where `len`
+    /// is 0. What of them this open had locked before gets the new kind. Never waits.
     ///
     /// # Errors
     /// `EAGAIN` while another has a lock that this one cannot share, and when the silo's helpers are overloaded; `EBADF` for
@@ -18,7 +19,7 @@ impl File {
         OpFuture::submit(op::Lock { file: self.fd(), offset, len, kind: Some(kind) }).await
     }
 
-    /// Gives up what this open has locked of a range, which may be parts of locks, or nothing.
+    /// Releases this open's locks of a range, which may be parts of locks, or nothing.
     ///
     /// # Errors
     /// As [`File::try_lock`], but for conflicts.
@@ -26,7 +27,7 @@ impl File {
         OpFuture::submit(op::Lock { file: self.fd(), offset, len, kind: None }).await
     }
 
-    /// A lock of another open that keeps this one from being had now.
+    /// Returns a lock of another open that conflicts with this one now.
     ///
     /// # Errors
     /// As [`File::try_lock`], but for conflicts.

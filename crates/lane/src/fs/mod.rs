@@ -29,12 +29,13 @@ mod lock;
 mod names;
 mod room;
 
-/// The absolute path of the same file without symbolic links, `.` and `..`. Blocks: for start-up and configuration.
+/// Returns the absolute path of the same file without symbolic links, `.` and `..`. Blocks: for start-up and
+/// configuration.
 pub fn canonical(path: &Path) -> io::Result<PathBuf> {
     context::with(|lane| lane.backend().canonical(path))
 }
 
-/// Stops a watch. Off lanes there is none left.
+/// Ends a watch of the current lane; off lanes there is none left.
 pub fn unwatch(watch: Watch) {
     context::try_with(|lane| lane.backend().unwatch(watch));
 }

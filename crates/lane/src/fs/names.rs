@@ -1,4 +1,5 @@
-//! Changes of names, each in a directory that is open: one component, never a path, so that nothing leads out.
+//! Changes of names, each in a directory that is open. A name is one component, never a path, so that nothing
+//! leads out.
 //!
 //! A change shows at once and is safe only after [`Dir::sync`] of every directory concerned. One whose future is dropped
 //! early may happen all the same.
@@ -14,14 +15,15 @@ use crate::context;
 /// Options of making a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CreateHow {
-    /// Permission bits of a new file, of which the process's umask takes some.
+    /// Permission bits of a new file, of which the process's umask clears some.
     pub mode: u32,
-    /// A new file or none: `EEXIST` where something has the name.
+    /// True to make a new file or none: `EEXIST` where something has the name.
     pub exclusive: bool,
 }
 
 impl Dir {
-    /// Makes a file and opens it for reading and writing, or opens the one that is there, as it is (openat(2), `O_CREAT`).
+    /// Makes a file and opens it for reading and writing, or opens an existing one, as it is (openat(2),
+    /// `O_CREAT`).
     ///
     /// # Errors
     /// `EEXIST` with [`CreateHow::exclusive`]; `ELOOP` for a symbolic link, which is not followed; `EISDIR`; `ENXIO` for
@@ -36,7 +38,7 @@ impl Dir {
         Ok(File { fd: context::with(|lane| lane.backend().own(opened, made_in)) })
     }
 
-    /// Makes a directory. The process's umask takes some of the permission bits `mode` (mkdirat(2)).
+    /// Makes a directory. The process's umask clears some of the permission bits `mode` (mkdirat(2)).
     ///
     /// # Errors
     /// `EEXIST`; `EMLINK` where the file system counts subdirectories; else as [`Dir::create`].
@@ -44,8 +46,8 @@ impl Dir {
         OpFuture::submit(op::Mkdir { dir: self.fd(), name: component(name)?, mode }).await
     }
 
-    /// Makes a file without a name and opens it for reading and writing; [`Dir::link`] gives it one, and without one it goes
-    /// with its last descriptor, and in a loss of power (openat(2), `O_TMPFILE`).
+    /// Makes a file without a name and opens it for reading and writing. [`Dir::link`] gives it one, and
+    /// without one it goes with its last descriptor, and in a loss of power (openat(2), `O_TMPFILE`).
     ///
     /// # Errors
     /// `EOPNOTSUPP` where the file system cannot; else as [`Dir::create`].
@@ -54,7 +56,7 @@ impl Dir {
         Ok(File { fd: context::with(|lane| lane.backend().own(opened, Some(self.fd()))) })
     }
 
-    /// Gives an open file one more name, or its first (linkat(2)).
+    /// Gives an open file one more name, or the first (linkat(2)).
     ///
     /// # Errors
     /// `EEXIST`; `EPERM` for a directory, and where the file system has no hard links; `EXDEV` on another file system;
@@ -65,7 +67,7 @@ impl Dir {
         OpFuture::submit(op::Link { file: file.fd(), dir: self.fd(), name: component(name)? }).await
     }
 
-    /// Makes a symbolic link that says `target`, whatever that is (symlinkat(2)).
+    /// Makes a symbolic link with the text `target`, whatever that is (symlinkat(2)).
     ///
     /// # Errors
     /// `EEXIST`; `ENOENT` for an empty target; `ENAMETOOLONG` for one of 4096 bytes or more (xfs: 1024); `EPERM` where the
@@ -84,8 +86,8 @@ impl Dir {
         OpFuture::submit(op::Unlink { dir: self.fd(), name: component(name)?, what: Unlinked::Any }).await
     }
 
-    /// Takes away a name of `file` ([`Dir::unlink`]), which stays open until this has ended: only the name
-    /// goes now, which takes no time whatever the file's size.
+    /// Takes away a name of `file` ([`Dir::unlink`]), which stays open until the end: the removal takes
+    /// little time whatever the file's size.
     ///
     /// # Errors
     /// As [`Dir::unlink`].
@@ -124,7 +126,7 @@ impl Dir {
     }
 }
 
-/// The name of something in a directory, which leads nowhere else.
+/// Returns the name of something in a directory, checked to lead nowhere else: `EINVAL` where not.
 pub(super) fn component(name: &CString) -> io::Result<CString> {
     match name.as_bytes() {
         b"" | b"." | b".." => Err(io::Error::from_raw_os_error(libc::EINVAL)),

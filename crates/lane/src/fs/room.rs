@@ -1,4 +1,5 @@
-//! The room of files and file systems: taken and given back, shared, looked at, copied without coming to the lane.
+//! Room of files and file systems: taken and given back, shared, looked at, copied without coming to the
+//! lane.
 
 use std::io;
 
@@ -7,7 +8,7 @@ use crate::backend::OpFuture;
 use crate::backend::operation as op;
 
 impl File {
-    /// Takes room for `len` bytes from `offset` on, or gives it back, as `what` says (fallocate(2)).
+    /// Takes or frees room for `len` bytes from `offset` on, as `what` says (fallocate(2)).
     ///
     /// # Errors
     /// `EBADF` where the file was not opened for writing; `EINVAL` for no bytes; `EFBIG`; `ENOSPC`, `EDQUOT`, and then some
@@ -16,7 +17,7 @@ impl File {
         OpFuture::submit(op::Fallocate { file: self.fd(), what, offset, len }).await
     }
 
-    /// Returns where the next data or hole at or behind `offset` begins; the end of a file is a hole
+    /// Returns the next begin of data or of a hole at or behind `offset`; the end of a file is a hole
     /// (lseek(2)). File systems tell by blocks, and may call a hole data.
     ///
     /// # Errors
@@ -25,9 +26,10 @@ impl File {
         OpFuture::submit(op::Seek { file: self.fd(), offset, to }).await
     }
 
-    /// Copies `len` bytes from `offset` on to another file, at `to_offset`, and says how many: fewer only at the end of this
-    /// one (copy_file_range(2)). The file system may share room instead. Done in parts, so that no helper is kept long:
-    /// after an error, and where the future was dropped early, an unknown part was copied.
+    /// Copies `len` bytes from `offset` on to another file, at `to_offset`, and returns how many: fewer only
+    /// at the end of this one (copy_file_range(2)). The file system may share room instead. Done in parts, so
+    /// that no helper is kept long: after an error, and where the future was dropped early, an unknown part
+    /// was copied.
     ///
     /// # Errors
     /// `EBADF` where `to` was not opened for writing; `EINVAL` when the ranges are of one file and overlap; `EXDEV` and
@@ -51,8 +53,8 @@ impl File {
         Ok(done)
     }
 
-    /// Gives this file the content of another, sharing all its room until either is changed (ioctl_ficlone(2)). What it had
-    /// is lost.
+    /// Gives this file the content of another, sharing all room until either is changed (ioctl_ficlone(2)).
+    /// Earlier content is lost.
     ///
     /// # Errors
     /// `EOPNOTSUPP` where the file system cannot (ext4, tmpfs); `EXDEV` for a file of another; `EBADF` where this file was not
@@ -62,9 +64,9 @@ impl File {
         OpFuture::submit(op::Reflink { from: from.fd(), to: self.fd() }).await
     }
 
-    /// Has the disk given `len` bytes from `offset` on, to the end where `len` is 0, and waits for it (sync_file_range(2)).
-    /// So that a later [`File::sync`] has less to do: it makes nothing safe, as neither new sizes and places nor the disk's
-    /// own cache are written.
+    /// Writes `len` bytes from `offset` on, to the end where `len` is 0, to the disk, and waits for that
+    /// (sync_file_range(2)). A later [`File::sync`] has less to do then. This makes nothing safe, as neither
+    /// new sizes and places nor the disk's own cache are written.
     ///
     /// # Errors
     /// `EIO`, `ENOSPC` of earlier writes, which a sync by this open does not tell again; `EINVAL` beyond 2^63; `ESPIPE`.
@@ -72,7 +74,7 @@ impl File {
         OpFuture::submit(op::SyncRange { file: self.fd(), offset, len }).await
     }
 
-    /// The room of the file system that the file is on (fstatfs(2)).
+    /// Returns the room of the file's file system (fstatfs(2)).
     ///
     /// # Errors
     /// `EIO`; `EAGAIN` when the silo's helpers are overloaded.
@@ -80,7 +82,8 @@ impl File {
         OpFuture::submit(op::StatSystem { file: self.fd() }).await
     }
 
-    /// Makes all of the file system safe that the file is on: names, attributes and contents (syncfs(2)). May take long.
+    /// Makes the whole file system of the file safe: names, attributes and contents (syncfs(2)). May take
+    /// long.
     ///
     /// # Errors
     /// `EIO`, `ENOSPC`, `EDQUOT` of anything written since this open was last told of such; `EAGAIN` when the silo's helpers
@@ -90,5 +93,5 @@ impl File {
     }
 }
 
-/// Bytes that one call copies at most.
+/// Most bytes that one call copies.
 const COPY_BYTES_MAX: u64 = 8 << 20;

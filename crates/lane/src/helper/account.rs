@@ -1,19 +1,19 @@
-//! The account on which helper threads work for the running task: a client's, or none.
+//! Account on which helper threads work for the running task: a client's, or none.
 
 use std::cell::Cell;
 
 use super::queue::Client;
 
-/// Guard of the current account.
+/// Guard that ends the current account when dropped.
 pub(crate) struct Entered;
 
-/// Returns the client whose task runs on this thread; `None` for the lane's own.
+/// Returns the client of this thread's task; `None` for the lane's own.
 #[inline]
 pub(crate) fn current() -> Option<Client> {
     CURRENT.try_with(Cell::get).ok().flatten()
 }
 
-/// A task of this client runs.
+/// Enters a task of this client, or of none, until the guard is dropped.
 #[inline]
 pub(crate) fn enter(client: Option<Client>) -> Entered {
     CURRENT.set(client);

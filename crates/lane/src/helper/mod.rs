@@ -1,6 +1,6 @@
-//! Threads beside the lanes of a silo for calls that block and that io_uring lacks or runs badly:
-//! directory listings, attribute look-ups by name, page-cache fills. They run on the silo's CPUs, so pages
-//! they touch first are on its node. What clients cause waits by client (`lane::offload`).
+//! Threads beside the lanes of a silo for calls that block and that io_uring lacks or runs badly: directory
+//! listings, attribute look-ups by name, page-cache fills. They run on the silo's CPUs, so pages they touch
+//! first are on its node. What clients cause waits by client (`lane::offload`).
 
 pub(crate) mod account;
 pub(crate) mod queue;
@@ -11,10 +11,10 @@ use std::thread::JoinHandle;
 
 use self::queue::{FairQueue, Party};
 
-/// A call to run on a helper thread.
+/// Call to run on a helper thread.
 pub(crate) type Job = Box<dyn FnOnce() + Send>;
 
-/// The helper threads of one silo. Dropping the last handle ends them after the queued jobs.
+/// Helper threads of one silo, which end after the queued jobs when the last handle is dropped.
 #[derive(Clone)]
 pub struct HelperPool {
     inner: Arc<HelperInner>,
@@ -54,13 +54,13 @@ impl HelperPool {
         Ok(Self { inner: Arc::new(HelperInner { cpus: cpus.to_vec(), shared, threads: handles }) })
     }
 
-    /// The CPUs its threads are allowed on: its silo's. Empty when they may run anywhere.
+    /// Returns the silo's CPUs, on which its threads are allowed. Empty when they may run anywhere.
     pub(crate) fn cpus(&self) -> &[u32] {
         &self.inner.cpus
     }
 
-    /// Queues a job of a client, or of the lane itself, and for a file system, if it waits for one; gives it
-    /// back when the queue is full and no other client has more in it, or the file system its part.
+    /// Queues a job of a client, or of the lane itself, and for a file system, if it waits for one. Gives the
+    /// job back when the queue is full and no other client has more in it, or the file system has its part.
     pub(crate) fn submit(&self, party: impl Into<Party>, job: Job) -> Result<(), Job> {
         let shared = &self.inner.shared;
         let mut state = shared.state.lock().expect("no helper panics while it holds the lock");

@@ -1,4 +1,4 @@
-//! Queue for helper threads, by client and file system: each has its turn, and when there is no room the
+//! Queue for helper threads, by client and file system. Each has its turn, and when there is no room the
 //! client that holds most gives way.
 //!
 //! A client may keep all threads but one busy, so that its slow disk does not keep all others waiting. What a
@@ -12,28 +12,28 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
-/// On whose account blocking work is done: a peer's address, a user, a volume; what the caller shares by.
+/// Account of blocking work: a peer's address, a user, a volume, or another key by which the caller shares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Client(u64);
 
-/// A file system that work waits for, as statfs(2) tells them apart.
+/// File system that work waits for, told apart as by statfs(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct System(pub(crate) u64);
 
-/// The client that a job is for, and the file system that it works on.
+/// Client of a job, and the file system that the job works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Party {
     pub(crate) client: Option<Client>,
     pub(crate) system: Option<System>,
 }
 
-/// Jobs that wait, and which of their clients have some under way.
+/// Jobs that wait, with counts of those under way by client and file system.
 pub(crate) struct FairQueue<J> {
     waiting: BTreeMap<Party, VecDeque<J>>,
-    /// Parties with waiting jobs, the next first.
+    /// Parties with waiting jobs, in the order of their turns.
     turns: VecDeque<Party>,
     running: BTreeMap<Client, usize>,
-    /// Jobs that wait for a file system, and such as are under way.
+    /// Counts by file system of jobs that wait, and of those under way.
     systems: BTreeMap<System, OfSystem>,
     running_all: usize,
     threads: usize,
@@ -49,7 +49,7 @@ struct OfSystem {
 }
 
 impl Client {
-    /// The client of this key.
+    /// Returns the client of this key.
     pub fn of(key: &impl Hash) -> Self {
         let mut hasher = DefaultHasher::new();
         key.hash(&mut hasher);
@@ -64,7 +64,7 @@ impl From<Option<Client>> for Party {
 }
 
 impl<J> FairQueue<J> {
-    /// For this many threads, and at most `len_max` jobs that wait.
+    /// Makes a queue for this many threads, with at most `len_max` jobs that wait.
     pub(crate) fn new(threads: usize, len_max: usize) -> Self {
         Self {
             waiting: BTreeMap::new(),
@@ -83,8 +83,9 @@ impl<J> FairQueue<J> {
         self.len == 0
     }
 
-    /// Puts a job behind its party's others. When there is no room the newest job of the client's party with most gives way,
-    /// and is returned; the new one is given back when that party is its own, or its file system has its part of the places.
+    /// Puts a job behind its party's others. When there is no room the newest job of the client's party with
+    /// most gives way, and is returned. The new one is given back when that party is its own, or its file
+    /// system has its part of the places.
     pub(crate) fn push(&mut self, party: impl Into<Party>, job: J) -> Result<Option<J>, J> {
         let party = party.into();
         if let Some(system) = party.system
@@ -119,7 +120,7 @@ impl<J> FairQueue<J> {
         Ok(gives_way)
     }
 
-    /// The job whose turn it is; [`FairQueue::done`] follows.
+    /// Takes the job with the next turn; [`FairQueue::done`] follows.
     pub(crate) fn pop(&mut self) -> Option<(Party, J)> {
         let place = self.turns.iter().position(|party| self.may_run(*party))?;
         let party = self.turns[place];
@@ -151,7 +152,7 @@ impl<J> FairQueue<J> {
         of_system == 0 || of_system < SYSTEM_TIMES * left
     }
 
-    /// A job of this party is over.
+    /// Notes the end of a job of this party.
     pub(crate) fn done(&mut self, party: Party) {
         self.running_all = self.running_all.saturating_sub(1);
         if let Some(system) = party.system {
@@ -175,7 +176,7 @@ impl<J> FairQueue<J> {
         }
     }
 
-    /// Takes one of a party's jobs, which has some; one without is forgotten.
+    /// Takes one of the jobs of a party that has some; a party without any left is forgotten.
     fn take(&mut self, party: Party, which: impl FnOnce(&mut VecDeque<J>) -> Option<J>) -> Option<J> {
         let jobs = self.waiting.get_mut(&party)?;
         let job = which(jobs)?;
@@ -199,7 +200,7 @@ impl<J> FairQueue<J> {
 //@ empty: the job waits; others wait for at most one job of each other client
 //@ counter: lane_helper_jobs
 //@ attack: http-link-chains
-/// A file system may have so many times the threads that are left to others.
+/// Most jobs of a file system under way, as a multiple of the threads left to others.
 const SYSTEM_TIMES: usize = 3;
 
 #[cfg(test)]

@@ -1,29 +1,31 @@
-//! The system's allocator, counting for tests what each thread takes.
+//! Allocator of the system, with counts for tests of what each thread takes.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
-/// An allocator for a test binary (`#[global_allocator]`): the system's, which counts by thread what [`Taken::here`] says.
+/// Allocator for a test binary (`#[global_allocator]`): the system's, with counts by thread that
+/// [`Taken::here`] returns.
 #[derive(Debug)]
 pub struct Counting;
 
-/// Bytes that a thread has taken from [`Counting`] less those that it has given back, as glibc rounds them: with a word before
-/// each piece, in steps of 16 bytes, 32 at least. What one thread takes and another gives back counts on both.
+/// Bytes that a thread has taken from [`Counting`] less those given back, as glibc rounds them. It rounds
+/// with a word before each piece, in steps of 16 bytes, 32 at least. What one thread takes and another gives
+/// back counts on both.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Taken {
-    /// Now.
+    /// Bytes taken at present.
     pub now: isize,
-    /// The most that it ever was.
+    /// Largest number of bytes taken at any time.
     pub most: isize,
 }
 
 impl Taken {
-    /// On this thread, so far.
+    /// Returns the counts of this thread so far.
     pub fn here() -> Self {
         TAKEN.get()
     }
 
-    /// From now on [`Taken::most`] of this thread is about what comes; says how it stands.
+    /// Begins [`Taken::most`] of this thread anew; returns the counts as they stand.
     pub fn forget_most() -> Self {
         let Self { now, .. } = TAKEN.get();
         TAKEN.set(Self { now, most: now });

@@ -1,5 +1,5 @@
-//! On which node the page cache holds what was just served. Nothing is brought into memory for that: pages that
-//! are not there are passed over, and no mapped byte is ever read, so a truncated file is no SIGBUS.
+//! Nodes on which the page cache holds what was just served. Nothing is brought into memory for that: pages
+//! that are not there are passed over, and no mapped byte is ever read, so a truncated file is no SIGBUS.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::OwnedFd;
@@ -18,15 +18,15 @@ pub(crate) struct ServedRange {
     pub(crate) len: usize,
 }
 
-/// Reason why it is not known where pages lie.
+/// Reason why the nodes of pages are not known.
 #[derive(Debug, thiserror::Error)]
 pub enum Unsampled {
-    /// The kernel or the container does not let the process ask.
+    /// The kernel or the container forbids the question.
     #[error(
         "the kernel refuses to tell on which node pages lie ({0}); containers need the system call move_pages"
     )]
     Refused(io::Error),
-    /// Whether a page is in memory cannot be told without reading it: 9p, NFS and others.
+    /// The file system, such as 9p and NFS, cannot tell whether a page is in memory without reading it.
     #[error("the file system cannot tell which pages are in memory")]
     FileSystem,
     /// The file could not be read or mapped.
@@ -35,7 +35,8 @@ pub enum Unsampled {
 }
 
 impl ServedRange {
-    /// The nodes of at most `max` pages, spread over the range; `None` for those that are not in memory.
+    /// Returns the nodes of at most `max` pages, spread over the range; `None` for those that are not in
+    /// memory.
     pub(super) fn nodes(&self, max: usize) -> Result<Vec<Option<u32>>, Unsampled> {
         let page = rustix::param::page_size() as u64;
         let (first, last) = (self.offset / page, (self.offset + self.len.max(1) as u64 - 1) / page);
@@ -76,7 +77,7 @@ impl ServedRange {
     }
 }
 
-/// A mapping of a part of a file that is never read through.
+/// A mapping of a part of a file that no code reads through.
 struct View {
     base: NonNull<libc::c_void>,
     len: usize,
@@ -94,8 +95,8 @@ impl View {
         Ok(view)
     }
 
-    /// Puts the page at `offset` into the page tables, where the kernel looks for it. One that is beyond the end
-    /// of the file by now is left out.
+    /// Puts the page at `offset` into the page tables, where the kernel looks for its node. A page beyond the
+    /// end of the file by now is left out.
     fn enter(&self, offset: usize) -> Result<(), Unsampled> {
         assert!(offset < self.len);
         // SAFETY: the page is within the mapping; the advice changes no content.

@@ -1,5 +1,4 @@
-//! Parts of a lane's memory that a thread beside the lanes may ask after: its pools, its tasks and the files
-//! it serves.
+//! Parts of a lane's memory that a thread beside the lanes may ask after: pools, tasks and files served.
 //!
 //! The lane does nothing for it until [`LaneMemory::ask`], and then a bounded little, once: it names some of its
 //! tasks and lends a descriptor of what it serves next. [`LaneMemory::sample`] looks all of them up.
@@ -16,34 +15,35 @@ use crossbeam_queue::ArrayQueue;
 use super::file_pages::{ServedRange, Unsampled};
 use super::pages::nodes_of;
 
-/// The whereabouts of one lane's memory.
+/// Record of where one lane's memory is.
 pub struct LaneMemory {
-    /// Addresses of the mappings its pools are made of.
+    /// Addresses of the mappings of the lane's pools.
     pools: Mutex<Vec<Range<usize>>>,
     asked: SampleRequest,
     tasks: ArrayQueue<usize>,
     ranges: ArrayQueue<ServedRange>,
 }
 
-/// Pages that were looked up.
+/// Counts of pages that were looked up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// On the node asked about.
+    /// Pages on the node asked about.
     pub local: u64,
-    /// On another node.
+    /// Pages on another node than the one asked about.
     pub remote: u64,
     /// Pages that are not in memory: never written, or evicted.
     pub absent: u64,
 }
 
-/// Findings of one look at a lane.
+/// Findings of a look at a lane's memory.
 #[derive(Debug)]
 pub struct Samples {
-    /// Pages of its pools: send and read buffers, and receive buffers. At most 64.
+    /// Pages of the lane's pools, send, read and receive buffers: at most 64.
     pub pools: Result<Sample, Unsampled>,
-    /// Pages that living tasks lie on: the state of connections, on the heap beside their TLS state. At most 64.
+    /// Pages of living tasks, at most 64: the state of connections, on the heap beside their TLS state.
     pub tasks: Result<Sample, Unsampled>,
-    /// For each part of a file served since the lane was asked, pages of the page cache. At most 2 parts of 8 pages.
+    /// Pages of the page cache, for each part of a file served since the lane was asked: at most 2 parts of 8
+    /// pages.
     pub files: Vec<Result<Sample, Unsampled>>,
 }
 
@@ -56,8 +56,8 @@ struct SampleRequest {
 }
 
 impl LaneMemory {
-    /// Asks the lane for what [`LaneMemory::sample`] looks up besides the pools. What an earlier question brought is
-    /// let go of.
+    /// Asks the lane for what [`LaneMemory::sample`] looks up besides the pools. Answers to an earlier
+    /// question are dropped.
     pub fn ask(&self) {
         while self.tasks.pop().is_some() {}
         while self.ranges.pop().is_some() {}
@@ -106,7 +106,8 @@ impl LaneMemory {
         }
     }
 
-    /// Pages of every pool, denser at its front: the buffers there are lent first.
+    /// Returns addresses of pages of every pool, denser at the front of each: the buffers there are lent
+    /// first.
     fn pool_pages(&self, round: u64) -> Vec<usize> {
         let pools = self.pools.lock().expect("nothing panics while it holds the list");
         let page = rustix::param::page_size();
@@ -159,7 +160,7 @@ const POOL_PAGES: usize = 64;
 const TASKS: usize = 64;
 const RANGES: u32 = 2;
 const PAGES_OF_RANGE: usize = 8;
-/// A prime far from page counts: rounds differ in the page they pick of a stretch.
+/// Prime far from page counts, so that rounds differ in the page picked of a stretch.
 const SPREAD: usize = 7919;
 
 #[cfg(test)]

@@ -6,7 +6,7 @@ use std::ptr::NonNull;
 
 use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
 
-/// A zeroed private mapping.
+/// A zeroed private mapping, unmapped when dropped.
 pub(crate) struct Mapping {
     base: NonNull<u8>,
     len: usize,
@@ -30,7 +30,7 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// The first `len` bytes that start at a huge page; the rest is given back.
+    /// Keeps the first `len` bytes that start at a huge page, and gives the rest back.
     fn trim(self, len: usize) -> Self {
         let all = ManuallyDrop::new(self);
         let before = all.base.as_ptr().align_offset(HUGE_PAGE);
@@ -44,7 +44,7 @@ impl Mapping {
         Self { base, len }
     }
 
-    /// The start, aligned to a page.
+    /// Returns the start, aligned to a page.
     pub(crate) fn base(&self) -> *mut u8 {
         self.base.as_ptr()
     }
@@ -55,6 +55,8 @@ impl Mapping {
         start..start + self.len
     }
 
+    /// Returns a range of the mapping for reading.
+    ///
     /// # Safety
     /// Nothing may write the range while the slice lives.
     pub(crate) unsafe fn slice(&self, offset: usize, len: usize) -> &[u8] {
@@ -63,6 +65,8 @@ impl Mapping {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr().add(offset), len) }
     }
 
+    /// Returns a range of the mapping for writing.
+    ///
     /// # Safety
     /// No other reference to the range may exist while the slice lives.
     #[allow(clippy::mut_from_ref)] // The caller's promise is exactly what `&mut self` would have given.
@@ -88,7 +92,7 @@ fn map(len: usize) -> io::Result<NonNull<u8>> {
     Ok(NonNull::new(base.cast()).expect("mmap never returns null"))
 }
 
-/// Below this huge pages only waste memory.
+/// Size of a huge page in bytes; below that huge pages only waste memory.
 const HUGE_PAGE: usize = 2 << 20;
 
 #[cfg(test)]

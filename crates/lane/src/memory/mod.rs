@@ -1,5 +1,5 @@
-//! The memory of a lane: mappings that first touch places, the policy it goes by, and, for an observer of
-//! placement, on which node pages lie.
+//! Memory of a lane: mappings that first touch places, the policy of placement, and, for an observer, the
+//! nodes of pages.
 
 mod counting;
 mod file_pages;

@@ -1,9 +1,9 @@
-//! On which node a page lies, by move_pages(2) without a destination: the kernel looks it up in the page tables.
+//! Nodes of pages, by move_pages(2) without a destination: the kernel looks the pages up in the page tables.
 
 use std::io;
 
-/// The node of each page, `None` where there is no page or none that counts: nothing was written yet, or nothing
-/// is mapped. Addresses are looked up and never followed, so memory that is gone is no error.
+/// Returns the node of each page, `None` where there is no page or none that counts: nothing was written yet,
+/// or nothing is mapped. Addresses are looked up and never followed, so memory that is gone is no error.
 ///
 /// # Errors
 /// `EPERM` where a container forbids the call, `ENOSYS` on a kernel without NUMA.

@@ -1,10 +1,9 @@
-//! Memory policy: where the kernel puts the pages that a thread touches first, its page-cache fills among
-//! them.
+//! Memory policy: where the kernel puts the pages that a thread touches first, page-cache fills among them.
 
 use std::io;
 
-/// Undoes a policy that the process inherited and that would scatter the calling thread's memory, such as that of
-/// `numactl --interleave`: pages are taken from the node of its CPU again. A binding (`--membind`) is the
+/// Undoes an inherited policy that would scatter the calling thread's memory, such as that of
+/// `numactl --interleave`. Pages are taken from the node of its CPU again. A binding (`--membind`) is the
 /// administrator's word on which memory may be used at all, and stays.
 ///
 /// # Errors
@@ -27,7 +26,7 @@ pub(crate) fn allocate_where_running() -> io::Result<()> {
 }
 
 const NO_MASK: *const libc::c_ulong = std::ptr::null();
-/// MPOL_F_STATIC_NODES, MPOL_F_RELATIVE_NODES and MPOL_F_NUMA_BALANCING come with the mode.
+/// Flags MPOL_F_STATIC_NODES, MPOL_F_RELATIVE_NODES and MPOL_F_NUMA_BALANCING, which come with the mode.
 const MODE_FLAGS: libc::c_int = 0b111 << 13;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Words of a file in memory, which outlive the process that writes them: a file of tmpfs, mapped for all lanes.
+//! Words of a file in memory, which outlive the process that writes: a file of tmpfs, mapped for all lanes.
 
 use std::fs::File;
 use std::io;
@@ -8,14 +8,14 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// A mapped file that only grows. It must not be truncated while it is mapped: what is touched beyond its end
-/// ends the process.
+/// A mapped file that only grows, and that must not be truncated while mapped. It must not be truncated while
+/// it is mapped: what is touched beyond its end ends the process.
 #[derive(Debug)]
 pub struct WordFile {
     file: File,
     base: NonNull<AtomicU64>,
     words_max: usize,
-    /// Words that have memory, so that touching them cannot fail.
+    /// Number of words that have memory, so that touching them cannot fail.
     words: AtomicUsize,
 }
 
@@ -25,7 +25,8 @@ unsafe impl Send for WordFile {}
 unsafe impl Sync for WordFile {}
 
 impl WordFile {
-    /// Maps a file that may come to have `words_max` words; there are `words` from the beginning, those it has among them.
+    /// Maps a file that may grow to `words_max` words. There are `words` from the beginning, those that the
+    /// file has among them.
     ///
     /// # Errors
     /// Where there is no memory for so many, or the file cannot be mapped.
@@ -42,7 +43,7 @@ impl WordFile {
         if mapped.grow(words) { Ok(mapped) } else { Err(io::ErrorKind::OutOfMemory.into()) }
     }
 
-    /// Returns the words that exist now.
+    /// Returns the words that have memory now.
     pub fn words(&self) -> &[AtomicU64] {
         let words = self.words.load(Ordering::Acquire);
         // SAFETY: the mapping is page aligned and as long as that at least, its pages are there (`grow`), every bit pattern is a word,
@@ -50,7 +51,7 @@ impl WordFile {
         unsafe { std::slice::from_raw_parts(self.base.as_ptr(), words) }
     }
 
-    /// Has at least so many; whether there is memory for them.
+    /// Grows the file to at least `words` words; returns whether there is memory for so many.
     pub fn grow(&self, words: usize) -> bool {
         if words > self.words_max {
             return false;

@@ -1,4 +1,4 @@
-//! Calls: the cell that a call's answer goes into, the ticket that fills it, and the futures that wait for it.
+//! Calls of the mesh: the cell for an answer, the ticket that fills the cell, and the futures that wait.
 
 use std::pin::Pin;
 use std::sync::atomic::Ordering;
@@ -9,28 +9,28 @@ use super::exchange::{Counts, tell_owned};
 use super::members::Member;
 use super::sender::CallError;
 
-/// The call will not be answered: the other side dropped the call, closed its port or died.
+/// Error of a call that will not be answered: the other side dropped the call, closed its port or died.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, thiserror::Error)]
 #[error("the other lane did not answer")]
 pub struct Unanswered;
 
-/// The right to answer one call, and the room for it. Dropped, it ends the call with [`Unanswered`].
+/// The right to answer a call, and the room for the answer. Dropped, it ends the call with [`Unanswered`].
 #[must_use = "a call whose ticket is dropped ends without an answer"]
 pub struct Ticket<R: Send + 'static> {
-    /// `None` once it is used.
+    /// Cell for the answer; `None` once used.
     cell: Option<Arc<ReplyCell<R>>>,
     counts: Arc<Counts>,
 }
 
-/// Waits for the answer to one call. Dropped, it gives the call up, which the other side sees at
-/// [`Ticket::is_wanted`].
+/// Future of the answer to a call, which gives the call up when dropped. Dropped, it gives the call up, which
+/// the other side sees at [`Ticket::is_wanted`].
 #[derive(Debug)]
 #[must_use = "a call that is not awaited is given up"]
 pub struct Call<R> {
     cell: Arc<ReplyCell<R>>,
 }
 
-/// Waits for the answers of many: each with its member, in the order of the members.
+/// Future of the answers of many: each with its member, in the order of the members.
 #[derive(Debug)]
 #[must_use = "calls that are not awaited are given up"]
 pub struct Gather<R> {
@@ -52,11 +52,12 @@ struct ReplyCell<R> {
 enum ReplyState<R> {
     Waits(Option<Waker>),
     Over(Result<R, Unanswered>),
-    /// The caller has what it wanted, or wants nothing any more.
+    /// The caller has the answer, or wants none any more.
     Left,
 }
 
-/// Both ends of one call, which counts as open until the ticket is used or dropped; `None` when `max` are open.
+/// Opens both ends of a call, which counts as open until the ticket is used or dropped; returns `None` when
+/// `max` are open.
 pub(super) fn open_call<R: Send + 'static>(counts: &Arc<Counts>, max: usize) -> Option<(Ticket<R>, Call<R>)> {
     if counts.calls.fetch_add(1, Ordering::Relaxed) >= max {
         counts.calls.fetch_sub(1, Ordering::Relaxed);
@@ -68,7 +69,7 @@ pub(super) fn open_call<R: Send + 'static>(counts: &Arc<Counts>, max: usize) -> 
 }
 
 impl<R: Send + 'static> Ticket<R> {
-    /// Answers. The answer is dropped when the caller has given up.
+    /// Answers the call. The answer is dropped when the caller has given up.
     pub fn answer(mut self, answer: R) {
         self.end(Ok(answer));
     }
@@ -103,7 +104,7 @@ impl<R> ReplyCell<R> {
         self.state.lock().expect("nobody panics while holding it")
     }
 
-    /// Leaves the outcome for the caller; gives its waker.
+    /// Leaves the outcome for the caller; returns the caller's waker.
     fn fill(&self, outcome: Result<R, Unanswered>) -> Option<Waker> {
         let mut state = self.lock();
         let ReplyState::Waits(waker) = &mut *state else {

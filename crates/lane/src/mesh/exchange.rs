@@ -1,5 +1,4 @@
-//! State that the members of one protocol share: for each that has its port open a bell, and a box for what
-//! each other one sends it.
+//! State that the members of a protocol share: a bell for each open port, and a box for each of its senders.
 
 use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -14,22 +13,22 @@ use super::port::Port;
 use super::sender::Sender;
 use crate::backend::{self, DelayedDoorbells};
 
-/// The typed mail of one protocol among up to a fixed number of members: `M` is what they send, `R` what calls are
-/// answered with. Clones are handles to the same one.
+/// Mail of one protocol among up to a fixed number of members: `M` is the type of messages, `R` that of
+/// answers to calls. Clones are handles to the same one.
 pub struct Exchange<M, R: Send + 'static = ()> {
     shared: Arc<ExchangeShared<M, R>>,
 }
 
-/// Bounds of what one member may have under way to one other.
+/// Bounds of the mail under way from one member to another.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Messages that wait to be taken, calls among them.
+    /// Most messages that wait to be taken, calls among them.
     pub messages: usize,
-    /// Calls that wait for their answer, taken or not.
+    /// Most calls that wait for an answer, taken or not.
     pub calls: usize,
 }
 
-/// The member has its port open already.
+/// Error of opening a port that the member has open already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("member {} has its port open already", .0.index())]
 pub struct AlreadyOpen(pub Member);
@@ -39,29 +38,29 @@ pub(super) struct ExchangeShared<M, R: Send + 'static> {
     ends: Box<[OnceLock<MailEnd<M, R>>]>,
 }
 
-/// Receiving end of one member's mail. Once made, it stays: a member that opens its port anew gets the same
+/// Receiving end of a member's mail. Once made, it stays: a member that opens its port anew gets the same
 /// one.
 pub(super) struct MailEnd<M, R: Send + 'static> {
     state: AtomicU8,
     pub(super) doorbell: Doorbell,
-    /// By sender; made when it first sends.
+    /// Mailboxes by sender, each made at the sender's first message.
     boxes: Box<[LazyMailbox<M, R>]>,
 }
 
-/// Wakes one member's task when there is something to take.
+/// Bell that wakes a member's task when there is something to take.
 pub(super) struct Doorbell {
-    /// The member's waker has been called since it last looked.
+    /// True once the member's waker has been called since the member last looked.
     rung: AtomicBool,
-    /// A member rang without a message.
+    /// True once a member rang without a message.
     called: AtomicBool,
-    /// Members that sent since this member last looked.
+    /// Bits of the members that sent since this member last looked.
     from: Box<[AtomicU64]>,
     waker: AtomicWaker,
 }
 
 type LazyMailbox<M, R> = OnceLock<Box<Mailbox<M, R>>>;
 
-/// The mailbox for messages from one member to another.
+/// Box for the messages from one member to another.
 pub(super) struct Mailbox<M, R: Send + 'static> {
     envelopes: SegQueue<Envelope<M, R>>,
     pub(super) counts: Arc<Counts>,
@@ -69,19 +68,19 @@ pub(super) struct Mailbox<M, R: Send + 'static> {
 
 #[derive(Default)]
 pub(super) struct Counts {
-    /// Letters in the box, and those about to be put there.
+    /// Messages in the box, and those about to be put there.
     envelopes: AtomicUsize,
-    /// Calls without an answer.
+    /// Calls that have no answer yet.
     pub(super) calls: AtomicUsize,
 }
 
-/// A message, and the ticket by which a call is answered.
+/// A message, with the ticket that answers it if it is a call.
 pub(super) struct Envelope<M, R: Send + 'static> {
     pub(super) message: M,
     pub(super) ticket: Option<Ticket<R>>,
 }
 
-/// Reason why a letter was not put into its box.
+/// Reason why a message was not put into its box.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum NoRoom {
     Full,
@@ -89,19 +88,18 @@ pub(super) enum NoRoom {
 }
 
 impl<M: Send + 'static, R: Send + 'static> Exchange<M, R> {
-    /// An exchange of its own for members 0 to `members - 1`, for those that find each other without a
-    /// [`Mesh`](super::Mesh).
+    /// Makes an exchange for members 0 to `members - 1` that find each other without a [`Mesh`](super::Mesh).
     pub fn new(members: usize, limits: Limits) -> Self {
         let ends = (0..members).map(|_| OnceLock::new()).collect();
         Self { shared: Arc::new(ExchangeShared { limits, ends }) }
     }
 
-    /// Members there may be.
+    /// Returns the largest number of members.
     pub fn members(&self) -> usize {
         self.shared.ends.len()
     }
 
-    /// Opens a member's port: from now on it gets mail. What others sent before was refused.
+    /// Opens a member's port, which gets mail from now on. Mail sent before was refused.
     ///
     /// # Errors
     /// [`AlreadyOpen`].
@@ -126,7 +124,7 @@ impl<M: Send + 'static, R: Send + 'static> Exchange<M, R> {
         Ok(Port::new(Arc::clone(&self.shared), member))
     }
 
-    /// By which a member sends, whether it has a port or not.
+    /// Returns the sender of a member, with or without a port.
     ///
     /// # Panics
     /// When there is no such member.
@@ -137,7 +135,7 @@ impl<M: Send + 'static, R: Send + 'static> Exchange<M, R> {
 }
 
 impl<M, R: Send + 'static> ExchangeShared<M, R> {
-    /// Returns the receiving end of a member's mail, if it ever opened its port.
+    /// Returns the receiving end of a member's mail, if the member ever opened its port.
     pub(super) fn end(&self, member: Member) -> Option<&MailEnd<M, R>> {
         self.ends.get(member.index())?.get()
     }
@@ -156,7 +154,7 @@ impl<M, R: Send + 'static> MailEnd<M, R> {
         self.state.load(Ordering::SeqCst) == OPEN
     }
 
-    /// The box for what `from` sends.
+    /// Returns the box for the messages of `from`.
     pub(super) fn pair(&self, from: Member) -> &Mailbox<M, R> {
         self.boxes[from.index()].get_or_init(|| {
             let (envelopes, counts) = Default::default();
@@ -164,7 +162,7 @@ impl<M, R: Send + 'static> MailEnd<M, R> {
         })
     }
 
-    /// Puts a letter into its box; the caller then rings the bell.
+    /// Puts a message into its box; the caller then rings the bell.
     pub(super) fn put(
         &self,
         from: Member,
@@ -186,7 +184,7 @@ impl<M, R: Send + 'static> MailEnd<M, R> {
         Ok(())
     }
 
-    /// The oldest letter of `from`.
+    /// Takes the oldest message of `from`.
     pub(super) fn take(&self, from: Member) -> Option<Envelope<M, R>> {
         let pair = self.boxes[from.index()].get()?;
         let envelope = pair.envelopes.pop()?;
@@ -194,7 +192,7 @@ impl<M, R: Send + 'static> MailEnd<M, R> {
         Some(envelope)
     }
 
-    /// Refuses what is sent from now on.
+    /// Refuses messages sent from now on.
     pub(super) fn close(&self) {
         // One that was dropped stays closed.
         let _ = self.state.compare_exchange(OPEN, CLOSING, Ordering::SeqCst, Ordering::SeqCst);
@@ -204,7 +202,7 @@ impl<M, R: Send + 'static> MailEnd<M, R> {
         !self.is_open()
     }
 
-    /// Returns the senders that have something in the box, or are about to.
+    /// Returns the senders of messages in the boxes, or about to be put there.
     pub(super) fn unread(&self) -> impl Iterator<Item = Member> {
         let has = |pair: &LazyMailbox<M, R>| {
             pair.get().is_some_and(|pair| pair.counts.envelopes.load(Ordering::SeqCst) > 0)
@@ -212,7 +210,7 @@ impl<M, R: Send + 'static> MailEnd<M, R> {
         self.boxes.iter().enumerate().filter(move |(_, pair)| has(pair)).map(|(from, _)| Member::from(from))
     }
 
-    /// Closes at once, drops what is unread and says how much that was. Calls among it end unanswered.
+    /// Closes at once, drops what is unread and returns how much that was. Calls among it end unanswered.
     pub(super) fn abandon(&self) -> usize {
         self.close();
         let mut lost = 0;
@@ -238,25 +236,25 @@ impl<M, R: Send + 'static> MailEnd<M, R> {
 }
 
 impl Doorbell {
-    /// Word of a message of `from`. Gives the waker to call, if there is one.
+    /// Notes a message of `from`, and returns the waker to call, if there is one.
     pub(super) fn message_from(&self, from: Member) -> Option<Waker> {
         let (word, bit) = place(from.index());
         self.from[word].fetch_or(bit, Ordering::SeqCst);
         self.ring()
     }
 
-    /// Word without a message.
+    /// Notes a ring without a message, and returns the waker to call, if there is one.
     pub(super) fn call(&self) -> Option<Waker> {
         if self.called.swap(true, Ordering::SeqCst) { None } else { self.ring() }
     }
 
-    /// Has `waker` called at the next word. The caller looks once more before it waits.
+    /// Registers `waker` for the next ring. The caller looks once more before it waits.
     pub(super) fn listen(&self, waker: &Waker) {
         self.waker.register(waker);
         self.rung.store(false, Ordering::SeqCst);
     }
 
-    /// Returns whether a member rang without a message since this was last asked.
+    /// Takes the note that a member rang without a message.
     pub(super) fn take_called(&self) -> bool {
         self.called.load(Ordering::SeqCst) && self.called.swap(false, Ordering::SeqCst)
     }
@@ -276,7 +274,8 @@ impl Doorbell {
     }
 }
 
-/// Does `ring`, which gives a waker to call: now, or on a simulated lane a while later, as `later` puts it.
+/// Runs `ring`, which returns a waker to call: now, or on a simulated lane a while later, as `later`
+/// arranges.
 pub(super) fn tell(ring: impl FnOnce() -> Option<Waker>, later: impl FnOnce(&dyn DelayedDoorbells)) {
     let is_slow = backend::try_with(|backend| backend.slow_bells().map(later)).flatten().is_some();
     if !is_slow && let Some(waker) = ring() {
@@ -284,7 +283,7 @@ pub(super) fn tell(ring: impl FnOnce() -> Option<Waker>, later: impl FnOnce(&dyn
     }
 }
 
-/// Rings later by a closure that owns all it needs ([`tell`]).
+/// Rings as [`tell`] does, later by a closure that owns all values needed.
 pub(super) fn tell_owned(ring: impl FnOnce() -> Option<Waker> + 'static) {
     let ring = std::cell::Cell::new(Some(ring));
     let own = || ring.take().expect("one of two takes it");
@@ -312,7 +311,7 @@ impl<M, R: Send + 'static> std::fmt::Debug for Exchange<M, R> {
 //@ attack: none, lanes write to each other, and each protocol bounds what a client causes
 //@ reach: server
 const OPEN: u8 = 0;
-/// Takes nothing new; what is there is still read.
+/// State of a box that takes nothing new, while earlier messages can still be read.
 const CLOSING: u8 = 1;
-/// No port reads this box.
+/// State of a box that no port reads.
 const CLOSED: u8 = 2;

@@ -1,12 +1,12 @@
-//! Members of an exchange, and sets of them.
+//! Members of an exchange, and sets of members.
 
 use smallvec::{SmallVec, smallvec};
 
-/// A member of an exchange: of a [`Mesh`](super::Mesh) the lane of this number, or a thread beside the lanes.
+/// Member of an exchange: of a [`Mesh`](super::Mesh) the lane of this number, or a thread beside the lanes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Member(u16);
 
-/// A set of members.
+/// Set of members of an exchange.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Members {
     words: SmallVec<[u64; 2]>,
@@ -20,6 +20,8 @@ impl Member {
 }
 
 impl From<usize> for Member {
+    /// Returns the member of this index.
+    ///
     /// # Panics
     /// Beyond 65,535, more than any process has lanes.
     fn from(index: usize) -> Self {
@@ -28,7 +30,7 @@ impl From<usize> for Member {
 }
 
 impl Members {
-    /// Adds one.
+    /// Adds a member to the set.
     pub fn insert(&mut self, member: Member) {
         let (word, bit) = place(member.index());
         if self.words.len() <= word {
@@ -37,7 +39,7 @@ impl Members {
         self.words[word] |= bit;
     }
 
-    /// Takes one out.
+    /// Takes a member out of the set.
     pub fn remove(&mut self, member: Member) {
         let (word, bit) = place(member.index());
         if let Some(word) = self.words.get_mut(word) {
@@ -45,33 +47,33 @@ impl Members {
         }
     }
 
-    /// Returns whether it is in.
+    /// Returns whether the member is in the set.
     pub fn contains(&self, member: Member) -> bool {
         let (word, bit) = place(member.index());
         self.words.get(word).is_some_and(|word| word & bit != 0)
     }
 
-    /// Returns how many there are.
+    /// Returns the number of members in the set.
     pub fn len(&self) -> usize {
         self.words.iter().map(|word| word.count_ones() as usize).sum()
     }
 
-    /// Returns whether there is none.
+    /// Returns whether the set has no member.
     pub fn is_empty(&self) -> bool {
         self.words.iter().all(|&word| word == 0)
     }
 
-    /// All of them, in order.
+    /// Returns all members of the set, in order.
     pub fn iter(&self) -> impl Iterator<Item = Member> + '_ {
         (0..self.words.len() * 64).map(Member::from).filter(|&member| self.contains(member))
     }
 
-    /// The first at or after `index`, else the first of all.
+    /// Returns the first member at or after `index`, else the first of all.
     pub(super) fn next_from(&self, index: usize) -> Option<Member> {
         self.first_from(index).or_else(|| self.first_from(0))
     }
 
-    /// Room for `members` of them, none in.
+    /// Makes an empty set with room for `members` of them.
     pub(super) fn none_of(members: usize) -> Self {
         Self { words: smallvec![0; members.div_ceil(64)] }
     }
@@ -101,7 +103,7 @@ impl FromIterator<Member> for Members {
     }
 }
 
-/// The word and the bit of a member.
+/// Returns the word and the bit of a member.
 pub(super) fn place(index: usize) -> (usize, u64) {
     (index / 64, 1 << (index % 64))
 }

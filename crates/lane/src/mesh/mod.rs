@@ -1,5 +1,5 @@
-//! Mail between the lanes of a process, and threads beside them: one-way messages, calls with an answer, messages to
-//! many, and bells.
+//! Mail between the lanes of a process, and threads beside them: one-way messages, calls with an answer,
+//! messages to many, and bells.
 //!
 //! A protocol has an [`Exchange`] of its own, typed by what it sends; each lane that takes part opens its [`Port`]
 //! there, at start or later, and sends through a [`Sender`]. A process has one [`Mesh`], where protocols find their
@@ -44,8 +44,8 @@ pub use self::outside::wait;
 pub use self::port::{Mail, Port};
 pub use self::sender::{CallError, Refused, Sender};
 
-/// The members of one process that may write to each other, and the exchanges of its protocols. Clones are handles to
-/// the same one.
+/// Members of one process that may write to each other, and the exchanges of its protocols. Clones are
+/// handles to the same one.
 #[derive(Clone)]
 pub struct Mesh {
     inner: Arc<MeshInner>,
@@ -62,20 +62,21 @@ struct Outsiders {
     max: usize,
 }
 
-/// An exchange of this name carries other messages.
+/// Error of an exchange's name that carries messages of another type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the exchange {0:?} carries messages of another type")]
 pub struct OtherType(&'static str);
 
 impl Mesh {
-    /// A mesh of `lanes` lanes, whose members have the lanes' numbers, and of at most `outsiders` threads beside them.
+    /// Makes a mesh of `lanes` lanes, with members of the lanes' numbers, and of at most `outsiders` threads
+    /// beside them.
     pub fn new(lanes: usize, outsiders: usize) -> Self {
         let outsiders = Mutex::new(Outsiders { made: 0, max: outsiders });
         Self { inner: Arc::new(MeshInner { lanes, outsiders, exchanges: Mutex::default() }) }
     }
 
-    /// A member for a thread that is no lane; `None` when all are given away. They are not given back: such threads are
-    /// few and live as long as the process.
+    /// Returns a member for a thread that is no lane; `None` when all are given away. They are not given
+    /// back: such threads are few and live as long as the process.
     pub fn outsider(&self) -> Option<Member> {
         let mut outsiders = self.inner.outsiders.lock().expect("nobody panics while holding it");
         if outsiders.made == outsiders.max {
@@ -85,8 +86,8 @@ impl Mesh {
         Some(Member::from(self.inner.lanes + outsiders.made - 1))
     }
 
-    /// The exchange of this name, made by the first call. It lives as long as the mesh. `limits` count where
-    /// it is made.
+    /// Returns the exchange of this name, made by the first call. It lives as long as the mesh. `limits`
+    /// count where it is made.
     ///
     /// # Errors
     /// [`OtherType`].

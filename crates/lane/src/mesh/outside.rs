@@ -5,8 +5,8 @@ use std::task::{Context, Poll, Wake, Waker};
 use std::thread::Thread;
 use std::time::Instant;
 
-/// Runs a future of this module, or several joined, on a thread that is no lane; `None` when it is not over by
-/// `deadline`. Threads with an executor await it there instead.
+/// Runs a future of this module, or several joined, on a thread that is no lane; returns `None` when the
+/// future is not over by `deadline`. Threads with an executor await it there instead.
 pub fn wait<F: Future>(deadline: Option<Instant>, future: F) -> Option<F::Output> {
     let mut future = std::pin::pin!(future);
     let waker = Waker::from(Arc::new(Parked(std::thread::current())));

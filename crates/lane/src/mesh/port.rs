@@ -1,4 +1,4 @@
-//! The receiving side: one member's port at an exchange.
+//! The receiving side: a member's port at an exchange.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -9,27 +9,27 @@ use super::members::{Member, Members};
 use super::sender::Sender;
 use crate::backend;
 
-/// Port at which one member takes its mail of one exchange. Dropped, it closes: what is unread is dropped,
-/// and calls among it end unanswered.
+/// Port at which a member takes the mail of one exchange. Dropped, it closes: what is unread is dropped, and
+/// calls among it end unanswered.
 pub struct Port<M: Send + 'static, R: Send + 'static = ()> {
     shared: Arc<ExchangeShared<M, R>>,
     me: Member,
-    /// Senders that may have something in the box.
+    /// Senders that may have messages in their boxes.
     unread: Members,
     /// Member at which the next look begins: every sender has its turn.
     next: usize,
-    /// Set if a ring was given out last.
+    /// True if a ring was given out last.
     rang_last: bool,
 }
 
-/// Mail that a port gives.
+/// Mail that a port takes.
 #[derive(Debug)]
 pub enum Mail<M, R: Send + 'static = ()> {
-    /// A member rang, once or often: look at what is shared.
+    /// A member rang, once or often: the receiver looks at what is shared.
     Rung,
-    /// A message and its sender.
+    /// A message from a member.
     Cast(Member, M),
-    /// A message that asks for an answer.
+    /// A message from a member that asks for an answer, with the ticket for that.
     Call(Member, M, Ticket<R>),
 }
 
@@ -44,12 +44,12 @@ impl<M: Send + 'static, R: Send + 'static> Port<M, R> {
         self.me
     }
 
-    /// By which the same member sends.
+    /// Returns the sender of the same member.
     pub fn sender(&self) -> Sender<M, R> {
         Sender::new(Arc::clone(&self.shared), self.me)
     }
 
-    /// The next mail, one of each sender in turn; `None` when the port is closed and all was taken.
+    /// Takes the next mail, of each sender in turn; returns `None` when the port is closed and all was taken.
     pub async fn recv(&mut self) -> Option<Mail<M, R>> {
         std::future::poll_fn(|cx| self.poll_recv(cx)).await
     }
@@ -80,7 +80,7 @@ impl<M: Send + 'static, R: Send + 'static> Port<M, R> {
         }
     }
 
-    /// The next mail if there is any now.
+    /// Takes the next mail if there is any now.
     pub fn try_recv(&mut self) -> Option<Mail<M, R>> {
         if !self.rang_last && self.end().doorbell.take_called() {
             self.rang_last = true;
@@ -97,7 +97,7 @@ impl<M: Send + 'static, R: Send + 'static> Port<M, R> {
         self.end().doorbell.take_called().then_some(Mail::Rung)
     }
 
-    /// Takes nothing new from now on; what was sent before can still be taken.
+    /// Refuses new mail from now on; what was sent before can still be taken.
     pub fn close(&mut self) {
         self.end().close();
     }

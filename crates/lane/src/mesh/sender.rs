@@ -7,7 +7,7 @@ use super::exchange::{Envelope, ExchangeShared, NoRoom, tell};
 use super::members::{Member, Members};
 use crate::backend;
 
-/// By which one member sends to the others, and to itself. Clones may be used by any of its tasks.
+/// Sender by which a member writes to the others, and to itself. Clones may be used by any of its tasks.
 pub struct Sender<M, R: Send + 'static = ()> {
     shared: Arc<ExchangeShared<M, R>>,
     me: Member,
@@ -16,10 +16,10 @@ pub struct Sender<M, R: Send + 'static = ()> {
 /// A message that was not sent, given back.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused<M> {
-    /// As many of this pair are under way as may be: messages not taken, or calls not answered.
+    /// The limit of this pair is reached: messages not taken, or calls not answered.
     #[error("the other lane has as much of this one's mail as it may")]
     Full(M),
-    /// The member's port is closed, or was never open.
+    /// The receiver's port is closed, or was never open.
     #[error("the other lane takes no mail")]
     Gone(M),
 }
@@ -27,13 +27,13 @@ pub enum Refused<M> {
 /// Error of a call that has no answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// [`Refused::Full`].
+    /// The call was not sent, as [`Refused::Full`].
     #[error("the other lane has as much of this one's mail as it may")]
     Full,
-    /// [`Refused::Gone`].
+    /// The call was not sent, as [`Refused::Gone`].
     #[error("the other lane takes no mail")]
     Gone,
-    /// [`Unanswered`].
+    /// The call was sent, and ended as [`Unanswered`].
     #[error("the other lane did not answer")]
     Unanswered,
 }
@@ -48,7 +48,7 @@ impl<M: Send + 'static, R: Send + 'static> Sender<M, R> {
         self.me
     }
 
-    /// Members there may be.
+    /// Returns the largest number of members.
     pub fn members(&self) -> usize {
         self.shared.members()
     }
@@ -86,7 +86,7 @@ impl<M: Send + 'static, R: Send + 'static> Sender<M, R> {
         Ok(call)
     }
 
-    /// Sends a message to all of `to`; gives those that it did not go to.
+    /// Sends a message to all of `to`; returns the members that were not sent to.
     pub fn cast_all(&self, to: &Members, message: &M) -> Members
     where
         M: Clone,
@@ -94,7 +94,7 @@ impl<M: Send + 'static, R: Send + 'static> Sender<M, R> {
         to.iter().filter(|&member| self.cast(member, message.clone()).is_err()).collect()
     }
 
-    /// Calls all of `to` and waits for every answer, or to learn that there is none.
+    /// Calls all of `to` and waits for every answer, or the error of a call without one.
     pub fn broadcast(&self, to: &Members, message: &M) -> Gather<R>
     where
         M: Clone,
@@ -105,8 +105,8 @@ impl<M: Send + 'static, R: Send + 'static> Sender<M, R> {
         }))
     }
 
-    /// Rings another's bell, for which there is always room; `false` when it takes no mail. It gets
-    /// [`Mail::Rung`](super::Mail::Rung) once, however often it was rung before it looked.
+    /// Rings another member's bell, for which there is always room; returns `false` when that member takes no
+    /// mail. It gets [`Mail::Rung`](super::Mail::Rung) once, however often it was rung before it looked.
     pub fn ring(&self, to: Member) -> bool {
         let Some(end) = self.shared.end(to).filter(|_| self.is_open(to)) else { return false };
         tell(
@@ -119,7 +119,7 @@ impl<M: Send + 'static, R: Send + 'static> Sender<M, R> {
         true
     }
 
-    /// Rings the bells of all of `to`; gives those that take no mail.
+    /// Rings the bells of all of `to`; returns the members that take no mail.
     pub fn ring_all(&self, to: &Members) -> Members {
         to.iter().filter(|&member| !self.ring(member)).collect()
     }
@@ -154,7 +154,7 @@ impl<M: Send + 'static, R: Send + 'static> Sender<M, R> {
 }
 
 impl<M> Refused<M> {
-    /// The message.
+    /// Returns the message that was not sent.
     pub fn into_message(self) -> M {
         match self {
             Self::Full(message) | Self::Gone(message) => message,

@@ -195,7 +195,8 @@ fn protocols_find_their_exchange_by_name_and_no_others() {
     assert_eq!(one.members(), 3);
 }
 
-/// Threads that are no lanes: each sends all others numbers in order, and calls them, while it takes and answers.
+/// Tests that threads beside the lanes, which all send numbers in order, call, take and answer, lose nothing
+/// and end.
 #[test]
 fn threads_that_all_send_and_call_each_other_lose_nothing_and_end() {
     const EACH: u32 = 2_000;

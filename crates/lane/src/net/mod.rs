@@ -1,4 +1,4 @@
-//! Sockets of a lane.
+//! Sockets of a lane: TCP listeners and streams, and UDP sockets.
 
 mod receive;
 mod send;

@@ -10,10 +10,10 @@ use crate::buffer::RecvBuf;
 use crate::context;
 
 impl TcpStream {
-    /// Appends exactly `len` bytes to `into`, and gives it back in every case. For long messages, whose bytes the kernel
-    /// puts where they belong; what the stream has received already comes first. The lane's own receive rests
-    /// meanwhile and begins again with the next [`TcpStream::recv`], which costs two operations: heads and
-    /// short messages come by that.
+    /// Appends exactly `len` bytes to `into`, and gives `into` back in every case. For long messages, whose
+    /// bytes the kernel puts where they belong; what the stream has received already comes first. The lane's
+    /// own receive rests meanwhile and begins again with the next [`TcpStream::recv`], which costs two
+    /// operations: heads and short messages come by that.
     ///
     /// A future that is dropped early loses no bytes: those it had go back to the stream, in memory that counts as the
     /// stream's untaken bytes do.
@@ -29,10 +29,10 @@ impl TcpStream {
         (result, taken.keep())
     }
 
-    /// Receives exactly `len` bytes by receives of its own alone, however short ([`TcpStream::recv_exact`]):
-    /// nothing beyond the `len` bytes is taken off the socket, so that a stream that was read in no other way
-    /// can still be given away ([`TcpStream::release`]), and the lane's own receive is not begun only to rest
-    /// again. For streams that say how long each message is.
+    /// Receives exactly `len` bytes, however short, and takes nothing beyond them off the socket
+    /// ([`TcpStream::recv_exact`]). A stream that was read in no other way can then still be given away
+    /// ([`TcpStream::release`]), and the lane's own receive is not begun only to rest again. For streams that
+    /// say how long each message is.
     ///
     /// # Errors
     /// As there.
@@ -44,7 +44,7 @@ impl TcpStream {
         (result, taken.keep())
     }
 
-    /// Fills the buffer; what is shorter than `alone_min` comes by the lane's own receive.
+    /// Fills the buffer; a rest shorter than `alone_min` comes by the lane's own receive.
     async fn fill(&self, taken: &mut TakenBytes<'_>, end: usize, alone_min: usize) -> io::Result<()> {
         while taken.bytes.len() < end {
             let missing = end - taken.bytes.len();
@@ -76,12 +76,12 @@ impl TcpStream {
 struct TakenBytes<'a> {
     stream: &'a TcpStream,
     bytes: Vec<u8>,
-    /// Offset of the stream's first byte; bytes before are others.
+    /// Offset of the stream's first byte; bytes before are the caller's.
     start: usize,
 }
 
 impl TakenBytes<'_> {
-    /// At most `most` bytes; the rest is the stream's again.
+    /// Takes at most `most` bytes; the rest goes back to the stream.
     fn take(&mut self, mut received: RecvBuf, most: usize) {
         let n = received.len().min(most);
         self.bytes.extend_from_slice(&received[..n]);
@@ -118,5 +118,5 @@ impl Drop for TakenBytes<'_> {
 //@ empty: as the copies; others feel nothing
 //@ counter: lane_recv_held_bytes
 //@ attack: smb-pools
-/// Less than this is not worth a receive of its own: the lane's brings it with what comes next.
+/// Least bytes that are worth a receive of their own; fewer come by the lane's, with what follows.
 const ALONE_BYTES_MIN: usize = 32 << 10;

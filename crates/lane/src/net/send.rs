@@ -1,4 +1,5 @@
-//! Sending buffers as messages: several at once, with control messages, copied or out of the memory they lie in.
+//! Sending of buffers as messages: several at once, with control messages, copied or out of the memory where
+//! the bytes lie.
 
 use std::future::poll_fn;
 use std::io;
@@ -14,9 +15,9 @@ use crate::buffer::Buf;
 use crate::context;
 
 impl TcpStream {
-    /// Sends all bytes of the buffers, one after another, and gives them back, in every case. `control` are control
-    /// messages as [`crate::socket::control`] writes them, sent with the first of the bytes; `more` says that bytes follow
-    /// at once. When the future is dropped early an unknown part has been sent.
+    /// Sends all bytes of the buffers, one after another, and returns the buffers in every case. `control`
+    /// are control messages as [`crate::socket::control`] writes them, sent with the first of the bytes;
+    /// `more` says that bytes follow at once. When the future is dropped early an unknown part has been sent.
     pub async fn send_message(
         &self,
         bufs: Vec<Buf>,
@@ -79,9 +80,9 @@ impl TcpStream {
 }
 
 impl UdpSocket {
-    /// Sends the bytes of the buffers as one datagram to `to`, or cut every `segment` bytes (UDP_SEGMENT), from `source`
-    /// where it must be a certain address of this host. Waits while the socket takes none, and gives the buffers back in
-    /// every case.
+    /// Sends the bytes of the buffers as one datagram to `to`, or cut every `segment` bytes (UDP_SEGMENT),
+    /// from `source` where a certain address of this host is needed. Waits while the socket takes none, and
+    /// gives the buffers back in every case.
     ///
     /// # Errors
     /// The kernel's: `EMSGSIZE` and `EINVAL` for what is too much; where the route cannot segment `EIO`.
@@ -99,8 +100,8 @@ impl UdpSocket {
     }
 }
 
-/// Buffers whose bytes a stream has taken and the kernel still reads. Dropped, they go back to their pool when the kernel
-/// has let go of them.
+/// Buffers with bytes that a stream has taken and the kernel still reads. Dropped, they go back to their pool
+/// when the kernel has let go of them.
 #[must_use = "buffers that nobody takes back go to their pool"]
 pub struct InKernel {
     operation: Option<(OpFuture<op::SendZeroCopy>, Rc<op::FirstStep>)>,
@@ -108,7 +109,7 @@ pub struct InKernel {
 }
 
 impl InKernel {
-    /// Waits until the kernel has let go of the buffers: a peer that does not acknowledge makes this long.
+    /// Waits until the kernel has let go of the buffers, which takes long where a peer does not acknowledge.
     pub async fn buffers(mut self) -> Vec<Buf> {
         poll_fn(|cx| self.poll_back(cx)).await;
         self.back.take().expect("they are back")
@@ -150,7 +151,7 @@ impl std::fmt::Debug for InKernel {
     }
 }
 
-/// A kernel or a socket that cannot send without a copy.
+/// Returns whether the kernel or the socket cannot send without a copy.
 fn is_refusal(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINVAL | libc::EOPNOTSUPP | libc::ENOSYS | libc::ENOMEM))
 }

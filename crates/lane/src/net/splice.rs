@@ -1,4 +1,4 @@
-//! File pages to a stream through a pipe: kernel threads wait for the disk, not the lane.
+//! Sending of file pages to a stream through a pipe: kernel threads wait for the disk, not the lane.
 
 use std::io;
 

@@ -15,13 +15,13 @@ use crate::resident::Resident;
 use crate::socket::control::{CONTROL_BYTES, ControlWriter};
 use crate::socket::ktls::{self, KtlsRefusal};
 
-/// A listening socket.
+/// A listening TCP socket of the current lane.
 #[derive(Debug)]
 pub struct TcpListener {
     fd: Descriptor,
 }
 
-/// A connected stream. Bytes come in buffers the lane provides; an idle stream holds none.
+/// A connected TCP stream. Bytes come in buffers that the lane provides; an idle stream holds none.
 #[derive(Debug)]
 pub struct TcpStream {
     fd: Descriptor,
@@ -31,14 +31,14 @@ pub struct TcpStream {
 /// Outcome of sending file pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SentFile {
-    /// All of it.
+    /// All bytes wanted were sent.
     All,
-    /// The file ended after this many bytes: it was truncated since its length was promised.
+    /// The file ended after this many bytes, truncated since its length was promised.
     EndedAfter(u64),
 }
 
 impl TcpListener {
-    /// Listens on `addr`.
+    /// Listens on `addr` with the options given.
     pub fn bind(addr: SocketAddr, options: &ListenOptions) -> io::Result<Self> {
         context::with(|lane| lane.backend().tcp_listen(addr, options)).map(|fd| Self { fd })
     }
@@ -48,7 +48,7 @@ impl TcpListener {
         context::with(|lane| lane.backend().adopt(socket, SocketKind::Listener)).map(|fd| Self { fd })
     }
 
-    /// The next connection.
+    /// Accepts the next connection.
     ///
     /// # Errors
     /// `EMFILE`, `ENFILE`, `ENOBUFS`, `ENOMEM`: resources ran out; the listener stays usable and the caller
@@ -66,7 +66,7 @@ impl TcpListener {
 }
 
 impl TcpStream {
-    /// Connects to `peer`.
+    /// Connects to `peer` from an address that the kernel chooses.
     pub async fn connect(peer: SocketAddr) -> io::Result<Self> {
         let socket = context::with(|lane| lane.backend().tcp_socket(peer))?;
         OpFuture::submit(op::Connect::new(socket.fd(), peer)).await?;
@@ -78,7 +78,7 @@ impl TcpStream {
         context::with(|lane| lane.backend().adopt_stream(connection)).map(|fd| Self { fd, peer })
     }
 
-    /// Gives the connection away, for another lane to adopt.
+    /// Releases the connection, for another lane to adopt.
     ///
     /// # Errors
     /// The stream itself, when bytes were asked for already, but for those that [`TcpStream::recv_alone`] has brought.
@@ -92,22 +92,23 @@ impl TcpStream {
         }
     }
 
-    /// A trace of the way it came: one system call, three for the interface of an IPv6 connection.
+    /// Returns a trace of the connection's way in, by one system call, or three for the interface of an IPv6
+    /// connection.
     pub fn incoming(&self, what: Incoming) -> Option<u32> {
         context::with(|lane| lane.backend().incoming(self.fd.fd(), self.peer, what))
     }
 
-    /// The other end.
+    /// Returns the address of the other end.
     pub fn peer_addr(&self) -> SocketAddr {
         self.peer
     }
 
-    /// This end.
+    /// Returns the address of this end.
     pub fn local_addr(&self) -> io::Result<SocketAddr> {
         context::with(|lane| lane.backend().local_addr(self.fd.fd()))
     }
 
-    /// The next bytes; an empty buffer is the end of the stream. Dropping the future loses no bytes.
+    /// Receives the next bytes; an empty buffer is the end of the stream. Dropping the future loses no bytes.
     pub async fn recv(&self) -> io::Result<RecvBuf> {
         poll_fn(|cx| self.poll_recv(cx)).await
     }
@@ -117,10 +118,10 @@ impl TcpStream {
         context::with(|lane| lane.backend().poll_recv(self.fd.fd(), cx))
     }
 
-    /// Sends all of `buf` and gives it back, in every case. The kernel is entered once for the sends of a whole
-    /// turn, which makes this the cheap way for short answers to many clients. `more` says that bytes follow
-    /// at once, so that the kernel may fill segments. When the future is dropped early an unknown part has
-    /// been sent.
+    /// Sends all of `buf` and returns `buf` in every case. The kernel is entered once for the sends of a
+    /// whole turn, which makes this the cheap way for short answers to many clients. `more` says that bytes
+    /// follow at once, so that the kernel may fill segments. When the future is dropped early an unknown part
+    /// has been sent.
     pub async fn send(&self, mut buf: Buf, more: bool) -> (io::Result<()>, Buf) {
         let mut sent = 0;
         while sent < buf.len() {
@@ -135,12 +136,12 @@ impl TcpStream {
         (Ok(()), buf)
     }
 
-    /// Sends what the socket takes now; `None` when it takes nothing.
+    /// Sends as many bytes as the socket takes now; returns `None` when the socket takes none.
     pub fn try_send(&self, parts: &[IoSlice<'_>], more: bool) -> io::Result<Option<usize>> {
         context::with(|lane| lane.backend().try_send(self.fd.fd(), parts, more))
     }
 
-    /// Moves what the socket takes now of a file; see [`TcpStream::send_file`].
+    /// Sends as many bytes of a file as the socket takes now; see [`TcpStream::send_file`].
     pub fn try_send_file(&self, file: &File, offset: u64, len: usize) -> io::Result<Option<usize>> {
         context::with(|lane| {
             let sent = lane.backend().try_send_file(self.fd.fd(), file.fd(), offset, len)?;
@@ -149,8 +150,9 @@ impl TcpStream {
         })
     }
 
-    /// Sends some of `len` bytes of a file from `offset`, page cache to socket, without a copy in user space: what the
-    /// socket takes at once of what is in memory. Waits until it is some; 0 is the end of the file.
+    /// Sends some of `len` bytes of a file from `offset`, page cache to socket, without a copy in user space.
+    /// It sends what the socket takes at once of what is in memory, and waits until that is some; 0 is the
+    /// end of the file.
     pub async fn send_file_part(
         &self,
         file: &File,
@@ -196,8 +198,9 @@ impl TcpStream {
         Ok(SentFile::All)
     }
 
-    /// Lets the kernel make the TLS records of this stream from now on, or gives it the next key; see
-    /// [`ktls::set_transmit_key`]. What is sent is then plaintext, each call's bytes as one record or more.
+    /// Makes the kernel write the TLS records of this stream from now on, or gives the kernel the next key;
+    /// see [`ktls::set_transmit_key`]. What is sent is then plaintext, each call's bytes as one record or
+    /// more.
     pub fn set_tls_key(&self, crypto_info: &[u8]) -> Result<(), KtlsRefusal> {
         context::with(|lane| lane.backend().set_ktls_key(self.fd.fd(), crypto_info))
     }
@@ -207,8 +210,8 @@ impl TcpStream {
         context::with(|lane| lane.backend().can_change_ktls_key())
     }
 
-    /// Sends a record that is not application data on a stream with kernel TLS, whole; `false` when the socket
-    /// takes nothing now. What was sent before leaves in records of its own first.
+    /// Sends a record that is not application data on a stream with kernel TLS, whole; returns `false` when
+    /// the socket takes nothing now. What was sent before leaves in records of its own first.
     pub fn try_send_record(&self, record_type: u8, payload: &[u8]) -> io::Result<bool> {
         let mut bytes = [0; CONTROL_BYTES];
         let mut control = ControlWriter::new(&mut bytes);
@@ -228,13 +231,13 @@ impl TcpStream {
         OpFuture::submit(op::Ready { socket: self.fd.fd() }).await
     }
 
-    /// Bytes handed to the socket that the peer has not acknowledged yet: one system call.
+    /// Returns the bytes handed to the socket that the peer has not acknowledged yet, by one system call.
     pub fn unacknowledged(&self) -> io::Result<u64> {
         context::with(|lane| lane.backend().unacknowledged(self.fd.fd()))
     }
 
-    /// Returns how long the socket waits for an acknowledgment before it sends again, as things are now: one
-    /// system call.
+    /// Returns the time that the socket now waits for an acknowledgment before it sends again, by one system
+    /// call.
     pub fn retransmission_timeout(&self) -> io::Result<Duration> {
         context::with(|lane| lane.backend().retransmission_timeout(self.fd.fd()))
     }
@@ -244,18 +247,18 @@ impl TcpStream {
         context::with(|lane| lane.backend().shutdown(self.fd.fd(), how))
     }
 
-    /// Sets an option.
+    /// Sets an option of the socket.
     pub fn set_option(&self, option: SocketOption) -> io::Result<()> {
         context::with(|lane| lane.backend().set_option(self.fd.fd(), option))
     }
 
-    /// Closes by reset: the peer learns at once that what it has is not the whole.
+    /// Closes by reset: the peer learns at once that the bytes received are not the whole.
     pub fn reset(self) {
         // If the option cannot be set the socket is broken already, and closing it tells the peer too.
         let _ = self.set_option(SocketOption::ResetOnClose);
     }
 
-    /// The descriptor, for operations the backend offers beyond this type.
+    /// Returns the descriptor, for operations that the backend offers beyond this type.
     pub fn fd(&self) -> Fd {
         self.fd.fd()
     }

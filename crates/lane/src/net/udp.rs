@@ -12,14 +12,14 @@ use crate::backend::{
 use crate::context;
 use crate::socket::unreachable::Unreachable;
 
-/// A bound UDP socket.
+/// A bound UDP socket of the current lane.
 #[derive(Debug)]
 pub struct UdpSocket {
     fd: Descriptor,
 }
 
 impl UdpSocket {
-    /// Binds `addr`.
+    /// Binds a socket to `addr` with the options given.
     pub fn bind(addr: SocketAddr, options: &UdpOptions) -> io::Result<Self> {
         context::with(|lane| lane.backend().udp_bind(addr, options)).map(|fd| Self { fd })
     }
@@ -34,7 +34,7 @@ impl UdpSocket {
         context::with(|lane| lane.backend().local_addr(self.fd.fd()))
     }
 
-    /// Appends what has arrived, at least one datagram and at most `max`, waiting for the first.
+    /// Appends datagrams that have arrived, at least one and at most `max`, waiting for the first.
     pub async fn recv(&self, out: &mut Vec<Datagram>, max: usize) -> io::Result<()> {
         poll_fn(|cx| self.poll_recv(cx, out, max)).await
     }
@@ -49,22 +49,24 @@ impl UdpSocket {
         context::with(|lane| lane.backend().poll_recv_datagrams(self.fd.fd(), cx, out, max))
     }
 
-    /// Sends a batch in one call; `None` when the socket takes nothing now.
+    /// Sends a batch in one call; returns `None` when the socket takes nothing now.
     pub fn try_send(&self, batch: &DatagramBatch<'_>) -> io::Result<Option<usize>> {
         context::with(|lane| lane.backend().try_send_datagrams(self.fd.fd(), batch))
     }
 
-    /// Marks every packet sent from now on (SO_MARK); 0 takes the mark away. Needs CAP_NET_ADMIN.
+    /// Marks every packet sent from now on (SO_MARK); 0 ends that. Needs CAP_NET_ADMIN.
     pub fn set_mark(&self, mark: u32) -> io::Result<()> {
         context::with(|lane| lane.backend().set_option(self.fd.fd(), SocketOption::Mark(mark)))
     }
 
-    /// Has datagrams that do not reach their destination reported; see [`UdpSocket::try_take_unreachable`].
+    /// Asks the kernel for reports of datagrams that do not reach their destination; see
+    /// [`UdpSocket::try_take_unreachable`].
     pub fn report_unreachable(&self) -> io::Result<()> {
         context::with(|lane| lane.backend().set_option(self.fd.fd(), SocketOption::ReportUnreachable))
     }
 
-    /// The next such report. A receive fails when there are some, and there may be some after a send.
+    /// Takes the next report of a datagram that did not arrive. A receive fails when there are some, and
+    /// there may be some after a send.
     pub fn try_take_unreachable(&self) -> Option<Unreachable> {
         context::with(|lane| lane.backend().try_take_unreachable(self.fd.fd()))
     }

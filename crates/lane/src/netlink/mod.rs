@@ -15,13 +15,14 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, Protocol, RecvFlags, SendFlags, SocketFlags, SocketType, recv, send};
 use rustix::net::{netlink, socket_with};
 
-/// A netlink socket, for one question after the other.
+/// A netlink socket, for one question after another.
 pub(crate) struct Netlink {
     socket: OwnedFd,
     sequence: u32,
 }
 
-/// Attributes of a message: `u16 length, u16 kind`, the data, padding to a multiple of 4. Ends at bytes that are none.
+/// Attributes of a message: `u16 length, u16 kind`, the data, padding to a multiple of 4. Ends at bytes that
+/// are none.
 #[derive(Clone, Copy)]
 pub(crate) struct Attributes<'a> {
     rest: &'a [u8],
@@ -36,8 +37,8 @@ impl Netlink {
         Ok(Self { socket: open(ROUTE)?, sequence: 0 })
     }
 
-    /// Sends a question, whose `body` is the family's header and attributes, and shows the body of every message of
-    /// the answer to `each`, until the kernel says that the answer is complete.
+    /// Sends a question, with the family's header and attributes as `body`, and shows each message of the
+    /// answer to `each`. It returns when the kernel says that the answer is complete.
     ///
     /// # Errors
     /// The kernel's, or `TimedOut`.
@@ -76,12 +77,12 @@ impl Netlink {
 }
 
 impl<'a> Attributes<'a> {
-    /// Reads the attributes of a message's body, after the family's header of so many bytes.
+    /// Reads the attributes of a message's body, after `header_bytes` of the family's header.
     pub(crate) fn after(body: &'a [u8], header_bytes: usize) -> Self {
         Self { rest: body.get(header_bytes..).unwrap_or_default() }
     }
 
-    /// The data of the first attribute of this kind.
+    /// Returns the data of the first attribute of this kind.
     pub(crate) fn data(mut self, kind: u16) -> Option<&'a [u8]> {
         self.find(|(found, _)| *found == kind).map(|(_, data)| data)
     }
@@ -99,7 +100,7 @@ impl<'a> Iterator for Attributes<'a> {
     }
 }
 
-/// One received message.
+/// A message received on the socket.
 struct Message<'a> {
     kind: u16,
     sequence: u32,
@@ -140,7 +141,7 @@ fn message(kind: u16, flags: u16, sequence: u32, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// The first field of an error message is the negated error number; 0 acknowledges.
+/// Returns the error of an error message, whose first field is the negated error number; 0 acknowledges.
 fn error_of(body: &[u8]) -> io::Result<()> {
     match body.get(..4).and_then(u32_of).map(u32::cast_signed) {
         Some(0) => Ok(()),
@@ -161,7 +162,7 @@ fn padded(length: usize) -> usize {
     length.next_multiple_of(4)
 }
 
-/// NETLINK_ROUTE is number 0.
+/// Protocol NETLINK_ROUTE, which is number 0.
 const ROUTE: Option<Protocol> = None;
 // linux/netlink.h
 pub(crate) const NLM_F_ACK: u16 = 4;
@@ -171,7 +172,7 @@ const NLMSG_ERROR: u16 = 2;
 const NLMSG_DONE: u16 = 3;
 const NLA_TYPE_MASK: u16 = 0x3fff;
 const HEADER_BYTES: usize = 16;
-/// The kernel sends at most 32 KiB at once of a dump.
+/// Bytes of the receive buffer; the kernel sends at most 32 KiB at once of a dump.
 const RECEIVE_BYTES: usize = 64 << 10;
 const PATIENCE: Duration = Duration::from_secs(1);
 

@@ -1,11 +1,11 @@
-//! Bonds over NICs of several nodes: what tells a connection's NIC, whether marked packets leave by the NIC of their
-//! mark, and whether a lost link is noticed.
+//! Bonds over NICs of several nodes: what tells a connection's NIC, whether marked packets leave by the NIC
+//! of their mark, and whether a lost link is noticed.
 
 use super::{Area, Finding, Network, Verdict};
 use crate::topology::table::or_dash;
 use crate::topology::{Evidence, Nic, NicKind, Origins, Topology, Tree};
 
-/// Findings about every bond with a link whose NICs are not of one node.
+/// Returns findings about every bond that has a link, and NICs of more than one node.
 pub(super) fn all(tree: &Tree, topology: &Topology, network: &Network) -> Vec<Finding> {
     let nics =
         topology.nics.iter().filter(|nic| nic.up && nic.kind == NicKind::Stacked && nic.node.is_none());
@@ -17,7 +17,8 @@ pub(super) fn all(tree: &Tree, topology: &Topology, network: &Network) -> Vec<Fi
     findings
 }
 
-/// This process stands for the server: a service may have fewer rights than the shell that asks.
+/// Checks whether this process, in place of the server, may mark packets. A service may have fewer rights
+/// than the shell that asks.
 fn marks(network: &Network) -> Finding {
     let found = if network.may_mark { "allowed" } else { "refused" };
     let advice = "the server needs CAP_NET_ADMIN to mark what it sends by a bond's NICs: AmbientCapabilities=CAP_NET_ADMIN \
@@ -45,7 +46,7 @@ impl Bond<'_> {
         findings
     }
 
-    /// On which node a connection arrived decides which silo serves it.
+    /// Checks what tells on which node a connection arrived. That decides which silo serves it.
     fn arrivals(&self, network: &Network) -> Finding {
         let nodes: Vec<u32> = self.topology.nodes.iter().map(|node| node.id).collect();
         let evidence = Origins::new(self.topology, &network.napis, &nodes).best_evidence(self.nic.ifindex);
@@ -84,7 +85,8 @@ impl Bond<'_> {
         finding.with_commands(commands).with_config(config)
     }
 
-    /// Without it the bond goes on giving packets to a NIC whose cable is out.
+    /// Checks whether the bond watches its links. Without it the bond goes on giving packets to a NIC whose
+    /// cable is out.
     fn link_watch(&self, tree: &Tree) -> Option<Finding> {
         let name = &self.nic.name;
         let setting = |file: &str| tree.number::<u32>(&format!("sys/class/net/{name}/bonding/{file}"));
@@ -99,7 +101,8 @@ impl Bond<'_> {
         )
     }
 
-    /// Marks that are free take their numbers from [`FIRST_MARK`] on.
+    /// Returns the commands and the text that make marked packets leave by the NIC of their mark. Marks that
+    /// are free take their numbers from [`FIRST_MARK`] on.
     fn recipe(&self, marks: &[Option<u32>], network: &Network) -> (Vec<String>, String) {
         let bond = &self.nic.name;
         let mut commands = Vec::new();
@@ -141,7 +144,8 @@ impl Bond<'_> {
     }
 }
 
-/// `balance-xor` of `balance-xor 2`; `None` for what is no bond.
+/// Returns the mode of a bond, such as `balance-xor` of `balance-xor 2`; `None` for an interface that is no
+/// bond.
 pub(super) fn mode(tree: &Tree, nic: &Nic) -> Option<String> {
     let mode = tree.text(&format!("sys/class/net/{}/bonding/mode", nic.name))?;
     mode.split_whitespace().next().map(str::to_owned)
@@ -150,6 +154,6 @@ pub(super) fn mode(tree: &Tree, nic: &Nic) -> Option<String> {
 /// Modes in which every slave may send with the bond's own hardware address at any time.
 const STEERED_MODES: [&str; 2] = ["balance-xor", "802.3ad"];
 const FIRST_MARK: u32 = 101;
-/// Of the filters among those of the bond.
+/// Priority of the filters among those of the bond.
 const PRIORITY: u32 = 100;
 const MIIMON_MS: u32 = 100;

@@ -3,7 +3,7 @@
 use super::{Area, Finding, Verdict, sysctl_advice};
 use crate::topology::Tree;
 
-/// A watch is held for every directory whose entries are cached.
+/// Checks the limits of watches. A watch is held for every directory whose entries are cached.
 pub(super) fn watches(tree: &Tree) -> Vec<Finding> {
     let limits = [
         ("max_user_watches", WATCHES_MIN),

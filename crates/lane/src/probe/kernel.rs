@@ -19,14 +19,14 @@ pub(super) fn version(tree: &Tree) -> Finding {
     )
 }
 
-/// Names are resolved beneath an export's root by this call alone.
+/// Checks openat2(2), the only call by which names are resolved beneath an export's root.
 pub(super) fn openat2() -> Finding {
     let opened = open_beneath();
     let found = opened.as_ref().map_or_else(|error| format!("refused: {error}"), |()| "works".to_owned());
     Finding::new(Area::Kernel, "openat2", found, "works").unless(opened.is_ok(), Verdict::Bad, OPENAT2_ADVICE)
 }
 
-/// The error of a kernel that does not know openat2, or of a filter that refuses it.
+/// Returns the error of a kernel that does not know openat2, or of a filter that refuses the call.
 pub(super) fn require_openat2() -> Result<(), Errno> {
     match open_beneath() {
         Err(error @ (Errno::PERM | Errno::NOSYS)) => Err(error),
@@ -41,7 +41,7 @@ fn open_beneath() -> Result<(), Errno> {
     rustix::fs::openat2(root, ".", flags, Mode::empty(), ResolveFlags::BENEATH).map(drop)
 }
 
-/// The governor of the CPUs' clocks, where the kernel controls them.
+/// Checks the governor of the CPUs' clocks, where the kernel controls them.
 pub(super) fn cpu_clock(tree: &Tree, topology: &Topology) -> Option<Finding> {
     let governor = |id| tree.text(&format!("sys/devices/system/cpu/cpu{id}/cpufreq/scaling_governor"));
     let mut governors: Vec<String> = topology.usable_cpus().iter().filter_map(governor).collect();
@@ -59,7 +59,7 @@ pub(super) fn cpu_clock(tree: &Tree, topology: &Topology) -> Option<Finding> {
     })
 }
 
-/// The cgroup's share of CPU time (version 2), which a container sets with `--cpus`.
+/// Checks the cgroup's share of CPU time (version 2), which a container sets with `--cpus`.
 pub(super) fn cpu_quota(tree: &Tree, topology: &Topology) -> Option<Finding> {
     let groups = tree.text("proc/self/cgroup")?;
     let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
@@ -74,19 +74,19 @@ pub(super) fn cpu_quota(tree: &Tree, topology: &Topology) -> Option<Finding> {
     Some(Finding::new(Area::Cpu, "CPU quota", found, wanted).unless(enough, Verdict::Warn, advice))
 }
 
-/// `6.1.0-56-cloud-amd64` is 6.1.
+/// Returns the first two numbers of a kernel release: 6.1 of `6.1.0-56-cloud-amd64`.
 fn major_minor(release: &str) -> Option<(u32, u32)> {
     let mut numbers = release.split(|c: char| !c.is_ascii_digit());
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// `cpu.max` holds quota and period in microseconds, or `max`.
+/// Returns the CPUs that `cpu.max` allows, which holds quota and period in microseconds, or `max`.
 fn quota_cpus(limit: &str) -> Option<f64> {
     let (quota, period) = limit.split_once(' ')?;
     let (quota, period): (f64, f64) = (quota.parse().ok()?, period.parse().ok()?);
     (period > 0.0).then_some(quota / period)
 }
 
-/// SENDMSG_ZC and DEFER_TASKRUN came with 6.1, the oldest kernel that is tested.
+/// Oldest kernel that is tested; SENDMSG_ZC and DEFER_TASKRUN are there since 6.1.
 const KERNEL_MIN: (u32, u32) = (6, 1);
 pub(super) const OPENAT2_ADVICE: &str = "allow openat2 in the seccomp profile of the container or service";

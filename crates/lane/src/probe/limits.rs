@@ -1,4 +1,4 @@
-//! Limits of this process.
+//! Limits of this process on descriptors and locked memory.
 
 use rustix::process::{Resource, getrlimit};
 
@@ -13,7 +13,7 @@ pub(super) fn all() -> Vec<Finding> {
     vec![open_files(files.current, files.maximum), locked_memory(locked.current, exempt)]
 }
 
-/// The server raises the soft limit to the hard one, so the hard one counts.
+/// Checks the number of open files. The server raises the soft limit to the hard one, so the hard one counts.
 fn open_files(soft: Option<u64>, hard: Option<u64>) -> Finding {
     let count = |limit: Option<u64>| limit.map_or_else(|| "unlimited".to_owned(), |limit| limit.to_string());
     let found = format!("{}, can be raised to {}", count(soft), count(hard));
@@ -29,7 +29,7 @@ fn open_files(soft: Option<u64>, hard: Option<u64>) -> Finding {
     )
 }
 
-/// Buffers registered with the ring stay in memory and count here.
+/// Checks the limit of locked memory. Buffers registered with the ring stay in memory and count here.
 fn locked_memory(soft: Option<u64>, exempt: bool) -> Finding {
     let found = match soft {
         _ if exempt => "unlimited (root)".to_owned(),
@@ -43,9 +43,9 @@ fn locked_memory(soft: Option<u64>, exempt: bool) -> Finding {
     Finding::new(Area::Limits, "locked memory", found, wanted).unless(holds, Verdict::Warn, advice)
 }
 
-/// 10,000 connections, as many open files, and room.
+/// Descriptors wanted: 10,000 connections, as many open files, and room.
 const OPEN_FILES_MIN: u64 = 65_536;
-/// Below this even a small server refuses clients.
+/// Least descriptors: with fewer even a small server refuses clients.
 const OPEN_FILES_LEAST: u64 = 1024;
 const LOCKED_BYTES_MIN: u64 = 64 << 20;
 

@@ -11,7 +11,7 @@ pub(super) fn all(tree: &Tree, topology: &Topology) -> Vec<Finding> {
         .collect()
 }
 
-/// Buffer pools take reserved huge pages, else ask for transparent ones.
+/// Checks huge pages. Buffer pools take reserved ones, else ask for transparent ones.
 fn huge_pages(tree: &Tree, topology: &Topology) -> Option<Finding> {
     let reserved = topology.nodes.iter().flat_map(|node| &node.huge_pages);
     let free: u64 = reserved.map(|pages| pages.free.saturating_mul(pages.page_bytes)).sum();
@@ -28,7 +28,8 @@ fn huge_pages(tree: &Tree, topology: &Topology) -> Option<Finding> {
     Some(Finding::new(Area::Memory, "huge pages", found, wanted).unless(holds, Verdict::Warn, advice))
 }
 
-/// Lanes are pinned and their memory is local by first touch; the kernel's guesses only cost faults.
+/// Checks NUMA balancing. Lanes are pinned and their memory is local by first touch; the kernel's guesses
+/// only cost faults.
 fn numa_balancing(tree: &Tree, topology: &Topology) -> Option<Finding> {
     let found = tree.text("proc/sys/kernel/numa_balancing")?;
     let several_nodes = topology.nodes.len() > 1;
@@ -42,7 +43,8 @@ fn numa_balancing(tree: &Tree, topology: &Topology) -> Option<Finding> {
     ))
 }
 
-/// Above 0 the kernel drops cached file pages of a node rather than use another node's free memory.
+/// Checks zone reclaim. Above 0 the kernel drops cached file pages of a node rather than use another node's
+/// free memory.
 fn zone_reclaim(tree: &Tree) -> Option<Finding> {
     let found = tree.text("proc/sys/vm/zone_reclaim_mode")?;
     let holds = found == "0";

@@ -30,18 +30,18 @@ pub use uring::RingRefusal;
 use crate::topology::table::Table;
 use crate::topology::{Topology, TopologyError, Tree};
 
-/// One thing that was looked at.
+/// Finding about one property of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
     /// Area of the finding.
     pub area: Area,
-    /// Object of the look, e.g. `net.core.rmem_max` or `eth0 interrupts`.
+    /// Name of the property, such as `net.core.rmem_max` or `eth0 interrupts`.
     pub name: String,
     /// State that was found.
     pub found: String,
     /// State that Linerate wants.
     pub wanted: String,
-    /// Comparison of the two.
+    /// Comparison of the found and the wanted state.
     pub verdict: Verdict,
     /// Advice what to change, as commands where possible; `None` when nothing is to be done.
     pub advice: Option<String>,
@@ -54,25 +54,25 @@ pub struct Finding {
 /// Subject of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Area {
-    /// Version and system calls.
+    /// Kernel version and system calls.
     Kernel,
-    /// The ring and its operations.
+    /// The io_uring and its operations.
     IoUring,
     /// TLS in the kernel, UDP segmentation, listener selection.
     Sockets,
-    /// Limits of this process.
+    /// Limits of the process on descriptors and memory.
     Limits,
     /// Settings of the network stack.
     Network,
-    /// Huge pages, NUMA balancing.
+    /// Huge pages and NUMA balancing.
     Memory,
-    /// Clock governor, CPU quota.
+    /// Clock governor and CPU quota.
     Cpu,
-    /// One NIC.
+    /// Node, interrupts and queues of a NIC.
     Nic,
-    /// Change notification.
+    /// Limits of change notification.
     Watches,
-    /// Directories that are served, and what is kept of them.
+    /// Directories that are served, and the state kept for them.
     Trees,
 }
 
@@ -81,16 +81,16 @@ pub enum Area {
 pub enum Verdict {
     /// The machine is as wanted.
     Good,
-    /// Works, slower or with less capacity.
+    /// The server works, slower or with less capacity.
     Warn,
-    /// Keeps the server from starting or from a promised service.
+    /// The server cannot start, or cannot keep a promised service.
     Bad,
 }
 
-/// A call that no lane can do without is refused. The text names it, and says what to change.
+/// Refusal of a call that no lane can do without. The text names the call, and says what to change.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Lacking {
-    /// The kernel gives no io_uring that can be entered and have something registered with it.
+    /// The kernel gives no io_uring that can be entered and have something registered.
     #[error("{refusal}. Linerate needs it; to change that: {}", refusal.advice())]
     Ring {
         /// The call that is refused, and the reason.
@@ -102,12 +102,12 @@ pub enum Lacking {
         kernel::OPENAT2_ADVICE
     )]
     OpenAt2 {
-        /// The kernel's answer.
+        /// Answer of the kernel to openat2(2).
         error: rustix::io::Errno,
     },
 }
 
-/// Looks for the calls that no lane can do without, before anything is started that has to be ended in order.
+/// Checks the calls that no lane can do without, before anything is started that has to be ended in order.
 ///
 /// # Errors
 /// The first that is refused.
@@ -116,7 +116,7 @@ pub fn require_calls() -> Result<(), Lacking> {
     kernel::require_openat2().map_err(|error| Lacking::OpenAt2 { error })
 }
 
-/// Everything about the running machine.
+/// Returns all findings about the running machine.
 pub fn examine_machine() -> Vec<Finding> {
     let mut findings = examine_kernel(Path::new("/"));
     match Topology::of_this_machine() {
@@ -130,7 +130,7 @@ pub fn examine_machine() -> Vec<Finding> {
     findings
 }
 
-/// Returns what files below `root` tell: settings, memory, CPUs, NICs.
+/// Returns findings from files below `root`: settings, memory, CPUs, NICs.
 pub fn examine_files(root: &Path, topology: &Topology) -> Vec<Finding> {
     let tree = Tree::new(root);
     let mut findings = vec![kernel::version(&tree)];
@@ -143,8 +143,8 @@ pub fn examine_files(root: &Path, topology: &Topology) -> Vec<Finding> {
     findings
 }
 
-/// Returns what addresses, routes, queueing disciplines and bonds make of what the NICs send. `root` is where
-/// a bond's settings are.
+/// Returns findings about what the NICs send, from addresses, routes, queueing disciplines and bonds. `root`
+/// is where a bond's settings are.
 pub fn examine_network(root: &Path, topology: &Topology, network: &Network) -> Vec<Finding> {
     let mut findings = bond::all(&Tree::new(root), topology, network);
     findings.extend(replies::all(topology, network));
@@ -152,8 +152,8 @@ pub fn examine_network(root: &Path, topology: &Topology, network: &Network) -> V
     findings
 }
 
-/// Returns what only system calls tell: io_uring, socket features, limits. `root` is where the reasons for a
-/// refused ring are looked up.
+/// Returns findings that only system calls tell: io_uring, socket features, limits. `root` is where the
+/// reasons for a refused ring are looked up.
 pub fn examine_kernel(root: &Path) -> Vec<Finding> {
     let mut findings = uring::all(&Tree::new(root));
     findings.push(kernel::openat2());
@@ -162,8 +162,8 @@ pub fn examine_kernel(root: &Path) -> Vec<Finding> {
     findings
 }
 
-/// Returns what the directories that are served give a server run by this user, and the one that it keeps its
-/// state in.
+/// Returns findings about the served directories for a server run by this user, and about the directory of
+/// its state.
 pub fn examine_trees<'p>(served: impl IntoIterator<Item = &'p Path>, state: Option<&Path>) -> Vec<Finding> {
     let has = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
     let mut findings = vec![tree::privileges(has), tree::reads_everything(has), tree::state(state)];
@@ -171,7 +171,7 @@ pub fn examine_trees<'p>(served: impl IntoIterator<Item = &'p Path>, state: Opti
     findings
 }
 
-/// The findings as an aligned table, then the advice as a numbered list, worst first.
+/// Returns the findings as an aligned table, then the advice as a numbered list, worst first.
 pub fn report(findings: &[Finding]) -> impl fmt::Display {
     Report(findings.to_vec())
 }
@@ -191,7 +191,7 @@ impl Finding {
         }
     }
 
-    /// Leaves it good when `holds`, else gives the verdict and the advice.
+    /// Keeps the finding good when `holds`, else sets the verdict and the advice.
     fn unless(mut self, holds: bool, verdict: Verdict, advice: impl Into<String>) -> Self {
         if !holds {
             self.verdict = verdict;
@@ -200,7 +200,7 @@ impl Finding {
         self
     }
 
-    /// The commands of its advice, if it has one.
+    /// Sets the commands of the advice, if there is advice.
     fn with_commands(mut self, commands: Vec<String>) -> Self {
         if self.advice.is_some() {
             self.commands = commands;
@@ -208,7 +208,7 @@ impl Finding {
         self
     }
 
-    /// The lines of the configuration that its advice needs, if it has one.
+    /// Sets the lines of the configuration that the advice needs, if there is advice.
     fn with_config(mut self, config: String) -> Self {
         self.config = self.advice.is_some().then_some(config);
         self
@@ -274,7 +274,7 @@ fn unreadable(error: &TopologyError) -> Finding {
     Finding::new(Area::Cpu, "topology", error.to_string(), "readable").unless(false, Verdict::Bad, advice)
 }
 
-/// Makes a setting last, for advice.
+/// Returns advice that sets a value, and makes the setting last.
 fn sysctl_advice(setting: &str, value: impl fmt::Display) -> String {
     let value = value.to_string();
     let quote = if value.contains(' ') { "'" } else { "" };

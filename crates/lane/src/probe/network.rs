@@ -11,7 +11,7 @@ use crate::topology::{Napi, napis};
 /// The network of a machine at one moment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Network {
-    /// NAPI instances; none before Linux 6.8.
+    /// NAPI instances of the NICs' queues; none before Linux 6.8.
     pub napis: Vec<Napi>,
     /// Addresses of interfaces, those of one link alone left out.
     pub addresses: Vec<Address>,
@@ -23,62 +23,62 @@ pub struct Network {
     pub qdiscs: Vec<Qdisc>,
     /// Filters that send marked packets out by another interface.
     pub redirects: Vec<Redirect>,
-    /// Whether this process may mark packets.
+    /// True if this process may mark packets.
     pub may_mark: bool,
 }
 
-/// An address of an interface.
+/// Address of an interface, with its network.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Address {
-    /// Interface index.
+    /// Index of the interface that has the address.
     pub ifindex: u32,
-    /// The address.
+    /// Address of the interface in that network.
     pub ip: IpAddr,
-    /// Bits of it that stand for its network.
+    /// Bits of the address that stand for the network.
     pub prefix: u8,
 }
 
-/// A route for what no other fits.
+/// Route for packets that no other route fits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DefaultRoute {
     /// Number of the table; 254 is the main one.
     pub table: u32,
-    /// Interface it leaves by.
+    /// Index of the interface by which packets leave.
     pub ifindex: u32,
     /// Next hop, where there is one.
     pub gateway: Option<IpAddr>,
-    /// Of several in a table that with the smallest is taken.
+    /// Metric of the route; of several in a table that with the smallest is taken.
     pub metric: u32,
 }
 
-/// `ip rule from SOURCE lookup TABLE`.
+/// Rule `ip rule from SOURCE lookup TABLE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SourceRule {
     /// Source address of a packet.
     pub source: IpAddr,
-    /// Table it is routed by.
+    /// Table by which the packet is routed.
     pub table: u32,
 }
 
-/// A queueing discipline.
+/// Queueing discipline of an interface.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Qdisc {
-    /// Interface index.
+    /// Index of the interface whose packets are queued.
     pub ifindex: u32,
-    /// Whether it is the root and not a class's or a hook.
+    /// True if the discipline is the root and not a class's or a hook.
     pub root: bool,
     /// Kind, such as `fq`.
     pub kind: String,
 }
 
-/// `tc filter … egress handle MARK fw action mirred egress redirect dev TO`.
+/// Filter `tc filter … egress handle MARK fw action mirred egress redirect dev TO`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Redirect {
-    /// Index of the interface whose packets are looked at.
+    /// Index of the interface with the packets that are looked at.
     pub ifindex: u32,
     /// Mark of the packets that the rule is about.
     pub mark: u32,
-    /// Index of the interface they leave by.
+    /// Index of the interface by which the packets leave.
     pub to: u32,
 }
 
@@ -94,12 +94,13 @@ impl Network {
         network
     }
 
-    /// The addresses of an interface.
+    /// Returns the addresses of an interface.
     pub(super) fn addresses_of(&self, ifindex: u32) -> impl Iterator<Item = &Address> {
         self.addresses.iter().filter(move |address| address.ifindex == ifindex)
     }
 
-    /// Asks the kernel; each question stands alone: kernels are built without rules, or without filters.
+    /// Asks the kernel for all tables; each question stands alone, as kernels are built without rules, or
+    /// without filters.
     fn ask(&mut self, mut kernel: Netlink) {
         let _ = kernel.ask(RTM_GETADDR, NLM_F_DUMP, &[0; IFADDR_BYTES], |answer| {
             self.addresses.extend(Address::parse(answer));
@@ -127,7 +128,7 @@ impl Network {
 }
 
 impl Address {
-    /// Reads those of this network namespace, as they are now; a blocking question to the kernel.
+    /// Reads the addresses of this network namespace, as they are now, by a blocking question to the kernel.
     ///
     /// # Errors
     /// The kernel's, or that it does not answer.
@@ -144,12 +145,12 @@ impl Address {
         network_of(self.ip, self.prefix) == network_of(ip, self.prefix)
     }
 
-    /// The network's own address.
+    /// Returns the network's own address.
     pub(super) fn network(&self) -> IpAddr {
         network_of(self.ip, self.prefix)
     }
 
-    /// struct ifaddrmsg: `u8 family, u8 prefix, u8 flags, u8 scope, u32 index`.
+    /// Parses a struct ifaddrmsg: `u8 family, u8 prefix, u8 flags, u8 scope, u32 index`.
     fn parse(body: &[u8]) -> Option<Self> {
         let (prefix, scope) = (*body.get(1)?, *body.get(3)?);
         let attributes = Attributes::after(body, IFADDR_BYTES);
@@ -161,7 +162,7 @@ impl Address {
 }
 
 impl DefaultRoute {
-    /// struct rtmsg: `u8 family, u8 dst_len, u8 src_len, u8 tos, u8 table, ..., u32 flags`.
+    /// Parses a struct rtmsg: `u8 family, u8 dst_len, u8 src_len, u8 tos, u8 table, ..., u32 flags`.
     fn parse(body: &[u8]) -> Option<Self> {
         let attributes = Attributes::after(body, RT_BYTES);
         let number = |kind| attributes.data(kind).and_then(u32_of);
@@ -174,7 +175,7 @@ impl DefaultRoute {
 }
 
 impl SourceRule {
-    /// struct fib_rule_hdr is like rtmsg; its action stands last before the flags.
+    /// Parses a struct fib_rule_hdr, which is like rtmsg with the action last before the flags.
     fn parse(body: &[u8]) -> Option<Self> {
         let attributes = Attributes::after(body, RT_BYTES);
         let source = attributes.data(FRA_SRC).and_then(ip_of)?;
@@ -185,7 +186,7 @@ impl SourceRule {
 }
 
 impl Qdisc {
-    /// struct tcmsg: `u8 family, 3 of padding, i32 ifindex, u32 handle, u32 parent, u32 info`.
+    /// Parses a struct tcmsg: `u8 family, 3 of padding, i32 ifindex, u32 handle, u32 parent, u32 info`.
     fn parse(body: &[u8]) -> Option<Self> {
         let (ifindex, parent) = (u32_of(body.get(4..8)?)?, u32_of(body.get(12..16)?)?);
         let kind = text_of(Attributes::after(body, TC_BYTES).data(TCA_KIND)?)?;

@@ -1,11 +1,11 @@
-//! NICs: whether their node is known, and whether their interrupts and queues stay on it.
+//! NICs: whether their node is known, and whether their interrupts and queues stay there.
 
 use super::{Area, Finding, Verdict, bond};
 use crate::layout::{Layout, Wishes};
 use crate::topology::table::speed;
 use crate::topology::{CpuSet, Nic, NicKind, Topology, Tree};
 
-/// Findings about every NIC with a link that stands for hardware.
+/// Returns findings about every NIC with a link that stands for hardware.
 pub(super) fn all(tree: &Tree, topology: &Topology) -> Vec<Finding> {
     // As the server lays its silos out when it is not told otherwise.
     let layout = Layout::new(topology, &Wishes::default()).ok();
@@ -53,7 +53,7 @@ fn place(tree: &Tree, topology: &Topology, layout: Option<&Layout>, nic: &Nic) -
     Finding::new(Area::Nic, nic.name.clone(), found, wanted).unless(holds, Verdict::Warn, advice)
 }
 
-/// One queue for each CPU next to the NIC lets every lane receive on its own.
+/// Checks the number of queues. One for each CPU next to the NIC lets every lane receive on its own.
 fn queues(topology: &Topology, nic: &Nic) -> Finding {
     let near = near_cpus(topology, nic).intersection(&topology.usable_cpus()).len();
     let queues = nic.rx_queues.len();
@@ -91,7 +91,7 @@ fn interrupts(topology: &Topology, nic: &Nic) -> Option<Finding> {
     })
 }
 
-/// Steering to CPUs of another node undoes what the NIC's own interrupts do right.
+/// Checks receive steering. Steering to CPUs of another node undoes what the NIC's own interrupts do right.
 fn receive_steering(topology: &Topology, nic: &Nic) -> Option<Finding> {
     let node = nic.node.filter(|_| topology.nodes.len() > 1)?;
     let near = near_cpus(topology, nic);
@@ -106,7 +106,8 @@ fn receive_steering(topology: &Topology, nic: &Nic) -> Option<Finding> {
     Some(finding.unless(steered.is_subset(&near), Verdict::Warn, advice).with_commands(commands.collect()))
 }
 
-/// A queue that serves CPUs of another node draws that node's packets to this NIC's interrupts.
+/// Checks transmit steering. A queue that serves CPUs of another node draws that node's packets to this NIC's
+/// interrupts.
 fn transmit_steering(topology: &Topology, nic: &Nic) -> Option<Finding> {
     let node = nic.node.filter(|_| topology.nodes.len() > 1)?;
     let near = near_cpus(topology, nic);
@@ -130,7 +131,8 @@ fn transmit_steering(topology: &Topology, nic: &Nic) -> Option<Finding> {
     })
 }
 
-/// Deals the queues out to the CPUs of the NIC's node.
+/// Returns the finding without transmit steering, with commands that deal the queues out to the CPUs of the
+/// NIC's node.
 fn no_transmit_steering(nic: &Nic, near: &CpuSet) -> Finding {
     let queues = nic.tx_queues.len();
     let mut commands = Vec::new();
@@ -146,17 +148,17 @@ fn no_transmit_steering(nic: &Nic, near: &CpuSet) -> Finding {
         .with_commands(commands)
 }
 
-/// The kernel's name of what drives it.
+/// Returns the kernel's name of the NIC's driver.
 fn driver(tree: &Tree, nic: &Nic) -> Option<String> {
     let link = tree.path(&format!("sys/class/net/{}/device/driver", nic.name));
     Some(std::fs::read_link(link).ok()?.file_name()?.to_string_lossy().into_owned())
 }
 
-/// CPUs of the NIC's node; all where it is unknown or has none.
+/// Returns the CPUs of the NIC's node; all online ones where the node is unknown or has none.
 fn near_cpus(topology: &Topology, nic: &Nic) -> CpuSet {
     let of_node = nic.node.and_then(|node| topology.node(node)).map(|node| node.cpus.clone());
     of_node.filter(|cpus| !cpus.is_empty()).unwrap_or_else(|| topology.online_cpus())
 }
 
-/// More queues than this on one NIC no longer change much.
+/// Queues of a NIC beyond which more no longer change much.
 const QUEUES_ENOUGH: usize = 16;

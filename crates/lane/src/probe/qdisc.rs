@@ -3,7 +3,7 @@
 use super::{Area, Finding, Network, Verdict};
 use crate::topology::{Nic, NicKind, Topology};
 
-/// Findings about every NIC with a link.
+/// Returns findings about every NIC with a link.
 pub(super) fn all(topology: &Topology, network: &Network) -> Vec<Finding> {
     let nics = topology.nics.iter().filter(|nic| nic.up && nic.kind == NicKind::Device);
     nics.filter_map(|nic| of_nic(nic, network)).collect()
@@ -40,5 +40,5 @@ fn commands(nic: &Nic) -> Vec<String> {
     }
 }
 
-/// Places for filters; they queue nothing.
+/// Kinds of disciplines that are places for filters and queue nothing.
 const HOOKS: [&str; 2] = ["clsact", "ingress"];

@@ -1,5 +1,5 @@
-//! One address for each NIC: whether replies leave by the NIC that has their address, which the main routing table
-//! does not see to where NICs share a network or a default route.
+//! An address for each NIC: whether replies leave by the NIC that has their address. The main routing table
+//! does not see to that where NICs share a network or a default route.
 
 use std::net::IpAddr;
 
@@ -7,7 +7,7 @@ use super::network::{Address, DefaultRoute};
 use super::{Area, Finding, Network, Verdict};
 use crate::topology::{Nic, NicKind, Topology};
 
-/// Findings about every address of a NIC whose node is known, on machines that have addresses on several nodes.
+/// Returns findings about every address of a NIC of known node, on machines with addresses on several nodes.
 pub(super) fn all(topology: &Topology, network: &Network) -> Vec<Finding> {
     let placed = |nic: &&Nic| nic.up && nic.kind != NicKind::Virtual && nic.node.is_some();
     let nics: Vec<&Nic> = topology
@@ -90,26 +90,25 @@ impl Replies<'_> {
         addresses.any(|other| address.reaches(other.ip) || other.reaches(address.ip))
     }
 
-    /// Returns whether a table leads what has somewhere else to go out by this NIC, as far as anything leads
-    /// there.
+    /// Returns whether a table leads packets to elsewhere out by this NIC, as far as it leads any there.
     fn leads_out(&self, table: u32, nic: &Nic) -> bool {
         let mut of_table = self.network.default_routes.iter().filter(|route| route.table == table);
         of_table.all(|route| route.ifindex == nic.ifindex)
     }
 
-    /// The NIC of the main table's default route, where that is another.
+    /// Returns the name of the NIC of the main table's default route, where that is another.
     fn default_by_other(&self, nic: &Nic, address: &Address) -> Option<&str> {
         let taken = self.main_routes(address.ip).min_by_key(|route| route.metric)?.ifindex;
         let other = self.topology.nics.iter().find(|other| other.ifindex == taken)?;
         (taken != nic.ifindex).then_some(other.name.as_str())
     }
 
-    /// The next hop of a default route that this address' network reaches.
+    /// Returns the next hop of a default route that this address' network reaches.
     fn gateway(&self, address: &Address) -> Option<IpAddr> {
         self.main_routes(address.ip).filter_map(|route| route.gateway).find(|hop| address.reaches(*hop))
     }
 
-    /// Default routes of the main table, of the address' family.
+    /// Returns the default routes of the main table, of the address' family.
     fn main_routes(&self, like: IpAddr) -> impl Iterator<Item = &DefaultRoute> {
         let same_family = move |route: &&DefaultRoute| {
             route.gateway.is_none_or(|gateway| gateway.is_ipv4() == like.is_ipv4())
@@ -118,6 +117,6 @@ impl Replies<'_> {
     }
 }
 
-/// Numbers of the tables in the commands.
+/// First number of the tables in the commands.
 const FIRST_TABLE: u32 = 101;
 const MAIN_TABLE: u32 = 254;

@@ -1,4 +1,4 @@
-//! Socket features, each tried on a socket of its own.
+//! Socket features, each tried on a socket made for that.
 
 use std::io;
 
@@ -68,7 +68,7 @@ fn listener_selection() -> Finding {
     feature("listener selection (BPF)", opened.map(|_| true), advice)
 }
 
-/// An option the kernel does not know is absent; other errors are told.
+/// Turns the error of an option that the kernel does not know into false; other errors are told.
 fn available(result: io::Result<()>) -> io::Result<bool> {
     match result {
         Ok(()) => Ok(true),

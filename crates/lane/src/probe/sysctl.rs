@@ -1,4 +1,4 @@
-//! Settings of the network stack.
+//! Settings of the network stack, as numbers under `/proc/sys`.
 
 use super::{Area, Finding, Verdict, sysctl_advice};
 use crate::topology::Tree;
@@ -9,7 +9,7 @@ pub(super) fn all(tree: &Tree) -> Vec<Finding> {
     findings
 }
 
-/// A number, or the last of three (minimum, default, maximum), that should not be below a bound.
+/// Setting that is a number, or the last of three (minimum, default, maximum), with a lower bound.
 struct Setting {
     name: &'static str,
     least: u64,
@@ -53,7 +53,7 @@ fn at_least(tree: &Tree, setting: &Setting) -> Option<Finding> {
     Some(finding.unless(found >= setting.least, Verdict::Warn, advice))
 }
 
-/// Kernel 5.14: connections that wait in a listener that closes move to another of its group.
+/// Checks whether connections that wait in a listener that closes move to another of its group (kernel 5.14).
 fn migrate_requests(tree: &Tree) -> Option<Finding> {
     let name = "net.ipv4.tcp_migrate_req";
     let found = tree.text("proc/sys/net/ipv4/tcp_migrate_req")?;

@@ -13,7 +13,7 @@ use crate::fs::{Dir, FileHandle, changes_identities};
 use crate::privileges;
 use crate::runtime::{RuntimeOptions, run_here};
 
-/// Checks whether files can be opened by their handles, and read whatever user owns them.
+/// Checks whether the server may open files by their handles, and read them whatever user owns them.
 pub(super) fn reads_everything(has: CapabilitySet) -> Finding {
     let holds = has.contains(CapabilitySet::DAC_READ_SEARCH);
     let found = if holds { "yes" } else { "no" };
@@ -26,7 +26,8 @@ pub(super) fn reads_everything(has: CapabilitySet) -> Finding {
         .with_commands(vec![command])
 }
 
-/// Returns what a server that this user runs may do beyond others, and what it gives up at its start.
+/// Returns the finding about the capabilities that a server run by this user keeps, and those given up at the
+/// start.
 pub(super) fn privileges(has: CapabilitySet) -> Finding {
     let [keeps, gives_up] = [privileges::kept_of(has), privileges::given_up_of(has)].map(privileges::names);
     let or_none = |names: String| if names.is_empty() { "nothing".to_owned() } else { names };
@@ -34,7 +35,7 @@ pub(super) fn privileges(has: CapabilitySet) -> Finding {
     Finding::new(Area::Trees, "capabilities", found, "what is needed")
 }
 
-/// Returns what one directory gives.
+/// Returns the findings about one directory.
 pub(super) fn all(path: &Path, has: CapabilitySet) -> Vec<Finding> {
     let opened = std::fs::File::open(path).and_then(|dir| match dir.metadata()?.is_dir() {
         true => Ok(dir),
@@ -55,26 +56,27 @@ pub(super) fn all(path: &Path, has: CapabilitySet) -> Vec<Finding> {
     }
 }
 
-/// Why files of a directory are not known by the kernel's handles, or not found by them.
+/// Reason why files of a directory have no handles of the kernel, or cannot be found by them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HandlesLack {
     /// A filter of system calls refuses name_to_handle_at(2), or the kernel has none.
     Refused(Errno),
-    /// The file system gives none.
+    /// The file system gives no handles.
     NotGiven(Errno),
-    /// They are given, and open_by_handle_at(2) is refused to a process that has CAP_DAC_READ_SEARCH.
+    /// Handles are given, and open_by_handle_at(2) is refused to a process that has CAP_DAC_READ_SEARCH.
     NotOpened(Errno),
 }
 
 impl HandlesLack {
-    /// What keeps files at `path` from being known and found by handle, if anything does that the process could be given. Blocks: for
-    /// start-up and checks. Without a ring nothing can be tried, which is told of by itself.
+    /// Returns the reason why files at `path` have no handles or are not found by them, if the process could
+    /// be given what is missing. Blocks: for start-up and checks. Without a ring nothing can be tried, which
+    /// is told of by itself.
     pub fn at(path: &Path) -> Option<Self> {
         let has = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
         run_here(RuntimeOptions::default(), tried_handle(path.to_owned())).ok()?.lack(has)
     }
 
-    /// What to do about it.
+    /// Returns the advice for this reason.
     pub fn advice(self) -> &'static str {
         match self {
             Self::Refused(_) => "allow name_to_handle_at in the seccomp profile of the container or service",
@@ -98,8 +100,8 @@ impl fmt::Display for HandlesLack {
     }
 }
 
-/// Files are known by handle, and where that is opened found by it. Without a ring nothing can be tried, which is told of by
-/// itself.
+/// Checks whether files have handles, and are found by them where handles can be opened. Without a ring
+/// nothing can be tried, which is told of by itself.
 fn handles(path: &Path, has: CapabilitySet) -> Option<Finding> {
     let tried = run_here(RuntimeOptions::default(), tried_handle(path.to_owned())).ok()?;
     Some(judged(&format!("{} handles", path.display()), &tried, has))
@@ -126,7 +128,7 @@ async fn handle_of(path: &Path) -> io::Result<(Dir, FileHandle)> {
     Ok((dir, handle))
 }
 
-/// Outcome of opening a directory by its handle.
+/// Outcome of opening a directory by a handle.
 #[derive(Clone, Copy)]
 enum Tried {
     Opened,
@@ -169,7 +171,7 @@ fn judged(name: &str, tried: &Tried, has: CapabilitySet) -> Finding {
     Finding::new(Area::Trees, name, lack.to_string(), "given and opened").unless(false, Verdict::Warn, advice)
 }
 
-/// Of a file system of layers; nothing of others.
+/// Returns a finding about a file system of layers; none about others.
 fn layers(path: &Path) -> Option<Finding> {
     let advice = "overlayfs makes another file of one of a lower layer when it is first changed, so that clients that know files by \
                   number lose it: AFS serves the directory read-only. Mount it with nfs_export=on,index=on, or serve a directory of \
@@ -180,8 +182,8 @@ fn layers(path: &Path) -> Option<Finding> {
     found.map(|found| Finding::new(Area::Trees, name, found, "last").unless(false, Verdict::Warn, advice))
 }
 
-/// The volume's mark and access lists are extended attributes: with CAP_SYS_ADMIN of the class `trusted`, which no client
-/// and no user reaches, else of the class `user`.
+/// Checks extended attributes, which hold the volume's mark and access lists. With CAP_SYS_ADMIN they are of
+/// the class `trusted`, which no client and no user reaches, else of the class `user`.
 fn attributes(path: &Path, has: CapabilitySet) -> Finding {
     let class = if has.contains(CapabilitySet::SYS_ADMIN) { "trusted" } else { "user" };
     let name = format!("{} attributes", path.display());
@@ -196,7 +198,7 @@ fn attributes(path: &Path, has: CapabilitySet) -> Finding {
     Finding::new(Area::Trees, name, found, format!("{class}.*")).unless(holds, Verdict::Warn, advice)
 }
 
-/// The directory of the index, as the server has it.
+/// Checks the directory of the index, as the server has it.
 pub(super) fn state(path: Option<&Path>) -> Finding {
     let advice = "without it there is no index, so that nobody can write to anything and AFS attaches nothing, and a self-signed \
                   certificate cannot be made: set server.state_dir, or make it the server's user's:";

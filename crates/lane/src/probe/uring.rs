@@ -1,4 +1,5 @@
-//! io_uring: whether this process may have a ring, which operations it knows, and why not.
+//! Support of io_uring: whether this process may have a ring, which operations the kernel knows, and reasons
+//! of a refusal.
 
 use std::fmt;
 use std::io;
@@ -13,34 +14,35 @@ use crate::topology::Tree;
 /// what to change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RingRefusal {
-    /// `kernel.io_uring_disabled` is 2: no process may use io_uring.
+    /// No process may use io_uring, as `kernel.io_uring_disabled` is 2.
     ForbiddenToAll,
-    /// `kernel.io_uring_disabled` is 1: only CAP_SYS_ADMIN and members of `kernel.io_uring_group`.
+    /// Only CAP_SYS_ADMIN and members of `kernel.io_uring_group` may use io_uring, as
+    /// `kernel.io_uring_disabled` is 1.
     ForbiddenToUnprivileged {
-        /// The group, when one is set.
+        /// Number of the group, when one is set.
         group: Option<u32>,
     },
-    /// A seccomp filter, as containers and services have.
+    /// A seccomp filter, as containers and services have, forbids the call.
     Filtered,
-    /// A security module such as SELinux.
+    /// A security module such as SELinux forbids the call.
     SecurityModule,
-    /// The kernel was built without it.
+    /// The kernel was built without io_uring.
     Absent,
     /// The kernel has a ring, but not of the kind wanted.
     TooOld,
-    /// RLIMIT_MEMLOCK is too small for a ring.
+    /// The limit RLIMIT_MEMLOCK is too small for a ring.
     LockedMemory,
-    /// Something else.
+    /// The kernel gave an error that none of the other reasons explains.
     Other(String),
 }
 
 impl RingRefusal {
-    /// Finds the reason for an error of `io_uring_setup` in the files below `root`.
+    /// Returns the reason for an error of `io_uring_setup`, found in the files below `root`.
     pub fn diagnose(root: &Path, error: &io::Error) -> Self {
         Self::diagnose_in(&Tree::new(root), error)
     }
 
-    /// Returns what to change.
+    /// Returns the advice for this reason, as words for the operator.
     pub fn advice(&self) -> String {
         match self {
             Self::ForbiddenToAll => sysctl_advice("kernel.io_uring_disabled", 0),
@@ -112,13 +114,13 @@ pub(super) fn all(tree: &Tree) -> Vec<Finding> {
     }
 }
 
-/// The reason why there is no ring, or none that may be entered and have something registered with it.
+/// Checks that there is a ring that may be entered and have something registered; returns the reason if not.
 pub(super) fn require(tree: &Tree) -> Result<(), RingRefusal> {
     let registered = lane_ring().and_then(|ring| ring.submitter().register_probe(&mut Probe::new()));
     registered.map_err(|error| RingRefusal::diagnose_in(tree, &error))
 }
 
-/// A ring of the kind lanes use, entered once: a filter may allow the one and refuse the other.
+/// Returns a ring of the kind that lanes use, entered once: a filter may allow the one and refuse the other.
 fn lane_ring() -> io::Result<IoUring> {
     let ring = IoUring::builder()
         .setup_single_issuer()
@@ -162,7 +164,7 @@ fn works(name: &str, works: bool, otherwise: Verdict) -> Finding {
     }
 }
 
-/// Registers a ring of one buffer and takes it back.
+/// Registers a ring of one buffer and unregisters it; returns whether that works.
 fn buffer_ring_works(ring: &IoUring) -> bool {
     #[repr(align(4096))]
     struct Page([u8; 4096]);
@@ -188,8 +190,8 @@ fn is_filtered(tree: &Tree) -> bool {
     mode == Some("2")
 }
 
-/// Name, opcode whose presence tells, verdict when absent. Multishot has no opcode of its own: accept got it in 5.19
-/// with SOCKET, receive in 6.0 with SEND_ZC.
+/// Operations by name, with the opcode that tells and the verdict when absent. Multishot has no opcode of its
+/// own: accept got it in 5.19 with SOCKET, receive in 6.0 with SEND_ZC.
 const OPERATIONS: [(&str, u8, Verdict); 11] = [
     ("multishot accept", opcode::Socket::CODE, Verdict::Bad),
     ("multishot receive", opcode::SendZc::CODE, Verdict::Bad),

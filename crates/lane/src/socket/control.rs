@@ -11,38 +11,39 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// A buffer for what one datagram needs: segment size and source address, or what is told about a received one.
+/// Size of a buffer for the messages of one datagram: segment size and source address, or the facts told
+/// about a received one.
 pub const CONTROL_BYTES: usize = 128;
 
-/// Writes control messages into a caller's buffer.
+/// Writer of control messages into a caller's buffer.
 #[derive(Debug)]
 pub struct ControlWriter<'a> {
     buffer: &'a mut [u8],
     length: usize,
 }
 
-/// The buffer cannot hold another message.
+/// Error of a buffer that cannot hold another message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no room for a control message of {needed} bytes; {left} are left")]
 pub struct ControlFull {
-    /// Bytes the message takes, padding included.
+    /// Bytes that the message takes, padding included.
     pub needed: usize,
-    /// Bytes free.
+    /// Bytes free in the buffer.
     pub left: usize,
 }
 
-/// One received control message.
+/// Control message that was received with a datagram.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ControlMessage<'a> {
-    /// Protocol that wrote it, e.g. `SOL_UDP`.
+    /// Protocol that wrote the message, such as `SOL_UDP`.
     pub level: i32,
-    /// Kind of the message, e.g. `UDP_GRO`.
+    /// Kind of the message in that protocol, such as `UDP_GRO`.
     pub kind: i32,
     /// Content of the message.
     pub data: &'a [u8],
 }
 
-/// Reads control messages; ends quietly at bytes that are none.
+/// Reader of control messages, which ends quietly at bytes that are no message.
 #[derive(Clone, Debug)]
 pub struct ControlMessages<'a> {
     rest: &'a [u8],
@@ -54,7 +55,7 @@ impl<'a> ControlWriter<'a> {
         Self { buffer, length: 0 }
     }
 
-    /// Appends a message.
+    /// Appends a message with its header and padding.
     pub fn push(&mut self, level: i32, kind: i32, data: &[u8]) -> Result<(), ControlFull> {
         let needed = padded(HEADER_BYTES + data.len());
         let left = self.buffer.len() - self.length;
@@ -71,7 +72,7 @@ impl<'a> ControlWriter<'a> {
         Ok(())
     }
 
-    /// Bytes written, for `msg_controllen`.
+    /// Returns the bytes written, for `msg_controllen`.
     pub fn len(&self) -> usize {
         self.length
     }
@@ -83,12 +84,12 @@ impl<'a> ControlWriter<'a> {
 }
 
 impl<'a> ControlMessages<'a> {
-    /// Messages in `bytes`: the first `msg_controllen` bytes of a control buffer.
+    /// Reads the messages in `bytes`: the first `msg_controllen` bytes of a control buffer.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
 
-    /// The data of the first message of this level and kind.
+    /// Returns the data of the first message of this level and kind.
     pub fn find_data(mut self, level: i32, kind: i32) -> Option<&'a [u8]> {
         self.find(|message| message.level == level && message.kind == kind).map(|message| message.data)
     }

@@ -1,4 +1,5 @@
-//! IP_MTU_DISCOVER and IPV6_MTU_DISCOVER: whether datagrams may be cut up on their way (ip(7), ipv6(7)).
+//! Socket options IP_MTU_DISCOVER and IPV6_MTU_DISCOVER: whether datagrams may be cut up on their way (ip(7),
+//! ipv6(7)).
 
 use std::io;
 use std::os::fd::AsFd;
@@ -7,14 +8,15 @@ use socket2::{Domain, SockRef};
 
 use super::set_option;
 
-/// Lets datagrams be fragmented: by routers (IPv4), and here where the path is known to be narrower. What
-/// cannot be made smaller gets through this way.
+/// Allows datagrams to be fragmented: by routers (IPv4), and here where the path is known to be narrower.
+/// What cannot be made smaller gets through this way.
 pub fn allow(socket: impl AsFd) -> io::Result<()> {
     set(socket, libc::IP_PMTUDISC_DONT, libc::IPV6_PMTUDISC_DONT)
 }
 
-/// Sends datagrams whole or not at all, whatever the kernel believes of the path: one larger than the interface
-/// takes fails with EMSGSIZE, one larger than the path is dropped there. For probes of the path's MTU.
+/// Sends datagrams whole or not at all, whatever the kernel believes of the path. One larger than the
+/// interface takes fails with EMSGSIZE, one larger than the path is dropped there. For probes of the path's
+/// MTU.
 pub fn forbid(socket: impl AsFd) -> io::Result<()> {
     set(socket, libc::IP_PMTUDISC_PROBE, libc::IPV6_PMTUDISC_PROBE)
 }

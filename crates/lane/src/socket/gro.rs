@@ -1,4 +1,5 @@
-//! UDP_GRO: the kernel joins datagrams of one sender that arrive together; a control message tells where to cut.
+//! Socket option UDP_GRO: the kernel joins datagrams of one sender that arrive together. A control message
+//! tells where to cut.
 
 use std::io;
 use std::os::fd::AsFd;
@@ -6,15 +7,15 @@ use std::os::fd::AsFd;
 use super::control::ControlMessages;
 use super::set_option;
 
-/// Bytes a joined datagram can have; receive buffers must be this large, or the rest of it is lost.
+/// Most bytes of a joined datagram; receive buffers must be this large, or the rest is lost.
 pub const BYTES_MAX: usize = 65_535;
 
-/// Switches joining on for a UDP socket (kernel 5.0). From then on each receive may hold several datagrams.
+/// Enables joining for a UDP socket (kernel 5.0). From then on each receive may hold several datagrams.
 pub fn enable(socket: impl AsFd) -> io::Result<()> {
     set_option(socket, libc::SOL_UDP, libc::UDP_GRO, &1i32)
 }
 
-/// Bytes of each joined datagram but the last; `None` when the payload is one datagram.
+/// Returns the bytes of each joined datagram but the last; `None` when the payload is one datagram.
 pub fn stride(control: ControlMessages<'_>) -> Option<u16> {
     let data = control.find_data(libc::SOL_UDP, libc::UDP_GRO)?;
     // The kernel writes an int.
@@ -22,7 +23,7 @@ pub fn stride(control: ControlMessages<'_>) -> Option<u16> {
     u16::try_from(stride).ok().filter(|&stride| stride > 0)
 }
 
-/// The datagrams in a payload, as [`stride`] cuts it. An empty payload is one empty datagram.
+/// Returns the datagrams in a payload, as [`stride`] cuts them. An empty payload is one empty datagram.
 pub fn datagrams(payload: &[u8], stride: Option<u16>) -> impl Iterator<Item = &[u8]> {
     let empty = payload.is_empty().then_some(payload);
     let size = stride.map_or(payload.len(), usize::from).max(1);

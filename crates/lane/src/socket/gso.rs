@@ -1,4 +1,5 @@
-//! UDP_SEGMENT: one call sends up to 64 equal datagrams, which the NIC or the kernel cuts apart (udp(7)).
+//! Socket option UDP_SEGMENT: one call sends up to 64 equal datagrams, which the NIC or the kernel cuts apart
+//! (udp(7)).
 
 use std::io;
 
@@ -7,13 +8,14 @@ use socket2::{Domain, Socket, Type};
 use super::control::{ControlFull, ControlMessages, ControlWriter};
 use super::get_option;
 
-/// Datagrams in one call (`UDP_MAX_SEGMENTS`; newer kernels take 128).
+/// Most datagrams in one call (`UDP_MAX_SEGMENTS`; newer kernels take 128).
 pub const SEGMENTS_MAX: usize = 64;
 
-/// Payload bytes in one call: what fits one IPv4 packet, headers off.
+/// Most payload bytes in one call: those that fit one IPv4 packet, headers off.
 pub const BYTES_MAX: usize = 65_507;
 
-/// Returns how many datagrams of `segment_bytes` one call can send; 0 for a size of 0 or above [`BYTES_MAX`].
+/// Returns the number of datagrams of `segment_bytes` that one call can send; 0 for a size of 0 or above
+/// [`BYTES_MAX`].
 pub const fn segments_per_call(segment_bytes: usize) -> usize {
     if segment_bytes == 0 {
         return 0;
@@ -27,7 +29,7 @@ pub fn push(control: &mut ControlWriter<'_>, segment_bytes: u16) -> Result<(), C
     control.push(libc::SOL_UDP, libc::UDP_SEGMENT, &segment_bytes.to_ne_bytes())
 }
 
-/// The segment size that control messages ask for.
+/// Returns the segment size that control messages ask for.
 pub(crate) fn find(control: ControlMessages<'_>) -> Option<u16> {
     let data = control.find_data(libc::SOL_UDP, libc::UDP_SEGMENT)?;
     data.try_into().ok().map(u16::from_ne_bytes)

@@ -1,6 +1,5 @@
-//! By which interface an accepted connection came: the kernel notes it when the handshake ends, and tells it as
-//! packet information (IP_PKTOPTIONS in linux/in.h, IPV6_2292PKTOPTIONS in RFC 2292). A connection through a bond
-//! names the bond. What tells the NIC behind one is in [`super::options`].
+//! Interface by which an accepted connection came. The kernel notes it when the handshake ends, and tells it
+//! as packet information (IP_PKTOPTIONS in linux/in.h, IPV6_2292PKTOPTIONS in RFC 2292).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -21,8 +20,8 @@ pub fn keep_interface(listener: impl AsFd) -> io::Result<()> {
     Ok(())
 }
 
-/// Index of the interface through which the connection with `peer` came. `None` when the kernel does not say;
-/// IPv4 connections need [`keep_interface`] on their listener.
+/// Returns the index of the interface through which the connection with `peer` came. `None` when the kernel
+/// does not say; IPv4 connections need [`keep_interface`] on their listener.
 pub fn interface(connection: impl AsFd, peer: SocketAddr) -> Option<u32> {
     let mut bytes = [0; PKTOPTIONS_BYTES];
     let told = match peer.ip() {
@@ -46,9 +45,9 @@ fn read_bytes(socket: impl AsFd, level: i32, name: i32, into: &mut [u8]) -> io::
     if result == 0 { Ok(length as usize) } else { Err(io::Error::last_os_error()) }
 }
 
-/// linux/in.h.
+/// Option IP_PKTOPTIONS of linux/in.h.
 const IP_PKTOPTIONS: i32 = 9;
-/// Room for packet information and the other messages a listener's options could ask for.
+/// Bytes for packet information and the other messages that a listener's options could ask for.
 const PKTOPTIONS_BYTES: usize = 256;
 
 #[cfg(test)]

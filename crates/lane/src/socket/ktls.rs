@@ -1,4 +1,5 @@
-//! Kernel TLS, transmit side: after the handshake the kernel makes the records, so files go out by sendfile.
+//! Kernel TLS, transmit side: after the handshake the kernel makes the records, so that files leave by
+//! sendfile.
 
 use std::io;
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -9,16 +10,17 @@ use socket2::{Domain, Socket, Type};
 use super::control::{ControlFull, ControlWriter};
 use super::set_option_bytes;
 
-/// The kernel did not take a key. The socket is as it was: what is written to it goes out as before.
+/// Reason why the kernel did not take a key. The socket is as it was: what is written to it goes out as
+/// before.
 #[derive(Debug, thiserror::Error)]
 pub enum KtlsRefusal {
-    /// TCP_ULP `tls` answered ENOENT.
+    /// There is no TLS module: TCP_ULP `tls` answered ENOENT.
     #[error("the kernel has no TLS (CONFIG_TLS); where it is a module, `modprobe tls` loads it")]
     NoModule,
-    /// The peer has ended the connection, or half of it: only an established one is taken.
+    /// The peer has ended the connection, or half of it: the kernel takes only an established one.
     #[error("kernel TLS needs an established connection")]
     NotConnected,
-    /// TLS is there, but not this version and cipher.
+    /// The kernel has TLS, but not this version and cipher.
     #[error("the kernel's TLS lacks this cipher or version")]
     NoCipher,
     /// The socket has a key, and this kernel does not change keys (Linux before 6.14).
@@ -29,9 +31,9 @@ pub enum KtlsRefusal {
     Other(#[source] io::Error),
 }
 
-/// Fails once the peer has reset the connection, of which a send under kernel TLS may not tell: it takes the error off
-/// the socket, counts a record that went nowhere as sent, and would do so to the end of a file (seen on Linux 6.1 and
-/// 6.12). A closed TCP socket has no peer.
+/// Fails once the peer has reset the connection, of which a send under kernel TLS may not tell. It takes the
+/// error off the socket, counts a record that went nowhere as sent, and would do so to the end of a file
+/// (seen on Linux 6.1 and 6.12). A closed TCP socket has no peer.
 pub(crate) fn check_connected(socket: impl AsFd) -> io::Result<()> {
     match rustix::net::getpeername(socket) {
         Err(rustix::io::Errno::NOTCONN) => Err(io::ErrorKind::ConnectionReset.into()),
@@ -40,7 +42,8 @@ pub(crate) fn check_connected(socket: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// Hands the sending of TLS records on a connected TCP socket to the kernel, or gives it the next key.
+/// Gives the sending of TLS records on a connected TCP socket to the kernel, or gives the kernel the next
+/// key.
 ///
 /// `crypto_info` is one of the `tls12_crypto_info_*` structures of `linux/tls.h`: version, cipher, then IV, key,
 /// salt and record sequence of the next record. The kernel copies it; the caller clears its own copy. Everything
@@ -61,7 +64,7 @@ pub fn push_record_type(control: &mut ControlWriter<'_>, record_type: u8) -> Res
     control.push(libc::SOL_TLS, libc::TLS_SET_RECORD_TYPE, &[record_type])
 }
 
-/// Returns whether this kernel has TLS at all; loads its module when it may. Needs no network: a socket that
+/// Returns whether this kernel has TLS at all; loads the module if allowed. Needs no network: a socket that
 /// is not connected is refused with ENOENT where the module is absent, and with ENOTCONN where it is there.
 pub fn is_available() -> io::Result<bool> {
     let socket = Socket::new(Domain::IPV4, Type::STREAM, None)?;
@@ -107,7 +110,8 @@ fn explain_cipher(error: io::Error) -> KtlsRefusal {
     }
 }
 
-/// AES-128-GCM for TLS 1.3 with a key of zeros: version, cipher 51, IV 8, key 16, salt 4, sequence 8.
+/// Structure for AES-128-GCM in TLS 1.3 with a key of zeros: version, cipher 51, IV 8, key 16, salt 4,
+/// sequence 8.
 const TRIAL_KEY: [u8; 40] = {
     let mut info = [0; 40];
     let (version, cipher) = (0x0304_u16.to_ne_bytes(), 51_u16.to_ne_bytes());

@@ -1,4 +1,4 @@
-//! One message with its sender's address and control messages (recvmsg(2)).
+//! Receiving of a message with the sender's address and control messages (recvmsg(2)).
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -7,13 +7,13 @@ use socket2::SockAddr;
 
 /// Data of a received message, beside the bytes.
 pub(super) struct Received<'a> {
-    /// Bytes in the buffer.
+    /// Bytes of the message in the buffer.
     pub(super) length: usize,
-    /// Sender.
+    /// Address of the sender.
     pub(super) from: SockAddr,
-    /// Control messages.
+    /// Bytes of the control messages received.
     pub(super) control: &'a [u8],
-    /// MSG_TRUNC and the like.
+    /// Flags of the message, such as MSG_TRUNC.
     pub(super) flags: libc::c_int,
 }
 

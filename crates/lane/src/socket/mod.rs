@@ -19,7 +19,7 @@ pub mod unreachable;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// A number the kernel takes or gives as a socket option: plain bytes of a fixed size.
+/// Number that the kernel takes or gives as a socket option: plain bytes of a fixed size.
 trait OptionValue: Copy + Default {}
 impl OptionValue for i32 {}
 impl OptionValue for u32 {}

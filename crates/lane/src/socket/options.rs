@@ -1,4 +1,4 @@
-//! Options of TCP and UDP sockets that are not worth a file of their own.
+//! Options of TCP and UDP sockets without a file of their own.
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
@@ -6,28 +6,29 @@ use std::time::Duration;
 
 use super::{get_option, set_option};
 
-/// A kernel buffer size after asking for one.
+/// Kernel buffer size after asking for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferSize {
-    /// Payload bytes the kernel grants. It books twice that, for its own overhead.
+    /// Payload bytes that the kernel grants; twice as many are booked, for overhead. It books twice that, for
+    /// its own overhead.
     pub granted_bytes: usize,
-    /// Whether `net.core.rmem_max` or `wmem_max` kept it below what was asked for.
+    /// True if `net.core.rmem_max` or `wmem_max` kept the size below the one asked for.
     pub limited: bool,
 }
 
-/// Asks for a receive buffer: past `net.core.rmem_max` with CAP_NET_ADMIN (SO_RCVBUFFORCE), up to it without.
-/// A buffer set by hand ends the kernel's own tuning of it.
+/// Requests a receive buffer: past `net.core.rmem_max` with CAP_NET_ADMIN (SO_RCVBUFFORCE), up to that limit
+/// without. A buffer set by hand ends the kernel's own tuning of it.
 pub fn set_receive_buffer(socket: impl AsFd, bytes: usize) -> io::Result<BufferSize> {
     set_buffer(socket, bytes, libc::SO_RCVBUFFORCE, libc::SO_RCVBUF)
 }
 
-/// Asks for a send buffer, as [`set_receive_buffer`] with `net.core.wmem_max`.
+/// Requests a send buffer, as [`set_receive_buffer`] with `net.core.wmem_max`.
 pub fn set_send_buffer(socket: impl AsFd, bytes: usize) -> io::Result<BufferSize> {
     set_buffer(socket, bytes, libc::SO_SNDBUFFORCE, libc::SO_SNDBUF)
 }
 
-/// Has a stream take no more while so many bytes wait that were never sent; it is writable again below half of that
-/// (TCP_NOTSENT_LOWAT). What is under way does not count.
+/// Sets the number of unsent bytes at which a stream takes no more (TCP_NOTSENT_LOWAT). It is writable again
+/// below half of that. What is under way does not count.
 pub fn set_unsent_max(socket: impl AsFd, bytes: u32) -> io::Result<()> {
     set_option(socket, libc::IPPROTO_TCP, libc::TCP_NOTSENT_LOWAT, &bytes)
 }
@@ -39,21 +40,21 @@ pub fn set_unsent_max(socket: impl AsFd, bytes: u32) -> io::Result<()> {
 //@ empty: closed, with its sessions and opens where no other connection has them; others feel nothing
 //@ counter: smb_connections
 //@ attack: smb-silent-10000
-/// Time without a packet after which a stream of a listener asks whether its peer is there.
+/// Time without a packet after which a listener's stream asks whether the peer is there.
 pub const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(60);
 /// Time between two such questions.
 pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// Number of probes that may stay without an answer: the stream fails with `ETIMEDOUT` then.
 pub const KEEP_ALIVE_PROBES: u32 = 6;
 
-/// Has a stream ask whether its peer is still there while nothing else is sent (SO_KEEPALIVE). Streams that a listener accepts do as
-/// it does.
+/// Makes a stream ask whether its peer is still there while nothing else is sent (SO_KEEPALIVE). Streams that
+/// a listener accepts do as it does.
 pub(crate) fn keep_alive(socket: &socket2::Socket) -> io::Result<()> {
     let how = socket2::TcpKeepalive::new().with_time(KEEP_ALIVE_IDLE);
     socket.set_tcp_keepalive(&how.with_interval(KEEP_ALIVE_INTERVAL).with_retries(KEEP_ALIVE_PROBES))
 }
 
-/// Marks every packet the socket sends from now on, retransmitted ones too (SO_MARK); 0 takes the mark away.
+/// Marks every packet that the socket sends from now on, retransmitted ones too (SO_MARK); 0 ends that.
 ///
 /// # Errors
 /// `EPERM` without CAP_NET_ADMIN (or, since Linux 5.17, CAP_NET_RAW).
@@ -66,8 +67,8 @@ pub fn can_mark() -> io::Result<()> {
     set_mark(std::net::UdpSocket::bind(("127.0.0.1", 0))?, 1)
 }
 
-/// Bytes that a stream took for sending and its peer has not acknowledged yet (SIOCOUTQ, which Linux calls TIOCOUTQ
-/// too).
+/// Returns the bytes that a stream took for sending and the peer has not acknowledged yet (SIOCOUTQ, which
+/// Linux calls TIOCOUTQ too).
 pub fn unacknowledged(socket: impl AsFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
     // SAFETY: the descriptor is open for as long as it is borrowed, and the kernel writes one int where told.
@@ -78,22 +79,22 @@ pub fn unacknowledged(socket: impl AsFd) -> io::Result<u64> {
     Ok(u64::try_from(bytes).unwrap_or(0))
 }
 
-/// Returns how long a stream waits for an acknowledgment before it sends again, as things are now (`tcpi_rto`
-/// of TCP_INFO).
+/// Returns the time that a stream now waits for an acknowledgment before it sends again (`tcpi_rto` of
+/// TCP_INFO).
 pub fn retransmission_timeout(socket: impl AsFd) -> io::Result<Duration> {
     // Two words of states stand before it; the kernel gives as much as there is room for.
     let [_, _, micros]: [u32; 3] = get_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO)?;
     Ok(Duration::from_micros(micros.into()))
 }
 
-/// CPU on which the kernel last handled a packet of this socket.
+/// Returns the CPU on which the kernel last handled a packet of this socket.
 pub fn incoming_cpu(socket: impl AsFd) -> io::Result<Option<u32>> {
     // -1 before any packet.
     Ok(u32::try_from(get_option::<i32>(socket, libc::SOL_SOCKET, libc::SO_INCOMING_CPU)?).ok())
 }
 
-/// NAPI instance, hence NIC queue, of the last packet: the slave's even behind a bond. `None` for loopback and
-/// other traffic without one.
+/// Returns the NAPI instance, hence NIC queue, of the last packet: the slave's even behind a bond. `None` for
+/// loopback and other traffic without one.
 pub fn incoming_napi_id(socket: impl AsFd) -> io::Result<Option<u32>> {
     Ok(Some(get_option(socket, libc::SOL_SOCKET, libc::SO_INCOMING_NAPI_ID)?).filter(|&id| id != 0))
 }

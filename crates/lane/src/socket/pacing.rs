@@ -1,4 +1,5 @@
-//! SO_MAX_PACING_RATE: the kernel spreads a connection's packets so that it sends no faster.
+//! Socket option SO_MAX_PACING_RATE: the kernel spaces a connection's packets so that the rate is not
+//! exceeded.
 //!
 //! The `fq` queueing discipline paces where it is installed; TCP paces by its own timer elsewhere (socket(7)).
 

@@ -1,5 +1,5 @@
-//! IP_PKTINFO and IPV6_RECVPKTINFO: which address of ours a datagram came to, through which NIC, and from which
-//! address an answer leaves (ip(7), ipv6(7)).
+//! Socket options IP_PKTINFO and IPV6_RECVPKTINFO (ip(7), ipv6(7)). They tell which address of this machine a
+//! datagram came to, through which NIC, and set the address from which an answer leaves.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
@@ -10,16 +10,16 @@ use socket2::{Domain, SockRef};
 use super::control::{ControlFull, ControlMessages, ControlWriter};
 use super::set_option;
 
-/// Interface and address where a datagram came in.
+/// Interface and address by which a datagram came in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PacketInfo {
-    /// The address of this machine it was sent to.
+    /// Address of this machine to which the datagram was sent.
     pub local: IpAddr,
-    /// The interface it came through.
+    /// Index of the interface by which the datagram came.
     pub ifindex: u32,
 }
 
-/// Asks for the information with every datagram.
+/// Asks for the packet information with every datagram.
 pub fn enable(socket: impl AsFd) -> io::Result<()> {
     let socket = socket.as_fd();
     if SockRef::from(&socket).domain()? == Domain::IPV6 {
@@ -29,7 +29,7 @@ pub fn enable(socket: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// The information among a datagram's control messages.
+/// Returns the packet information among a datagram's control messages.
 pub fn find(mut control: ControlMessages<'_>) -> Option<PacketInfo> {
     control.find_map(|message| match (message.level, message.kind) {
         (libc::IPPROTO_IP, libc::IP_PKTINFO) => {

@@ -1,5 +1,5 @@
-//! IP_TOS and IPV6_TCLASS, of one message: the octet of the IP header that tells routers and queues how to treat a packet
-//! (RFC 2474: six bits of code point, two of ECN; ip(7), ipv6(7)).
+//! Socket options IP_TOS and IPV6_TCLASS, of one message. They set the octet of the IP header that tells
+//! routers and queues how to treat a packet (RFC 2474: six bits of code point, two of ECN; ip(7), ipv6(7)).
 //!
 //! Over IPv4 the kernel takes the packet's priority (SO_PRIORITY, the bands of `pfifo_fast` and `prio`) from it too. Over
 //! IPv6 it does not; there a filter on the octet does (tc-flower(8)).
@@ -13,7 +13,7 @@ use socket2::{Domain, SockRef};
 use super::control::{ControlFull, ControlMessages, ControlWriter};
 use super::set_option;
 
-/// Sends a message's packets to `destination` with this octet.
+/// Appends the control message that sends a message's packets to `destination` with this octet.
 pub fn push(control: &mut ControlWriter<'_>, destination: IpAddr, class: u8) -> Result<(), ControlFull> {
     let value = i32::from(class).to_ne_bytes();
     match destination {
@@ -22,7 +22,7 @@ pub fn push(control: &mut ControlWriter<'_>, destination: IpAddr, class: u8) -> 
     }
 }
 
-/// Has each datagram received tell its octet.
+/// Makes each datagram received tell its octet.
 pub fn report(socket: impl AsFd) -> io::Result<()> {
     let socket = socket.as_fd();
     if SockRef::from(&socket).domain()? == Domain::IPV6 {
@@ -32,7 +32,7 @@ pub fn report(socket: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// The octet among a message's control messages.
+/// Returns the octet among a message's control messages.
 pub fn find(mut control: ControlMessages<'_>) -> Option<u8> {
     control.find_map(|message| match ((message.level, message.kind), message.data) {
         // Received ones have a byte, those to be sent an int.

@@ -10,63 +10,64 @@ use super::control::{CONTROL_BYTES, ControlMessages, ControlWriter};
 use super::pktinfo::{self, PacketInfo};
 use super::{gro, gso, message, traffic_class};
 
-/// Datagrams for one destination. The parts, one after another, are cut every `segment_bytes`; the last datagram
-/// may be shorter. A part may hold several datagrams, and a datagram several parts.
+/// Datagrams for one destination. The parts, one after another, are cut every `segment_bytes`; the last
+/// datagram may be shorter. A part may hold several datagrams, and a datagram several parts.
 #[derive(Clone, Copy, Debug)]
 pub struct Burst<'a> {
-    /// Address that it goes to.
+    /// Address of the receiver.
     pub destination: SocketAddr,
-    /// The address of this machine to send from; `None` leaves it to routing.
+    /// Address of this machine to send from; `None` leaves the choice to routing.
     pub source: Option<IpAddr>,
-    /// Traffic class of its packets; 0 leaves it to the socket.
+    /// Traffic class of the burst's packets; 0 leaves the choice to the socket.
     pub class: u8,
     /// Bytes of each datagram but the last.
     pub segment_bytes: u16,
-    /// The payload.
+    /// Payload of the burst, in parts.
     pub parts: &'a [IoSlice<'a>],
 }
 
-/// Reason why a burst was not sent. Nothing of it was.
+/// Reason why a burst was not sent, not even a part. Nothing of it was.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// The socket takes nothing now.
+    /// The socket takes nothing at present.
     #[error("the socket's buffer is full")]
     WouldBlock,
-    /// This route cannot cut datagrams apart: a NIC without checksum offload (EIO), or segments above its MTU
-    /// (EINVAL, EMSGSIZE since Linux 6.13). Send this burst by [`send_many`], and later ones to this destination too.
+    /// The route cannot cut datagrams apart: a NIC without checksum offload (EIO), or segments above its MTU
+    /// (EINVAL, EMSGSIZE since Linux 6.13). Send this burst by [`send_many`], and later ones to this
+    /// destination too.
     #[error("datagrams cannot be segmented on this route: {0}")]
     NotSegmented(io::Error),
-    /// More datagrams, bytes or parts than one call takes; see [`gso::segments_per_call`].
+    /// The burst has more datagrams, bytes or parts than one call takes; see [`gso::segments_per_call`].
     #[error("{datagrams} datagrams of {segment_bytes} bytes, or their parts, are more than one call takes")]
     TooLarge {
         /// Datagrams in the burst.
         datagrams: usize,
-        /// Bytes of each.
+        /// Bytes of each datagram in the burst.
         segment_bytes: u16,
     },
-    /// The kernel's error, often about an earlier datagram (ICMP).
+    /// The kernel gave another error, often about an earlier datagram (ICMP).
     #[error(transparent)]
     Os(io::Error),
 }
 
-/// One receive: one datagram, or several joined.
+/// Result of a receive: one datagram, or several joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Received {
-    /// Bytes in the buffer.
+    /// Bytes of payload in the buffer.
     pub length: usize,
-    /// Sender.
+    /// Address of the sender.
     pub from: SocketAddr,
     /// Bytes of each datagram but the last when several were joined.
     pub stride: Option<u16>,
-    /// Interface and address where it came in, when asked for by [`pktinfo::enable`].
+    /// Interface and address by which the datagrams came in, when asked for by [`pktinfo::enable`].
     pub info: Option<PacketInfo>,
     /// Traffic class of the datagrams, when asked for by [`traffic_class::report`].
     pub class: Option<u8>,
-    /// Whether the buffer was too small and the rest of the payload is lost.
+    /// True if the buffer was too small and the rest of the payload is lost.
     pub truncated: bool,
 }
 
-/// Sends a burst by one sendmsg with UDP_SEGMENT; all of it or nothing. Returns the bytes sent.
+/// Sends a burst whole or not at all, by one sendmsg with UDP_SEGMENT; returns the bytes sent.
 pub fn send_segments(socket: BorrowedFd<'_>, burst: &Burst<'_>) -> Result<usize, SendError> {
     let datagrams = burst.datagrams()?;
     if datagrams > gso::segments_per_call(usize::from(burst.segment_bytes)) {
@@ -86,8 +87,8 @@ pub fn send_segments(socket: BorrowedFd<'_>, burst: &Burst<'_>) -> Result<usize,
     usize::try_from(sent).map_err(|_| send_error(io::Error::last_os_error(), datagrams > 1))
 }
 
-/// Sends a burst by one sendmmsg, at most [`gso::SEGMENTS_MAX`] datagrams and 256 parts of it. Returns how many
-/// datagrams went; fewer than there are when the socket takes no more.
+/// Sends a burst by one sendmmsg, at most [`gso::SEGMENTS_MAX`] datagrams and 256 parts of it. Returns how
+/// many datagrams went; fewer than there are when the socket takes no more.
 pub fn send_many(socket: BorrowedFd<'_>, burst: &Burst<'_>) -> Result<usize, SendError> {
     let datagrams = burst.datagrams()?;
     let mut control_bytes = [0; CONTROL_BYTES];
@@ -117,7 +118,8 @@ pub fn send_many(socket: BorrowedFd<'_>, burst: &Burst<'_>) -> Result<usize, Sen
     usize::try_from(sent).map_err(|_| send_error(io::Error::last_os_error(), false))
 }
 
-/// Receives without waiting. For tools and tests; lanes receive through their ring.
+/// Receives a datagram, or several joined, without waiting. For tools and tests; lanes receive through their
+/// ring.
 pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received> {
     let mut control = [0u8; CONTROL_BYTES];
     let received = message::receive(socket, buffer, &mut control, 0)?;
@@ -133,7 +135,7 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received
 }
 
 impl Burst<'_> {
-    /// Returns how many datagrams it is.
+    /// Returns the number of datagrams in the burst.
     fn datagrams(&self) -> Result<usize, SendError> {
         let bytes: usize = self.parts.iter().map(|part| part.len()).sum();
         if self.segment_bytes == 0 {
@@ -142,7 +144,7 @@ impl Burst<'_> {
         Ok(bytes.div_ceil(usize::from(self.segment_bytes)).max(1))
     }
 
-    /// Adds control messages that say where it leaves, and how it is to be treated.
+    /// Appends control messages with the source address and the traffic class.
     fn push_way(&self, control: &mut ControlWriter<'_>) -> Result<(), SendError> {
         let told = match self.source {
             Some(source) => pktinfo::push_source(control, source),
@@ -191,7 +193,8 @@ fn cut<'a>(
     datagrams
 }
 
-/// The result points into the arguments: it must not outlive them, and is only for calls that send.
+/// Makes the header of a message to send. The result points into the arguments: it must not outlive them, and
+/// is only for calls that send.
 fn message_to(destination: &SockAddr, control: &mut [u8], parts: &[IoSlice<'_>]) -> libc::msghdr {
     // SAFETY: a msghdr of zeros is a valid one without name, parts and control data.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -215,7 +218,7 @@ fn send_error(error: io::Error, segmented: bool) -> SendError {
 }
 
 const SEND_FLAGS: i32 = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-/// A header and three more parts for each datagram, or as the burst comes.
+/// Most pieces of a burst: a header and three more parts for each datagram, or in other proportions.
 const PIECES_MAX: usize = 4 * gso::SEGMENTS_MAX;
 
 #[cfg(test)]
@@ -226,7 +229,7 @@ mod tests {
     use super::*;
     use crate::socket::set_option;
 
-    /// Lengths of the datagrams that parts of these lengths are cut into.
+    /// Returns the lengths of the datagrams that parts of these lengths are cut into.
     fn cut_lengths(parts: &[usize], segment_bytes: u16) -> Vec<usize> {
         let bytes = vec![0u8; 70_000];
         let parts: Vec<IoSlice<'_>> = parts.iter().map(|&length| IoSlice::new(&bytes[..length])).collect();

@@ -1,4 +1,5 @@
-//! IP_RECVERR and IPV6_RECVERR: what ICMP says of datagrams that a UDP socket sent (ip(7), ipv6(7)).
+//! Socket options IP_RECVERR and IPV6_RECVERR: ICMP errors about datagrams that a UDP socket sent (ip(7),
+//! ipv6(7)).
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -17,8 +18,8 @@ pub struct Unreachable {
     pub peer: SocketAddr,
     /// First bytes of the datagram, at most [`QUOTED_MAX`]; a router may quote nothing.
     pub quoted: Vec<u8>,
-    /// The peer itself says that no socket has its port (ICMP port unreachable from the address where the
-    /// datagram was to go); false for what routers and firewalls on the way say.
+    /// True if the peer itself says that no socket has its port: ICMP port unreachable from the address where
+    /// the datagram was to go. False for what routers and firewalls on the way say.
     pub port_closed: bool,
 }
 
@@ -27,14 +28,14 @@ pub struct Unreachable {
 pub enum Report {
     /// A datagram did not arrive.
     Unreachable(Unreachable),
-    /// Something else from the network: a time to live that ran out, a path that is too narrow.
+    /// The network tells something else: a time to live that ran out, or a path that is too narrow.
     OtherRemote,
-    /// An error of this machine, which the call that met it returned too.
+    /// This machine met an error, which the failed call returned too.
     Local,
 }
 
-/// Has ICMP errors reported. Each then also fails the socket's next send or receive once, whatever peer that
-/// one is to, and lies in the receive buffer until [`next`] has taken it.
+/// Makes the kernel report ICMP errors. Each then also fails the socket's next send or receive once, whatever
+/// peer that one is to, and lies in the receive buffer until [`next`] has taken it.
 pub fn enable(socket: impl AsFd) -> io::Result<()> {
     let socket = socket.as_fd();
     if SockRef::from(&socket).domain()? == Domain::IPV6 {
@@ -44,7 +45,7 @@ pub fn enable(socket: impl AsFd) -> io::Result<()> {
     }
 }
 
-/// Takes the oldest report (MSG_ERRQUEUE); `None` when there is none.
+/// Takes the oldest report (MSG_ERRQUEUE); returns `None` when there is none.
 pub fn next(socket: BorrowedFd<'_>) -> io::Result<Option<Report>> {
     let (mut quoted, mut control) = ([0; QUOTED_MAX], [0u8; CONTROL_BYTES]);
     let received = match message::receive(socket, &mut quoted, &mut control, libc::MSG_ERRQUEUE) {
@@ -105,17 +106,17 @@ fn offender(error: &[u8]) -> Option<IpAddr> {
     }
 }
 
-/// Bytes kept of a quoted datagram.
+/// Most bytes kept of a quoted datagram.
 pub const QUOTED_MAX: usize = 64;
-/// Room for the error with the address of its reporter, and for where the datagram left from.
+/// Bytes for the error with the address of its reporter, and for the datagram's source address.
 const CONTROL_BYTES: usize = 256;
 /// Size of a sock_extended_err.
 const EXTENDED_ERROR_BYTES: usize = 16;
-/// RFC 792, RFC 1191.
+/// Type of ICMP destination unreachable (RFC 792, RFC 1191).
 const ICMP_UNREACHABLE: u8 = 3;
 const ICMP_PORT: u8 = 3;
 const ICMP_FRAGMENTATION_NEEDED: u8 = 4;
-/// RFC 4443.
+/// Type of ICMPv6 destination unreachable (RFC 4443).
 const ICMP6_UNREACHABLE: u8 = 1;
 const ICMP6_PORT: u8 = 4;
 
@@ -150,7 +151,7 @@ mod tests {
             assert_eq!(next(socket.as_fd()).unwrap(), None);
         }
     }
-    /// A sock_extended_err of this origin, type and code, and behind it the reporter's address.
+    /// Makes a sock_extended_err of this origin, type and code, and behind it the reporter's address.
     fn reported(origin: u8, kind: u8, code: u8, offender: &[u8]) -> Vec<u8> {
         [&[111, 0, 0, 0, origin, kind, code], &[0; 9][..], offender].concat()
     }

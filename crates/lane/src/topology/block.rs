@@ -1,19 +1,19 @@
-//! Block devices and their node.
+//! Block devices of a machine and their nodes.
 
 use super::Tree;
 
-/// One whole block device. Loop, RAM and empty devices are left out.
+/// A whole block device. Loop, RAM and empty devices are left out.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockDevice {
-    /// Name, e.g. `nvme0n1`.
+    /// Name of the device, such as `nvme0n1`.
     pub name: String,
-    /// Major and minor number, as `stat` reports them for files on it.
+    /// Major and minor number, as `stat` reports them for files on the device.
     pub number: (u32, u32),
     /// Node of the hardware; for device-mapper and RAID the node all parts agree on.
     pub node: Option<u32>,
-    /// Size in bytes.
+    /// Size of the device in bytes.
     pub size_bytes: u64,
-    /// Whether it has a spinning disk's seek cost.
+    /// True if the device has a spinning disk's seek cost.
     pub rotational: bool,
 }
 

@@ -1,21 +1,21 @@
-//! CPUs: which are online, which share a core, which this process may use.
+//! CPUs: those online, those that share a core, those that this process may use.
 
 use super::{CpuSet, Node, TopologyError, Tree};
 
-/// One hardware thread.
+/// A hardware thread of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cpu {
-    /// The kernel's number of it.
+    /// Number of the thread in the kernel.
     pub id: u32,
     /// Memory node of the thread; `None` for an offline CPU or a kernel without NUMA.
     pub node: Option<u32>,
-    /// Physical package (socket).
+    /// Number of the physical package (socket).
     pub package: Option<u32>,
     /// Hardware threads of the same core, this one included.
     pub siblings: CpuSet,
-    /// Whether the kernel schedules on it.
+    /// True if the kernel schedules on the thread.
     pub online: bool,
-    /// Whether the affinity mask and the cgroup's cpuset let this process use it.
+    /// True if the affinity mask and the cgroup's cpuset let this process use the thread.
     pub allowed: bool,
 }
 
@@ -33,7 +33,7 @@ pub(super) fn read_all(tree: &Tree, nodes: &[Node]) -> Result<Vec<Cpu>, Topology
     Ok(present.iter().map(|id| read_one(tree, nodes, id, online.contains(id))).collect())
 }
 
-/// `Cpus_allowed_list` of `proc/self/status`; `None` where there is no such file.
+/// Returns the CPUs of `Cpus_allowed_list` in `proc/self/status`; `None` where there is no such file.
 pub(super) fn allowed_by_status(tree: &Tree) -> Result<Option<CpuSet>, TopologyError> {
     let Some(status) = tree.text(STATUS) else { return Ok(None) };
     let Some(list) = status.lines().find_map(|line| line.strip_prefix("Cpus_allowed_list:")) else {

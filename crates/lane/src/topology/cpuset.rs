@@ -1,34 +1,36 @@
-//! A set of CPU ids, in the two notations the kernel uses: lists (`0-3,8`) and hexadecimal masks (`ff,00000001`).
+//! A set of CPU ids, in the two notations of the kernel: lists (`0-3,8`) and hexadecimal masks
+//! (`ff,00000001`).
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::str::FromStr;
 
-/// CPU ids in ascending order.
+/// Set of CPU ids, in ascending order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct CpuSet(BTreeSet<u32>);
 
-/// A CPU list or mask that the kernel would not have written.
+/// Error in a CPU list or mask, as the kernel would not have written it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ParseCpuSetError {
-    /// Neither a number nor a range of numbers.
+    /// An item is neither a number nor a range of numbers.
     #[error("{0:?} is neither a CPU number nor a range like 0-3")]
     NotANumber(String),
-    /// A range that runs backwards.
+    /// A range runs backwards.
     #[error("the range {0:?} runs backwards")]
     Backwards(String),
-    /// An id no Linux machine has.
+    /// An id is one that no Linux machine has.
     #[error("CPU {0} is above the highest number supported ({CPU_ID_MAX})")]
     TooHigh(u64),
 }
 
 impl CpuSet {
-    /// The set without members.
+    /// Makes a set without members.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The mask notation of `xps_cpus` and `smp_affinity`: comma-separated 32-bit words, highest first.
+    /// Parses the mask notation of `xps_cpus` and `smp_affinity`: comma-separated 32-bit words, highest
+    /// first.
     pub fn parse_mask(text: &str) -> Result<Self, ParseCpuSetError> {
         let mut set = Self::new();
         for (index, word) in text.trim().split(',').rev().enumerate() {
@@ -41,7 +43,7 @@ impl CpuSet {
         Ok(set)
     }
 
-    /// The mask notation, as [`CpuSet::parse_mask`] reads it.
+    /// Returns the mask notation, as [`CpuSet::parse_mask`] reads it.
     pub fn to_mask(&self) -> String {
         let words = self.0.last().map_or(1, |last| last / 32 + 1);
         let word = |index: u32| {
@@ -52,7 +54,7 @@ impl CpuSet {
         (0..words).rev().map(word).collect::<Vec<_>>().join(",")
     }
 
-    /// Adds one id; false when it was there.
+    /// Adds an id; returns false when the set had it.
     pub fn insert(&mut self, id: u32) -> bool {
         self.0.insert(id)
     }
@@ -62,17 +64,17 @@ impl CpuSet {
         self.0.contains(&id)
     }
 
-    /// Members in ascending order.
+    /// Returns the members in ascending order.
     pub fn iter(&self) -> impl Iterator<Item = u32> + '_ {
         self.0.iter().copied()
     }
 
-    /// The lowest id.
+    /// Returns the lowest id of the set.
     pub fn first(&self) -> Option<u32> {
         self.0.first().copied()
     }
 
-    /// Number of members.
+    /// Returns the number of members.
     pub fn len(&self) -> usize {
         self.0.len()
     }
@@ -87,18 +89,18 @@ impl CpuSet {
         self.0.is_subset(&other.0)
     }
 
-    /// Members of both.
+    /// Returns the members that are in both sets.
     pub fn intersection(&self, other: &Self) -> Self {
         Self(self.0.intersection(&other.0).copied().collect())
     }
 
-    /// Members of `self` that are not in `other`.
+    /// Returns the members of `self` that are not in `other`.
     pub fn difference(&self, other: &Self) -> Self {
         Self(self.0.difference(&other.0).copied().collect())
     }
 }
 
-/// The list notation of `cpulist` and of users: `0-3,8`. Blank means empty.
+/// Parses the list notation of `cpulist` and of users: `0-3,8`. Blank means empty.
 impl FromStr for CpuSet {
     type Err = ParseCpuSetError;
 
@@ -154,12 +156,12 @@ fn parse_id(text: &str, part: &str) -> Result<u32, ParseCpuSetError> {
     checked_id(text.trim().parse().map_err(|_| ParseCpuSetError::NotANumber(part.to_owned()))?)
 }
 
-/// Bounds what a list such as `0-4000000000` may make us allocate.
+/// Checks an id, which bounds the memory for a list such as `0-4000000000`.
 fn checked_id(id: u64) -> Result<u32, ParseCpuSetError> {
     if id > u64::from(CPU_ID_MAX) { Err(ParseCpuSetError::TooHigh(id)) } else { Ok(id as u32) }
 }
 
-/// Far above what kernels are built for (8,192 CPUs).
+/// Highest CPU id, far above what kernels are built for (8,192 CPUs).
 const CPU_ID_MAX: u32 = 65_535;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! A topology as tables a person reads: nodes, NICs, disks.
+//! A topology as tables for the terminal: nodes, NICs, disks.
 
 use std::fmt;
 
@@ -85,7 +85,7 @@ impl Topology {
         table
     }
 
-    /// Returns how many cores the CPUs of `set` belong to.
+    /// Returns the number of cores that the CPUs of `set` belong to.
     fn cores(&self, set: &CpuSet) -> usize {
         let first_thread = |id| self.cpu(id).and_then(|cpu| cpu.siblings.first()).unwrap_or(id);
         set.iter().map(first_thread).collect::<CpuSet>().len()

@@ -1,23 +1,23 @@
-//! Interrupts of a device and the CPUs they go to.
+//! Interrupts of a device and the CPUs that handle them.
 
 use std::path::Path;
 
 use super::{CpuSet, Tree};
 
-/// One interrupt line, usually one NIC queue.
+/// An interrupt line, usually of one NIC queue.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Irq {
-    /// The line's number in `/proc/interrupts`.
+    /// Number of the line in `/proc/interrupts`.
     pub number: u32,
-    /// Name that the driver gives it, e.g. `virtio0-input.0` or `mlx5_comp3@pci:0000:41:00.0`.
+    /// Name that the driver gives the line, such as `virtio0-input.0` or `mlx5_comp3@pci:0000:41:00.0`.
     pub name: Option<String>,
-    /// CPUs it is delivered to now; where the kernel does not say, CPUs it may be delivered to.
+    /// CPUs that now get the interrupt; where the kernel does not say, CPUs that may get it.
     pub cpus: CpuSet,
     /// Node of the interrupt; `None` when unknown.
     pub node: Option<u32>,
 }
 
-/// Message-signalled interrupts of the PCI function whose sysfs directory is `hardware`.
+/// Returns the message-signalled interrupts of the PCI function with the sysfs directory `hardware`.
 pub(super) fn of_device(tree: &Tree, hardware: &Path) -> Vec<Irq> {
     let Ok(entries) = hardware.join("msi_irqs").read_dir() else { return Vec::new() };
     let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());

@@ -1,10 +1,10 @@
-//! Whether a link works at this moment.
+//! State of a link: whether packets pass at this moment.
 
 use std::path::Path;
 
 use super::Tree;
 
-/// Returns whether packets given to an interface leave it now and are taken at the other end: its link is up
+/// Returns whether packets given to an interface leave it now and are taken at the other end. Its link is up
 /// and, where it is a slave of a bond, the bond uses it, which it does later than the link comes up
 /// (`miimon`, `updelay`, LACP). False for interfaces that do not exist. `root` holds `sys`.
 pub fn carries(root: &Path, interface: &str) -> bool {
@@ -17,7 +17,8 @@ pub fn carries(root: &Path, interface: &str) -> bool {
         && lacp.is_none_or(|state| state & LACP_DISTRIBUTING != 0)
 }
 
-/// The port sends what is given to the aggregation (IEEE 802.1AX 6.4.2.3, Actor_Oper_Port_State).
+/// State bit of a port that sends what is given to the aggregation (IEEE 802.1AX 6.4.2.3,
+/// Actor_Oper_Port_State).
 const LACP_DISTRIBUTING: u8 = 0x20;
 
 #[cfg(test)]

@@ -29,7 +29,8 @@ pub use node::{HugePages, Node};
 pub use origin::{Evidence, Origins};
 pub(crate) use sysfs::Tree;
 
-/// One machine: what is where. All vectors are sorted by id (nodes, CPUs), interface index (NICs) or name (disks).
+/// CPUs, memory, NICs and disks of one machine, with their places. All vectors are sorted by id (nodes,
+/// CPUs), interface index (NICs) or name (disks).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Topology {
     /// Memory nodes; empty when the kernel was built without NUMA. Ids may be sparse.
@@ -38,17 +39,17 @@ pub struct Topology {
     pub cpus: Vec<Cpu>,
     /// Network interfaces, virtual ones too.
     pub nics: Vec<Nic>,
-    /// Whole block devices (no partitions).
+    /// Whole block devices, without partitions.
     pub disks: Vec<BlockDevice>,
 }
 
 /// Reason why a machine could not be described.
 #[derive(Debug, thiserror::Error)]
 pub enum TopologyError {
-    /// A file every Linux machine has could not be read.
+    /// A file that every Linux machine has could not be read.
     #[error("cannot read {path}: {source}")]
     Read {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Error of the system.
         source: std::io::Error,
@@ -56,25 +57,25 @@ pub enum TopologyError {
     /// A file holds something other than the kernel writes there.
     #[error("cannot understand {path}: {source}")]
     Parse {
-        /// The file.
+        /// Path of the file.
         path: PathBuf,
         /// Error in the file's content.
         source: ParseCpuSetError,
     },
-    /// The CPUs this process may run on and the online ones have none in common.
+    /// None of the online CPUs is one that this process may use.
     #[error(
         "no CPU is both online ({online}) and allowed to this process ({allowed}); check the cgroup's cpuset"
     )]
     NoCpu {
-        /// Online CPUs.
+        /// CPUs that are online.
         online: CpuSet,
-        /// Allowed CPUs (affinity mask, cgroup cpuset).
+        /// CPUs that are allowed (affinity mask, cgroup cpuset).
         allowed: CpuSet,
     },
 }
 
 impl Topology {
-    /// The running machine, limited to the CPUs that the process's main thread may use
+    /// Reads the running machine, limited to the CPUs that the process's main thread may use
     /// (`sched_getaffinity`, which follows the cgroup's cpuset).
     pub fn of_this_machine() -> Result<Self, TopologyError> {
         let mut topology = Self::read(Path::new("/"))?;
@@ -87,8 +88,8 @@ impl Topology {
         Ok(topology)
     }
 
-    /// The machine whose `/sys` and `/proc` lie below `root`. `proc/self/status` there, when present, says which
-    /// CPUs are allowed.
+    /// Reads the machine with `/sys` and `/proc` below `root`. `proc/self/status` there, when present, says
+    /// which CPUs are allowed.
     pub fn read(root: &Path) -> Result<Self, TopologyError> {
         let tree = Tree::new(root);
         let nodes = node::read_all(&tree)?;
@@ -102,7 +103,7 @@ impl Topology {
         Ok(topology)
     }
 
-    /// Marks every CPU outside `allowed` as not allowed. CPUs already marked stay so.
+    /// Marks every CPU outside `allowed` as not allowed; CPUs already marked stay so.
     pub fn limit_cpus(&mut self, allowed: &CpuSet) -> Result<(), TopologyError> {
         for cpu in &mut self.cpus {
             cpu.allowed &= allowed.contains(cpu.id);
@@ -113,38 +114,38 @@ impl Topology {
         Ok(())
     }
 
-    /// CPUs that are online.
+    /// Returns the CPUs that are online.
     pub fn online_cpus(&self) -> CpuSet {
         self.cpus.iter().filter(|cpu| cpu.online).map(|cpu| cpu.id).collect()
     }
 
-    /// CPUs that are online and allowed to this process.
+    /// Returns the CPUs that are online and allowed to this process.
     pub fn usable_cpus(&self) -> CpuSet {
         self.cpus.iter().filter(|cpu| cpu.usable()).map(|cpu| cpu.id).collect()
     }
 
-    /// The CPU with this id.
+    /// Returns the CPU with this id.
     pub fn cpu(&self, id: u32) -> Option<&Cpu> {
         self.cpus.binary_search_by_key(&id, |cpu| cpu.id).ok().map(|index| &self.cpus[index])
     }
 
-    /// The node with this id.
+    /// Returns the node with this id.
     pub fn node(&self, id: u32) -> Option<&Node> {
         self.nodes.binary_search_by_key(&id, |node| node.id).ok().map(|index| &self.nodes[index])
     }
 
-    /// The interface with this name.
+    /// Returns the interface with this name.
     pub fn nic(&self, name: &str) -> Option<&Nic> {
         self.nics.iter().find(|nic| nic.name == name)
     }
 
-    /// Of `candidates`, the node with the smallest distance from node `from` (itself when it is among them);
-    /// the lowest id among equals.
+    /// Returns the node of `candidates` with the smallest distance from node `from` (which is the nearest to
+    /// itself); the lowest id among equals.
     pub fn nearest_node(&self, from: u32, candidates: impl IntoIterator<Item = u32>) -> Option<u32> {
         candidates.into_iter().min_by_key(|&to| (from != to, self.distance(from, to), to))
     }
 
-    /// ACPI SLIT distance: 10 is local. An unknown pair counts as farthest.
+    /// Returns the ACPI SLIT distance of two nodes: 10 is local. An unknown pair counts as farthest.
     pub fn distance(&self, from: u32, to: u32) -> u32 {
         let known = self.node(from).and_then(|node| node.distances.iter().find(|(id, _)| *id == to));
         known.map_or(u32::MAX, |&(_, distance)| distance)

@@ -1,20 +1,20 @@
-//! NAPI instances: which belong to which interface, asked of the kernel by generic netlink (family `netdev`,
-//! Documentation/netlink/specs/netdev.yaml, `napi-get`; Linux 6.8 and later). sysfs does not tell.
+//! NAPI instances and their interfaces, asked of the kernel by generic netlink (family `netdev`,
+//! Documentation/netlink/specs/netdev.yaml, `napi-get`; Linux 6.8 and later).
 
 use std::io;
 
 use crate::netlink::{Attributes, NLM_F_ACK, NLM_F_DUMP, Netlink, attribute, u16_of, u32_of};
 
-/// One NAPI instance, usually one queue of a NIC.
+/// A NAPI instance, usually of one queue of a NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Napi {
-    /// The instance's id, as `SO_INCOMING_NAPI_ID` reports it.
+    /// Id of the instance, as `SO_INCOMING_NAPI_ID` reports it.
     pub id: u32,
-    /// The interface it serves: the NIC, never the bond above.
+    /// Index of the interface that the instance serves: the NIC, never the bond above.
     pub ifindex: u32,
 }
 
-/// Every instance of this network namespace, sorted by id.
+/// Reads every instance of this network namespace, sorted by id.
 ///
 /// # Errors
 /// The kernel has no such family (`ENOENT`) or operation (`EOPNOTSUPP`, before 6.8), or does not answer.
@@ -38,7 +38,8 @@ pub fn napis() -> io::Result<Vec<Napi>> {
     Ok(napis)
 }
 
-/// Generic netlink's header, `u8 command, u8 version`, two of padding, and the attributes.
+/// Returns a message's body: generic netlink's header, `u8 command, u8 version`, two of padding, and the
+/// attributes.
 fn body(command: u8, attributes: &[u8]) -> Vec<u8> {
     [&[command, GENL_VERSION, 0, 0], attributes].concat()
 }

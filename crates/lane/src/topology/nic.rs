@@ -1,13 +1,14 @@
-//! Network interfaces: which node each hangs on, how fast it is, where its queues' work is done.
+//! Network interfaces: nodes, speeds, and the CPUs that do the work of their queues.
 
 use super::{CpuSet, Irq, Tree, irq};
 
-/// One network interface.
+/// A network interface of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Nic {
-    /// Name, e.g. `eth0`. Names and orders change between boots; the index is what packets carry.
+    /// Name of the interface, such as `eth0`. Names and orders change between boots; the index is what
+    /// packets carry.
     pub name: String,
-    /// Interface index, as `SKF_AD_IFINDEX` and `IP_PKTINFO` report it.
+    /// Index of the interface, as `SKF_AD_IFINDEX` and `IP_PKTINFO` report it.
     pub ifindex: u32,
     /// Kind of the NIC.
     pub kind: NicKind,
@@ -15,15 +16,15 @@ pub struct Nic {
     pub node: Option<u32>,
     /// Link speed in Mb/s; `None` when the link is down or has no speed.
     pub speed_mbps: Option<u32>,
-    /// Whether the link is up (`operstate`; interfaces that keep no state count as up).
+    /// True if the link is up (`operstate`; interfaces that keep no state count as up).
     pub up: bool,
     /// Largest IP packet in bytes.
     pub mtu: u32,
     /// Names of the interfaces below a bond, bridge or VLAN.
     pub lower: Vec<String>,
-    /// Receive queues.
+    /// Receive queues of the device.
     pub rx_queues: Vec<RxQueue>,
-    /// Transmit queues.
+    /// Transmit queues of the device.
     pub tx_queues: Vec<TxQueue>,
     /// Interrupts of the device, where readable.
     pub irqs: Vec<Irq>,
@@ -32,35 +33,35 @@ pub struct Nic {
 /// Kind of an interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NicKind {
-    /// A device: a PCI function, a virtio device.
+    /// The interface is a device: a PCI function, a virtio device.
     Device,
-    /// Other interfaces: bond, bridge, VLAN.
+    /// The interface is made of others: bond, bridge, VLAN.
     Stacked,
-    /// Nothing but the kernel: loopback, veth, tunnels.
+    /// The interface is the kernel's alone: loopback, veth, tunnels.
     Virtual,
 }
 
-/// One receive queue.
+/// A receive queue of a NIC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RxQueue {
-    /// Number within the interface.
+    /// Number of the queue within the interface.
     pub index: u32,
-    /// CPUs that receive packet steering spreads this queue to; empty when off.
+    /// CPUs over which receive packet steering spreads this queue; empty when off.
     pub rps_cpus: CpuSet,
 }
 
-/// One transmit queue.
+/// A transmit queue of a NIC.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TxQueue {
-    /// Number within the interface.
+    /// Number of the queue within the interface.
     pub index: u32,
-    /// CPUs whose packets use this queue; empty when transmit steering is off.
+    /// CPUs that send by this queue; empty when transmit steering is off.
     pub xps_cpus: CpuSet,
 }
 
 impl Nic {
-    /// Reads the interfaces of this machine as they are now, in the order of their indices: blocking reads of
-    /// `/sys`.
+    /// Reads the interfaces of this machine as they are now, in the order of their indices, by blocking reads
+    /// of `/sys`.
     pub fn of_this_machine() -> Vec<Self> {
         read_all(&Tree::new(std::path::Path::new("/")))
     }
@@ -120,7 +121,8 @@ fn read_one(tree: &Tree, name: String) -> Option<Nic> {
     })
 }
 
-/// The node that all of `lower` share, looking through further stacked interfaces; `None` when they differ.
+/// Returns the node that all of `lower` share, looking through further stacked interfaces; `None` when they
+/// differ.
 fn common_node(nics: &[Nic], lower: &[String], depth: u32) -> Option<u32> {
     let depth = depth.checked_sub(1)?;
     let mut nodes = lower.iter().map(|name| {
@@ -132,5 +134,5 @@ fn common_node(nics: &[Nic], lower: &[String], depth: u32) -> Option<u32> {
 }
 
 const NET_DIR: &str = "sys/class/net";
-/// The kernel nests interfaces at most this deep (`MAX_NEST_DEV`).
+/// Most levels of stacked interfaces that the kernel allows (`MAX_NEST_DEV`).
 const STACK_DEPTH_MAX: u32 = 8;

@@ -1,32 +1,32 @@
-//! Memory nodes.
+//! NUMA nodes: CPUs, memory, distances and huge pages.
 
 use super::{CpuSet, TopologyError, Tree};
 
-/// One NUMA node. A node may have CPUs without memory, or memory without CPUs.
+/// A NUMA node. A node may have CPUs without memory, or memory without CPUs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Node {
-    /// The kernel's number of it.
+    /// Number of the node in the kernel.
     pub id: u32,
-    /// Online CPUs of it.
+    /// Online CPUs of the node.
     pub cpus: CpuSet,
-    /// Bytes of memory in all; 0 for a memory-less node.
+    /// Bytes of memory in all; 0 for a node without memory.
     pub memory_bytes: u64,
     /// Bytes that are free.
     pub free_bytes: u64,
-    /// ACPI SLIT distance to each node, itself included: 10 is local.
+    /// Distance to each node by the ACPI SLIT, itself included: 10 is local.
     pub distances: Vec<(u32, u32)>,
     /// Reserved huge pages, one entry for each size.
     pub huge_pages: Vec<HugePages>,
 }
 
-/// Huge pages of one size on one node.
+/// Huge pages of one size on a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HugePages {
     /// Size of a page in bytes.
     pub page_bytes: u64,
-    /// Pages reserved.
+    /// Number of pages reserved.
     pub total: u64,
-    /// Pages of those not in use.
+    /// Number of reserved pages that are not in use.
     pub free: u64,
 }
 
@@ -50,7 +50,7 @@ pub(super) fn read_all(tree: &Tree) -> Result<Vec<Node>, TopologyError> {
     ids.iter().map(read_one).collect()
 }
 
-/// A figure of `meminfo`, whose lines read `Node 0 MemTotal: 8152048 kB`.
+/// Returns a figure of `meminfo`, which has lines such as `Node 0 MemTotal: 8152048 kB`, in bytes.
 fn meminfo_bytes(meminfo: &str, key: &str) -> u64 {
     let words = meminfo.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     let figure = words.into_iter().find_map(|words| match words[..] {

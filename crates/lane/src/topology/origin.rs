@@ -1,5 +1,6 @@
-//! On which node a connection arrived, from the traces it left in its socket. Selectors see interfaces, so a
-//! connection through a bond of NICs of several nodes comes to any lane; this tells where it belongs.
+//! Nodes of connections, found from the traces that connections leave in their sockets. Selectors see
+//! interfaces, so a connection through a bond of NICs of several nodes comes to any lane; this tells where it
+//! belongs.
 //!
 //! Evidence, best first; what comes later is asked only where what came before is silent:
 //! 1. the interface, where it is a NIC or a stack of NICs of one node;
@@ -14,22 +15,22 @@ use super::{CpuSet, Napi, Nic, NicKind, Topology};
 /// one at times.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Origins {
-    /// Sorted by interface index.
+    /// Interfaces, sorted by index.
     interfaces: Vec<Interface>,
     /// Node of each NAPI instance, sorted by id.
     napis: Vec<(u32, u32)>,
-    /// For interfaces that came after the snapshot was made.
+    /// Devices assumed below interfaces that came after the snapshot was made.
     anywhere: Below,
 }
 
-/// Evidence that a connection was traced by.
+/// Evidence by which a connection was traced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Evidence {
-    /// The interface.
+    /// The interface tells the node.
     Interface,
-    /// The NAPI instance.
+    /// The NAPI instance tells the node.
     Napi,
-    /// The CPU.
+    /// The CPU that handled the last packet tells the node.
     Cpu,
 }
 
@@ -42,21 +43,21 @@ struct Interface {
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Place {
     Node(u32),
-    /// NICs of several nodes, or of none known, below a bond or bridge.
+    /// NICs of several nodes, or of none known, are below a bond or bridge.
     Below(Below),
-    /// No hardware.
+    /// No hardware is below the interface.
     Nowhere,
 }
 
-/// For each CPU the one node whose NICs have their packets handled there.
+/// Node for each CPU, where packets of only one node's NICs are handled.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Below {
     node_of_cpu: Vec<Option<u32>>,
 }
 
 impl Origins {
-    /// For a machine with these NAPI instances (none where the kernel does not list them). A node without lanes is
-    /// stood in for by the nearest of `lane_nodes`.
+    /// Makes the table of a machine with these NAPI instances (none where the kernel does not list them). A
+    /// node without lanes is stood in for by the nearest of `lane_nodes`.
     pub fn new(topology: &Topology, napis: &[Napi], lane_nodes: &[u32]) -> Self {
         let home = |node: u32| topology.nearest_node(node, lane_nodes.iter().copied());
         let node_of = |nic: &Nic| nic.node.and_then(home);
@@ -78,8 +79,8 @@ impl Origins {
         Self { interfaces, napis, anywhere: Below::of(&devices, &node_of) }
     }
 
-    /// The node a connection came in on, and what told it. The traces are asked for in their order, each at most
-    /// once, and only as far as needed.
+    /// Returns the node that a connection came in on, and the evidence. The traces are asked for in their
+    /// order, each at most once, and only as far as needed.
     pub fn node_of(
         &self,
         interface: Option<u32>,
@@ -106,8 +107,8 @@ impl Origins {
         Some((node?, Evidence::Cpu))
     }
 
-    /// Returns whether connections through an interface can be traced to a node, by which evidence at best;
-    /// `None` for those that cannot.
+    /// Returns the best evidence by which connections through an interface can be traced to a node; `None`
+    /// for those that cannot.
     pub fn best_evidence(&self, ifindex: u32) -> Option<Evidence> {
         match self.place(ifindex)? {
             Place::Node(_) => Some(Evidence::Interface),
@@ -149,7 +150,7 @@ impl Below {
     }
 }
 
-/// NICs whose packets a CPU handles.
+/// NICs that have packets handled by a CPU.
 #[derive(Clone, Copy)]
 enum Claim {
     Free,
@@ -157,7 +158,7 @@ enum Claim {
     Contested,
 }
 
-/// The devices below a stacked interface, through further stacked ones.
+/// Returns the devices below a stacked interface, through further stacked ones.
 fn leaves<'a>(topology: &'a Topology, nic: &'a Nic) -> Vec<&'a Nic> {
     let mut found = Vec::new();
     let mut open: Vec<&str> = nic.lower.iter().map(String::as_str).collect();
@@ -174,8 +175,8 @@ fn leaves<'a>(topology: &'a Topology, nic: &'a Nic) -> Vec<&'a Nic> {
     found
 }
 
-/// CPUs on which packets of a NIC may be handled: where its interrupts go now, and where receive steering spreads
-/// them.
+/// Returns the CPUs on which packets of a NIC may be handled: where interrupts go now, and where receive
+/// steering spreads packets.
 fn receiving_cpus(nic: &Nic) -> CpuSet {
     let receives = |name: &str| !NOT_RECEIVING.iter().any(|part| name.contains(part));
     let irqs = nic.irqs.iter().filter(|irq| irq.name.as_deref().is_none_or(receives));

@@ -1,4 +1,4 @@
-//! Reading small kernel files below a root.
+//! Reading of small kernel files below a root.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -20,7 +20,7 @@ impl Tree {
         self.root.join(relative)
     }
 
-    /// A file's content without the newline at its end. Some attributes exist but refuse to be read
+    /// Returns a file's content without the newline at the end. Some attributes exist but refuse to be read
     /// (`speed` of a link that is down): that is `None` too.
     pub(crate) fn text(&self, relative: &str) -> Option<String> {
         read_trimmed(&self.path(relative)).ok()
@@ -30,7 +30,7 @@ impl Tree {
         self.text(relative)?.parse().ok()
     }
 
-    /// A CPU list that every machine has.
+    /// Returns a CPU list that every machine has.
     pub(crate) fn cpu_list(&self, relative: &str) -> Result<CpuSet, TopologyError> {
         let path = self.path(relative);
         let text =
@@ -38,7 +38,7 @@ impl Tree {
         text.parse().map_err(|source| TopologyError::Parse { path, source })
     }
 
-    /// Names in a directory, sorted; none when it cannot be read.
+    /// Returns the names in a directory, sorted; none when the directory cannot be read.
     pub(crate) fn names(&self, relative: &str) -> Vec<String> {
         let Ok(entries) = self.path(relative).read_dir() else { return Vec::new() };
         let mut names: Vec<_> =
@@ -47,7 +47,7 @@ impl Tree {
         names
     }
 
-    /// Entries named `prefix` and a number, in the order of the numbers.
+    /// Returns the numbers of entries named `prefix` and a number, in ascending order.
     pub(crate) fn numbered(&self, relative: &str, prefix: &str) -> Vec<u32> {
         let names = self.names(relative);
         let mut ids: Vec<u32> =
@@ -56,8 +56,8 @@ impl Tree {
         ids
     }
 
-    /// The hardware behind the link `relative`: the nearest ancestor that has a `numa_node`. The walk is needed
-    /// because a virtio device has none; the PCI function above it has.
+    /// Returns the hardware behind the link `relative`: the nearest ancestor that has a `numa_node`. The walk
+    /// is needed because a virtio device has none; the PCI function above it has.
     pub(crate) fn hardware(&self, relative: &str) -> Option<PathBuf> {
         let root = self.path("sys/devices").canonicalize().ok()?;
         let device = self.path(relative).canonicalize().ok()?;
@@ -65,7 +65,7 @@ impl Tree {
         below_root.find(|dir| dir.join("numa_node").exists()).map(Path::to_owned)
     }
 
-    /// The node of that hardware. The kernel writes -1 for unknown.
+    /// Returns the node of the hardware behind the link `relative`. The kernel writes -1 for unknown.
     pub(crate) fn hardware_node(&self, relative: &str) -> Option<u32> {
         read_trimmed(&self.hardware(relative)?.join("numa_node")).ok()?.parse().ok()
     }

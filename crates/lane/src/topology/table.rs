@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// Rows of cells under a heading; columns are as wide as their widest cell.
+/// Rows of cells under a heading, with columns as wide as their widest cell.
 #[derive(Debug)]
 pub(crate) struct Table {
     rows: Vec<Vec<String>>,
@@ -40,7 +40,7 @@ impl fmt::Display for Table {
     }
 }
 
-/// A size in the largest binary unit that leaves at least one whole, e.g. `62.8 GiB`.
+/// Returns a size in the largest binary unit that leaves at least one whole, such as `62.8 GiB`.
 pub(crate) fn size(bytes: u64) -> String {
     const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;
@@ -56,7 +56,7 @@ pub(crate) fn size(bytes: u64) -> String {
     }
 }
 
-/// A link speed, e.g. `25 Gb/s`; `-` when unknown.
+/// Returns a link speed, such as `25 Gb/s`; `-` when unknown.
 pub(crate) fn speed(mbps: Option<u32>) -> String {
     match mbps {
         None => "-".to_owned(),
@@ -66,7 +66,7 @@ pub(crate) fn speed(mbps: Option<u32>) -> String {
     }
 }
 
-/// A value, or `-` where there is none.
+/// Returns a value, or `-` where there is none.
 pub(crate) fn or_dash<T: fmt::Display>(value: Option<T>) -> String {
     value.map_or_else(|| "-".to_owned(), |value| value.to_string())
 }

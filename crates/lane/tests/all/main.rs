@@ -1,4 +1,5 @@
-//! Every test of `lane` that stands outside its sources: one program, so that what they share is compiled and linked once.
+//! Every test of `lane` that stands outside its sources: one program, so that shared parts are compiled and
+//! linked once.
 
 mod files;
 mod mesh;

@@ -1,4 +1,4 @@
-//! Mail between real lanes, on threads of their own.
+//! Tests of mail between real lanes, on threads of their own.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use lane::{spawn, yield_now};
 
 const LIMITS: Limits = Limits { messages: 256, calls: 32 };
 
-/// Two lanes, if this machine has CPUs for them.
+/// Returns a layout of two lanes, if this machine has CPUs for them.
 fn two_lanes() -> Option<Layout> {
     let topology = Topology::of_this_machine().unwrap();
     let layout = Layout::new(&topology, &Wishes { lanes: LaneCount::Total(2), ..Wishes::default() });
@@ -75,8 +75,8 @@ fn lanes_call_each_other_at_once_and_all_calls_are_answered() {
     }
 }
 
-/// One lane never parks while the other sends: not one system call is made for it. Then it parks, and one wakes it
-/// for all that is sent meanwhile.
+/// Tests the system calls for mail. While one lane never parks and the other sends, not one system call is
+/// made for that. Then it parks, and one wakes it for all that is sent meanwhile.
 #[test]
 fn a_lane_that_is_awake_is_told_without_a_system_call_and_one_that_waits_by_one() {
     const MANY: u64 = 100;
@@ -169,8 +169,8 @@ fn soon() -> Option<Instant> {
     Some(Instant::now() + Duration::from_secs(30))
 }
 
-/// Helpers' work for operations on files is on the account of the waiting client, as what they do for
-/// offloaded work.
+/// Tests that helpers' work for operations on files is on the account of the waiting client, as for offloaded
+/// work.
 #[test]
 fn an_operation_on_files_waits_behind_its_own_clients_slow_work_alone() {
     use lane::backend::uring::{FileOperations, RingOptions};
@@ -202,7 +202,8 @@ fn an_operation_on_files_waits_behind_its_own_clients_slow_work_alone() {
     runtime.join().unwrap();
 }
 
-/// Blocking work on real helpers: a client that blocks one of two threads does not keep another client waiting.
+/// Tests blocking work on real helpers: a client that blocks one of two threads does not keep another client
+/// waiting.
 #[test]
 fn work_that_blocks_is_done_beside_the_lane_and_a_slow_client_blocks_only_itself() {
     use lane::offload::{Client, OffloadError, offload};

@@ -1,4 +1,4 @@
-//! Operations on the kernel of this machine: what worlds do not have.
+//! Tests of operations on the kernel of this machine, in cases that worlds do not have.
 
 use std::ffi::CString;
 use std::net::SocketAddr;

@@ -1,4 +1,5 @@
-//! The real backend against the kernel of this machine: sockets on loopback, files in a temporary directory.
+//! Tests of the real backend against the kernel of this machine: sockets on loopback, files in a temporary
+//! directory.
 
 use std::ffi::CString;
 use std::io::IoSlice;
@@ -650,7 +651,7 @@ fn run(main: impl Future<Output = ()> + 'static) {
     run_here(RuntimeOptions::default(), main).unwrap();
 }
 
-/// Streams whose first request is taken, and whose task does not listen on while it answers.
+/// Returns streams with the first request taken, and a task that does not listen on during the answer.
 async fn unheard(count: usize) -> Vec<(TcpStream, TcpStream)> {
     let listener = TcpListener::bind(LOOPBACK, &ListenOptions::default()).unwrap();
     let mut unheard = Vec::new();

@@ -1,11 +1,11 @@
-//! The rooms of this crate use each other in one direction. A circle means that two of them are one, or that an idea
-//! they share wants a place below both.
+//! Test that the rooms of this crate use each other in one direction. A circle means that two of them are
+//! one, or that an idea they share wants a place below both.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-/// Parts of a room that stand above it: the test bench runs lanes, which the rest of the backends must not know of, and so does the
-/// look at trees that are to be served, which the rest of the probes are no part of.
+/// Parts of a room that stand above it. The test bench runs lanes, which the rest of the backends must not
+/// know of. So does the look at trees that are to be served, which the rest of the probes are no part of.
 const UPSTAIRS: [&[&str]; 4] = [
     &["backend", "sim", "world"],
     &["backend", "sim", "host"],
@@ -58,7 +58,7 @@ fn a_circle_is_found_and_a_line_is_none() {
     assert_eq!(found, ["buffer", "time", "backend::file", "backend::sim::core"]);
 }
 
-/// From each room to those it uses, and a module that does.
+/// Rooms used by each room, with a module of the latter that does so.
 type Arrows = BTreeMap<String, BTreeMap<String, String>>;
 
 fn room(path: &[String]) -> String {
@@ -89,7 +89,7 @@ fn visit(dir: &Path, module: &mut Vec<String>, each: &mut impl FnMut(&[String], 
     }
 }
 
-/// Returns what `lib.rs` takes out of its rooms: each name and the room it comes from.
+/// Returns the names that `lib.rs` takes out of its rooms, each with its room.
 fn names_at_the_top(lib: &str) -> BTreeMap<String, String> {
     let mut names = BTreeMap::new();
     for line in lib.lines().filter_map(|line| line.strip_prefix("pub use ")) {
@@ -100,7 +100,8 @@ fn names_at_the_top(lib: &str) -> BTreeMap<String, String> {
     names
 }
 
-/// The paths that a module's text begins with `crate::` or climbs to with `super::`, without its tests and comments.
+/// Returns the paths that a module's text begins with `crate::` or climbs to with `super::`, without tests
+/// and comments.
 fn paths(module: &[String], source: &str) -> Vec<Vec<String>> {
     let source = source.split("#[cfg(test)]\nmod tests {").next().unwrap();
     let code = source.lines().map(|line| line.split("//").next().unwrap()).collect::<Vec<_>>().join("\n");
@@ -120,7 +121,7 @@ fn paths(module: &[String], source: &str) -> Vec<Vec<String>> {
     found
 }
 
-/// One path, or each of those in braces, as far as it names modules.
+/// Follows a path, or each of those in braces, as far as modules are named.
 fn follow(base: &[String], rest: &str, found: &mut Vec<Vec<String>>) {
     if let Some(list) = rest.strip_prefix('{') {
         let mut depth = 0;
@@ -152,7 +153,7 @@ fn follow(base: &[String], rest: &str, found: &mut Vec<Vec<String>>) {
     }
 }
 
-/// A way from some room back to it.
+/// Returns a way from some room back to the same room.
 fn circle(arrows: &Arrows) -> Option<Vec<String>> {
     fn walk(arrows: &Arrows, way: &mut Vec<String>, done: &mut BTreeSet<String>) -> Option<Vec<String>> {
         let here = way.last().expect("a way has a start").clone();

@@ -1,4 +1,4 @@
-//! Operations that are one call on a file or two and need no memory of the caller's while it lasts: names,
+//! Operations that are one call on a file or two and need no memory of the caller's while they last: names,
 //! attributes, lengths, locks. Each file says its arguments, its entry for the ring where there is one, and
 //! the call itself. This module decides which of the two is made, and on which thread:
 //!
@@ -19,32 +19,32 @@ use crate::backend::Fd;
 use crate::backend::sim::{AtFile, Step};
 use crate::backend::uring::Uring;
 
-/// One kind of call. A value of it is its arguments.
+/// Kind of call. A value of it is its arguments.
 pub(crate) trait Call: Registered + Clone + std::marker::Send + 'static {
     /// Name of the call in reports.
     const NAME: &'static str;
 
-    /// The close of the file may have to write what was written after it.
+    /// True for a call after which the close of the file may have to write.
     const CUTS: bool = false;
 
     /// Result of a successful call.
     type Value: std::marker::Send + 'static;
 
-    /// Returns what it works on.
+    /// Returns the descriptor that the call works on.
     fn descriptor(&self) -> Fd;
 
-    /// Returns what else it works on.
+    /// Returns the second descriptor that the call works on, if any.
     fn second(&self) -> Option<Fd> {
         None
     }
 
-    /// The call's entry for the ring, which points to nothing that moves with the value; `None` where no ring
-    /// has the operation.
+    /// Returns the call's entry for the ring, which points to nothing that moves with the value; `None` where
+    /// no ring has the operation.
     fn entry(&mut self) -> Option<squeue::Entry> {
         None
     }
 
-    /// Returns what the ring's answer means.
+    /// Converts the ring's answer to a result.
     ///
     /// # Errors
     /// The kernel's.
@@ -59,13 +59,13 @@ pub(crate) trait Call: Registered + Clone + std::marker::Send + 'static {
     /// The kernel's.
     fn call(&self, file: BorrowedFd<'_>, second: BorrowedFd<'_>) -> io::Result<Self::Value>;
 
-    /// Returns whether it takes a moment only where there is no disk to wait for.
+    /// Returns whether the call takes only a moment where there is no disk to wait for.
     fn is_brief(&self, file: BorrowedFd<'_>, second: BorrowedFd<'_>) -> bool {
         let _ = (file, second);
         true
     }
 
-    /// Returns whether it may have to wait for a disk where there is one.
+    /// Returns whether the call may have to wait for a disk where there is one.
     fn waits_for_disk(&self) -> bool {
         true
     }
@@ -157,5 +157,5 @@ impl<C: Call> Operation for C {
     }
 }
 
-/// Weight of a call among those of one turn.
+/// Weight of a call among those of one turn, in pages.
 const PAGES: usize = 8;

@@ -1,4 +1,5 @@
-//! Has a file system compress a file, or a directory's new files, or not (FS_IOC_SETFLAGS, ioctl_iflags(2)).
+//! Operation that sets or clears compression for a file, or a directory's new files (FS_IOC_SETFLAGS,
+//! ioctl_iflags(2)).
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,7 +11,7 @@ use crate::backend::Fd;
 #[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 
-/// Sets or takes the flag that what is written to `file` is compressed.
+/// Sets or clears the flag that data written to `file` is compressed.
 #[derive(Clone)]
 pub(crate) struct Compress {
     pub(crate) file: Fd,
@@ -46,5 +47,5 @@ impl Call for Compress {
     }
 }
 
-/// `FS_NOCOMP_FL`.
+/// Flag `FS_NOCOMP_FL`.
 const NOT_COMPRESSED: IFlags = IFlags::from_bits_retain(0x400);

@@ -1,4 +1,4 @@
-//! Connects a socket (connect(2)).
+//! Operation that connects a socket (connect(2)).
 
 use std::io;
 use std::net::SocketAddr;
@@ -18,7 +18,7 @@ use crate::backend::uring::Uring;
 pub(crate) struct Connect {
     socket: Fd,
     peer: SocketAddr,
-    /// The address in the form that the kernel reads.
+    /// Address in the form that the kernel reads.
     address: Box<SockAddr>,
 }
 

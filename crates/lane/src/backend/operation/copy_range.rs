@@ -1,4 +1,4 @@
-//! Copies bytes between files without bringing them to the lane (copy_file_range(2)).
+//! Operation that copies bytes between files within the kernel (copy_file_range(2)).
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -22,7 +22,7 @@ pub(crate) struct CopyRange {
 
 impl Call for CopyRange {
     const NAME: &'static str = "copy a range";
-    /// Bytes copied; none at the end of `from`.
+    /// Number of bytes copied; 0 at the end of `from`.
     type Value = u64;
 
     fn descriptor(&self) -> Fd {

@@ -1,4 +1,4 @@
-//! Makes a file in a directory, or opens the one that is there (openat(2) with O_CREAT).
+//! Operation that makes a file in a directory, or opens an existing one (openat(2) with O_CREAT).
 
 use std::ffi::CString;
 use std::io;
@@ -21,7 +21,7 @@ pub(crate) struct Create {
     pub(crate) name: CString,
     /// Permission bits, of which the process's umask takes some.
     pub(crate) mode: u32,
-    /// `EEXIST` where something has the name.
+    /// True for `EEXIST` where the name exists.
     pub(crate) exclusive: bool,
 }
 

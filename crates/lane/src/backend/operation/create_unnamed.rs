@@ -1,4 +1,4 @@
-//! Makes a file without a name (openat(2) with O_TMPFILE).
+//! Operation that makes a file without a name (openat(2) with O_TMPFILE).
 
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};

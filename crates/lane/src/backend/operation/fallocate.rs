@@ -1,4 +1,4 @@
-//! Takes or gives back room of a file (fallocate(2)).
+//! Operation that allocates or frees room of a file (fallocate(2)).
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -13,7 +13,7 @@ use crate::backend::sim::AtFile;
 use crate::backend::uring::files;
 use crate::backend::{Allocate, Fd};
 
-/// Does with `len` bytes of `file` from `offset` on what `what` says.
+/// Applies `what` to `len` bytes of `file` from `offset` on.
 #[derive(Clone)]
 pub(crate) struct Fallocate {
     pub(crate) file: Fd,

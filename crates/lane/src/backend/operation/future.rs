@@ -1,5 +1,5 @@
-//! Waits for an operation. Dropped early, the operation is cancelled and its memory stays with the backend until the
-//! kernel has let go of it.
+//! Future of an operation. Dropped early, the operation is cancelled and its memory stays with the backend
+//! until the kernel has released it.
 
 use std::marker::PhantomData;
 use std::pin::Pin;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll};
 use super::Operation;
 use crate::backend::{OpId, current, keep_alive};
 
-/// The future of one operation.
+/// Future of one operation.
 #[must_use = "an operation that is not awaited is cancelled"]
 pub(crate) struct OpFuture<O> {
     id: Option<OpId>,

@@ -1,4 +1,4 @@
-//! Reads an extended attribute (fgetxattr(2)).
+//! Operation that reads an extended attribute (fgetxattr(2)).
 
 use std::ffi::CString;
 use std::io;
@@ -13,7 +13,7 @@ use crate::backend::Fd;
 #[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 
-/// Reads the attribute `name` of `file`; `ERANGE` when it has more than `max` bytes.
+/// Reads the attribute `name` of `file`; `ERANGE` when its value exceeds `max` bytes.
 #[derive(Clone)]
 pub(crate) struct GetXattr {
     file: Fd,
@@ -28,7 +28,7 @@ impl GetXattr {
         Self { file, name, max: max.min(VALUE_BYTES_MAX), value: Vec::new() }
     }
 
-    /// No room at all would ask for the length.
+    /// Returns the size of the buffer, at least 1, as no room at all would ask for the length.
     fn room(&self) -> usize {
         self.max.max(1)
     }
@@ -76,5 +76,5 @@ impl Call for GetXattr {
     }
 }
 
-/// XATTR_SIZE_MAX.
+/// Most bytes of a value, XATTR_SIZE_MAX.
 pub(super) const VALUE_BYTES_MAX: usize = 65_536;

@@ -1,4 +1,4 @@
-//! The kernel's handle of a file (name_to_handle_at(2)).
+//! Operation that returns the kernel's handle of a file (name_to_handle_at(2)).
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -14,7 +14,7 @@ use crate::backend::{Fd, FileHandle};
 pub(crate) struct HandleOf {
     pub(crate) file: Fd,
     pub(crate) name: Option<CString>,
-    /// Asks for a handle that names the directory too, so that what is opened by it has a path: of a name
+    /// True for a handle that names the directory too, so that the file opened by it has a path: for names
     /// only.
     pub(crate) connectable: bool,
 }
@@ -35,7 +35,7 @@ impl Call for HandleOf {
         handle(file, name, if self.connectable { flags | AT_HANDLE_CONNECTABLE } else { flags })
     }
 
-    /// An open file's inode is in memory, which is all that is asked.
+    /// Returns whether the handle is of a name, as an open file's inode is in memory.
     fn waits_for_disk(&self) -> bool {
         self.name.is_some()
     }
@@ -50,7 +50,7 @@ impl Call for HandleOf {
     }
 }
 
-/// The handle of what has a name in a directory, links not followed.
+/// Returns the handle of a name in a directory, links not followed.
 pub(crate) fn handle_at(dir: BorrowedFd<'_>, name: &CStr) -> io::Result<FileHandle> {
     handle(dir, name, 0)
 }
@@ -69,7 +69,7 @@ fn handle(at: BorrowedFd<'_>, name: &CStr, flags: libc::c_int) -> io::Result<Fil
     }
 }
 
-/// `struct file_handle` with all the room that one may need.
+/// Kernel's `struct file_handle` with all the room that one may need.
 #[repr(C)]
 pub(super) struct RawHandle {
     len: libc::c_uint,
@@ -82,7 +82,7 @@ impl RawHandle {
         Self { len: HANDLE_BYTES_MAX as libc::c_uint, kind: 0, bytes: [0; HANDLE_BYTES_MAX] }
     }
 
-    /// `None` for a handle that is too long to be one.
+    /// Converts a handle; `None` if it is too long.
     pub(super) fn of(handle: &FileHandle) -> Option<Self> {
         let mut raw = Self::new();
         raw.bytes.get_mut(..handle.bytes.len())?.copy_from_slice(&handle.bytes);
@@ -96,7 +96,7 @@ impl RawHandle {
     }
 }
 
-/// linux/fcntl.h, since Linux 6.13.
+/// Flag of linux/fcntl.h, since Linux 6.13.
 const AT_HANDLE_CONNECTABLE: libc::c_int = 0x002;
-/// MAX_HANDLE_SZ.
+/// Most bytes of a handle, MAX_HANDLE_SZ.
 const HANDLE_BYTES_MAX: usize = 128;

@@ -1,4 +1,4 @@
-//! Gives an open file one more name (linkat(2)), its first one if it was made without.
+//! Operation that gives an open file one more name (linkat(2)), or its first one.
 
 use std::ffi::CString;
 use std::io;

@@ -1,4 +1,5 @@
-//! Lists a directory (getdents64(2), and for each entry fstatat(2), and name_to_handle_at(2) where that is wanted).
+//! Operation that lists a directory (getdents64(2), and for each entry fstatat(2), and name_to_handle_at(2)
+//! on request).
 
 use std::ffi::CStr;
 use std::io;
@@ -14,17 +15,17 @@ use crate::backend::sim::Step;
 use crate::backend::uring::{Uring, files};
 use crate::backend::{DirEntry, Fd};
 
-/// Every entry of `dir` with its attributes; `EFBIG` when there are more than `max`.
+/// Lists every entry of `dir` with its attributes; `EFBIG` when there are more than `max`.
 pub(crate) struct List {
     pub(crate) dir: Fd,
     pub(crate) max: usize,
-    /// With the handle of each.
+    /// True to ask for the handle of each entry.
     pub(crate) handles: bool,
 }
 
 impl Operation for List {
     const NAME: &'static str = "list";
-    /// Without `.` and `..`, in the file system's order.
+    /// Entries without `.` and `..`, in the file system's order.
     type Value = Vec<DirEntry>;
     type Output = io::Result<Vec<DirEntry>>;
 
@@ -70,7 +71,7 @@ pub(super) fn is_itself_or_above(name: &CStr) -> bool {
     matches!(name.to_bytes(), b"." | b"..")
 }
 
-/// An entry of `dir` as a reading tells it.
+/// Makes the entry for a name of `dir`.
 pub(super) fn entry_of(dir: BorrowedFd<'_>, name: &CStr, has_handle: bool) -> DirEntry {
     let stat = sys::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok();
     let handle = if has_handle { handle_at(dir, name).ok() } else { None };

@@ -1,4 +1,4 @@
-//! Reads the names of the next part of a directory (lseek(2), one getdents64(2)).
+//! Operation that reads the names of the next part of a directory (lseek(2), one getdents64(2)).
 
 use std::io;
 use std::task::Poll;
@@ -10,7 +10,8 @@ use crate::backend::sim::Step;
 use crate::backend::uring::Uring;
 use crate::backend::{Fd, NamesPart};
 
-/// The names of `dir` from `position` on that fit a buffer of `bytes`. The position of the open directory moves.
+/// Lists the names of `dir` from `position` on that fit a buffer of `bytes`. The position of the open
+/// directory moves.
 pub(crate) struct ListNames {
     pub(crate) dir: Fd,
     pub(crate) position: u64,

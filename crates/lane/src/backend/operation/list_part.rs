@@ -1,4 +1,5 @@
-//! Reads the next part of a directory (lseek(2), one getdents64(2), and for each entry fstatat(2)).
+//! Operation that reads the next part of a directory (lseek(2), one getdents64(2), and for each entry
+//! fstatat(2)).
 
 use std::ffi::CStr;
 use std::io;
@@ -15,7 +16,8 @@ use crate::backend::sim::Step;
 use crate::backend::uring::Uring;
 use crate::backend::{DirPart, Fd};
 
-/// The entries of `dir` from `position` on that fit a buffer of `bytes`. The position of the open directory moves.
+/// Lists the entries of `dir` from `position` on that fit a buffer of `bytes`. The position of the open
+/// directory moves.
 pub(crate) struct ListPart {
     pub(crate) dir: Fd,
     pub(crate) position: u64,
@@ -24,7 +26,7 @@ pub(crate) struct ListPart {
 
 impl Operation for ListPart {
     const NAME: &'static str = "list a part";
-    /// Without `.` and `..`, in the file system's order.
+    /// Entries without `.` and `..`, in the file system's order.
     type Value = DirPart;
     type Output = io::Result<DirPart>;
 
@@ -54,7 +56,8 @@ fn list_part(dir: BorrowedFd<'_>, position: u64, bytes: usize) -> io::Result<Dir
     Ok(DirPart { entries, next })
 }
 
-/// Tells each name of `dir` from `position` on that fits a buffer of `bytes`, but `.` and `..`; returns the position behind them.
+/// Calls `tell` with each name of `dir` from `position` on that fits a buffer of `bytes`, but `.` and `..`;
+/// returns the position behind them.
 pub(super) fn each_name(
     dir: BorrowedFd<'_>,
     position: u64,
@@ -82,6 +85,6 @@ pub(super) fn each_name(
     Ok(next)
 }
 
-/// Any name fits.
+/// Least bytes of the buffer, in which any name fits.
 const BYTES_LEAST: usize = 512;
 pub(super) const BYTES_MOST: usize = 64 * 1024;

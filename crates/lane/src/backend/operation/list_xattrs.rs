@@ -1,4 +1,4 @@
-//! The names of a file's extended attributes (flistxattr(2)).
+//! Operation that lists the names of a file's extended attributes (flistxattr(2)).
 
 use std::ffi::CString;
 use std::io;
@@ -12,7 +12,7 @@ use crate::backend::Fd;
 #[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 
-/// Lists the attributes of `file`.
+/// Lists the extended attributes of `file`.
 #[derive(Clone)]
 pub(crate) struct ListXattrs {
     pub(crate) file: Fd,
@@ -20,7 +20,7 @@ pub(crate) struct ListXattrs {
 
 impl Call for ListXattrs {
     const NAME: &'static str = "list attributes";
-    /// In the file system's order.
+    /// Names in the file system's order.
     type Value = Vec<CString>;
 
     fn descriptor(&self) -> Fd {
@@ -49,5 +49,5 @@ impl Call for ListXattrs {
 }
 
 const LIST_BYTES_USUAL: usize = 512;
-/// XATTR_LIST_MAX.
+/// Most bytes of the list, XATTR_LIST_MAX.
 const LIST_BYTES_MAX: usize = 65_536;

@@ -1,4 +1,4 @@
-//! Locks of ranges that other processes see (fcntl(2), F_OFD_SETLK and F_OFD_GETLK).
+//! Operations on locks of ranges that other processes see (fcntl(2), F_OFD_SETLK and F_OFD_GETLK).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -8,8 +8,9 @@ use super::Call;
 use crate::backend::sim::AtFile;
 use crate::backend::{Fd, HeldLock, LockKind};
 
-/// Locks `len` bytes of `file` from `offset` on, to the end of all files where `len` is 0, for this open of it; without
-/// a kind gives up what it has there.
+/// Locks `len` bytes of `file` from `offset` on for this open, or unlocks them without a kind.
+///
+/// A `len` of 0 goes to the end, however far that moves.
 #[derive(Clone)]
 pub(crate) struct Lock {
     pub(crate) file: Fd,
@@ -63,7 +64,7 @@ impl Call for FindLock {
     }
 }
 
-/// Locks bytes for this open of a file, or gives up what it has there, at once.
+/// Locks bytes for this open of a file, or unlocks them, without waiting.
 pub(crate) fn set_lock(
     file: BorrowedFd<'_>,
     offset: u64,
@@ -74,7 +75,7 @@ pub(crate) fn set_lock(
     ask(file, libc::F_OFD_SETLK, &mut wanted)
 }
 
-/// A lock by another open of the file that keeps this one from being had.
+/// Returns a lock by another open of the file that conflicts with this one.
 pub(crate) fn find_lock(
     file: BorrowedFd<'_>,
     offset: u64,

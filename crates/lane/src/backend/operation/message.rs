@@ -1,4 +1,4 @@
-//! A message for sendmsg(2): its parts, its control messages and where it goes, as the kernel reads them.
+//! Message for sendmsg(2), as the kernel reads it: its parts, control messages and destination.
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, SocketAddr};
@@ -16,7 +16,7 @@ use crate::buffer::Buf;
 use crate::socket::control::ControlMessages;
 use crate::socket::{gso, pktinfo, traffic_class};
 
-/// Parts of a message, beside its bytes. In a box: the header points into it.
+/// Message for sendmsg(2), without its bytes. In a box: the header points into it.
 pub(super) struct Message {
     header: libc::msghdr,
     parts: Vectors,
@@ -26,8 +26,8 @@ pub(super) struct Message {
 }
 
 impl Message {
-    /// The bytes of `bufs` but the first `skip`, with `control` as [`crate::socket::control`] writes it. On a connected
-    /// socket `to` is `None`.
+    /// Makes a message of the bytes of `bufs` but the first `skip`, with `control` as
+    /// [`crate::socket::control`] writes it. On a connected socket `to` is `None`.
     pub(super) fn new(bufs: &[Buf], skip: usize, control: Vec<u8>, to: Option<SocketAddr>) -> Box<Self> {
         // SAFETY: a msghdr of zeros is a valid one without name, parts and control data.
         let header = unsafe { std::mem::zeroed() };
@@ -46,17 +46,18 @@ impl Message {
         message
     }
 
-    /// Valid for as long as the message and its buffers live.
+    /// Returns the header, valid for as long as the message and its buffers live.
     pub(super) fn as_ptr(&self) -> *const libc::msghdr {
         ptr::from_ref(&self.header)
     }
 
-    /// Returns whether it is a datagram, or several.
+    /// Returns whether the message is a datagram, or several.
     pub(super) fn is_datagram(&self) -> bool {
         self.to.is_some()
     }
 
-    /// Sends it in a world, as a datagram where it has an address. Waits until the socket takes something.
+    /// Sends the message in a simulated world, as a datagram where it has an address. Waits until the socket
+    /// takes some bytes.
     #[cfg(feature = "sim")]
     pub(super) fn simulate(
         &self,
@@ -86,8 +87,8 @@ impl Message {
         }
     }
 
-    /// Converts the message to a batch of datagrams: what its control messages say of segments and of the
-    /// source.
+    /// Converts the message to a batch of datagrams, with the segments and the source of its control
+    /// messages.
     fn batch<'a>(&self, to: SocketAddr, parts: &'a [IoSlice<'a>]) -> DatagramBatch<'a> {
         let control = ControlMessages::new(&self.control);
         let total: usize = parts.iter().map(|part| part.len()).sum();
@@ -99,7 +100,7 @@ impl Message {
     }
 }
 
-/// Control messages of a datagram: its source, and where the kernel cuts it apart.
+/// Makes the control messages of a datagram: its source, and where the kernel cuts it into segments.
 pub(crate) fn datagram_control(source: Option<IpAddr>, segment: Option<u16>) -> io::Result<Vec<u8>> {
     use crate::socket::control::{CONTROL_BYTES, ControlWriter};
     let mut bytes = [0; CONTROL_BYTES];
@@ -114,7 +115,8 @@ pub(crate) fn datagram_control(source: Option<IpAddr>, segment: Option<u16>) -> 
     Ok(bytes[..len].to_vec())
 }
 
-/// Returns what a send of a stream's is told on the ring: to wait until all is sent, and whether more comes.
+/// Returns the flags of a stream's send on the ring: whether it waits until all is sent, and whether more
+/// comes.
 pub(super) fn stream_flags(ring: &crate::backend::uring::Uring, socket: Fd, more: bool) -> libc::c_int {
     libc::MSG_NOSIGNAL | ring.wait_all(socket) | if more { libc::MSG_MORE } else { 0 }
 }

@@ -1,4 +1,4 @@
-//! Makes a directory (mkdirat(2)).
+//! Operation that makes a directory (mkdirat(2)).
 
 use std::ffi::CString;
 use std::io;

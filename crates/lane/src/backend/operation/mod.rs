@@ -1,4 +1,5 @@
-//! Operations: what a lane asks for once and hears of later. Each is one file, which says all there is to say of it:
+//! Operations: what a lane asks for once and gets an answer to later. Each is one file, which says all there
+//! is to say of it:
 //!
 //! - what it works on and owns: the memory that the kernel may touch until it is done;
 //! - *prepare*: its entry in the submission queue, or the call that a helper thread makes in its stead;
@@ -137,8 +138,8 @@ operations! {
     write_vectored::WriteVectored,
 }
 
-/// One kind of operation. A value of it is one operation in flight, and owns what the kernel may touch until it is
-/// done. It may move in memory meanwhile: what the kernel reads by address lies in buffers or in boxes.
+/// Kind of operation. A value of it is one operation in flight, and owns what the kernel may touch until it
+/// is done. It may move in memory meanwhile: what the kernel reads by address lies in buffers or in boxes.
 pub(crate) trait Operation: Registered {
     /// Name of the operation in reports.
     const NAME: &'static str;
@@ -146,31 +147,31 @@ pub(crate) trait Operation: Registered {
     /// Result of a successful operation.
     type Value: 'static;
 
-    /// Value that the caller gets, in any case: what it gave, and the value or the error.
+    /// Value that the caller gets in any case: its arguments back, and the result or the error.
     type Output: 'static;
 
-    /// Returns what it works on.
+    /// Returns the descriptor that the operation works on.
     fn descriptor(&self) -> Fd;
 
-    /// Returns what else it works on.
+    /// Returns the second descriptor that the operation works on, if any.
     fn second(&self) -> Option<Fd> {
         None
     }
 
-    /// Whether the kernel looks its descriptors up only when it comes to it, as it does with directories that names are
-    /// beneath; else when it is handed over.
+    /// True when the kernel looks the descriptors up only at execution, as for directories of names; false
+    /// when at submission.
     const LOOKED_UP_LATE: bool = false;
 
     /// Begins the operation: by its entry for the ring, or in another way.
     fn prepare(&mut self, ring: &Uring) -> Start;
 
-    /// The kernel is done with a part, and will tell of the rest. Returns the waker to call.
+    /// Takes the completion of one part, of which more follow, and returns the waker to call.
     fn progress(&mut self, completion: Completion, ring: &Uring) -> Option<Waker> {
         let _ = (completion, ring);
         unreachable!("{} completes once", Self::NAME)
     }
 
-    /// The kernel is done: what its last answer means. Not asked where a helper thread makes the call.
+    /// Converts the kernel's last answer to a result; not called where a helper thread makes the call.
     ///
     /// # Errors
     /// The kernel's.
@@ -179,21 +180,21 @@ pub(crate) trait Operation: Registered {
         unreachable!("{} is no operation of the ring", Self::NAME)
     }
 
-    /// Takes the operation as far as it goes now in a simulated world. Before it waits it registers with what
-    /// it waits for.
+    /// Runs the operation as far as it goes now in a simulated world. Before it waits it registers for its
+    /// wake-up.
     #[cfg(feature = "sim")]
     fn simulate(&mut self, step: &mut Step<'_>) -> Poll<io::Result<Self::Value>>;
 
-    /// Returns whether a cancellation that comes now may end it. What can not be only reads what it owns,
-    /// until its peer is done.
+    /// Returns whether a cancellation that comes now may end the operation. One that cannot be cancelled only
+    /// reads what it owns, until its peer is done.
     fn can_be_cancelled(&self) -> bool {
         true
     }
 
-    /// Gives back what it owned, with its result.
+    /// Returns the arguments that the operation owned, with its result.
     fn finish(self, result: io::Result<Self::Value>) -> Self::Output;
 
-    /// Disposes of an output that no task takes: what it brought goes where it belongs. Memory is free by
+    /// Disposes of an output that no task takes: what it brought goes where it belongs. Memory is freed by
     /// being dropped.
     fn abandon(output: Self::Output, keeper: &mut dyn Keeper) {
         let _ = keeper;
@@ -201,50 +202,52 @@ pub(crate) trait Operation: Registered {
     }
 }
 
-/// Ways in which an operation begins.
+/// Way in which an operation begins.
 pub(crate) enum Start {
-    /// On the ring. All that the entry points to is the operation's, and does not move with it.
+    /// The operation begins by an entry on the ring. All that the entry points to is the operation's, and
+    /// does not move with it.
     Ring(squeue::Entry),
-    /// On a helper thread, with a descriptor of its own of the file that the lane may close meanwhile.
+    /// The operation begins by a call on a helper thread, with a duplicate of the descriptor, as the lane may
+    /// close the file meanwhile.
     Helper(Fd, Job),
-    /// The operation is over already, with this answer of the kernel.
+    /// The operation has ended already, with this answer of the kernel.
     Ended(Completion),
-    /// The operation is over already, with this outcome.
+    /// The operation has ended already, with this outcome.
     Done(Outcome),
 }
 
-/// A call for a helper thread.
+/// Call for a helper thread, given its descriptor.
 pub(crate) type Job = Box<dyn FnOnce(OwnedFd) -> Answer + std::marker::Send>;
 
-/// Result of a helper thread for an operation, applied on its lane.
+/// Answer of a helper thread, applied to the operation on its lane.
 pub(crate) type Answer = Box<dyn FnOnce(Op) -> Outcome + std::marker::Send>;
 
-/// The kernel's answer.
+/// Answer of the kernel to an operation.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Completion {
     result: i32,
 }
 
-/// A descriptor that an operation brought and that has no owner yet.
+/// Descriptor that an operation opened and that has no owner yet.
 #[derive(Debug)]
 pub(crate) enum Opened {
-    /// The kernel's.
+    /// Descriptor of the kernel.
     Kernel(OwnedFd),
-    /// A simulated host's.
+    /// Descriptor of a simulated host.
     Simulated(Fd),
 }
 
-/// State that outlives operations: it takes what they leave behind.
+/// Receiver of what abandoned operations leave behind.
 pub(crate) trait Keeper {
     /// Closes a descriptor that has no owner.
     fn close(&mut self, opened: Opened);
 
-    /// Gives bytes back to the stream they came from.
+    /// Gives bytes back to the stream that they came from.
     fn put_back(&mut self, stream: StreamToken, bytes: Vec<u8>);
 }
 
 impl Start {
-    /// Has a helper thread make a call.
+    /// Begins an operation by a call on a helper thread.
     pub(crate) fn on_helper<O>(
         file: Fd,
         call: impl FnOnce(BorrowedFd<'_>) -> io::Result<O::Value> + std::marker::Send + 'static,
@@ -264,23 +267,24 @@ impl Start {
 }
 
 impl Completion {
-    /// Of a call that the lane made itself.
+    /// Makes the completion of a call that the lane made itself.
     pub(crate) fn of(called: rustix::io::Result<usize>) -> Self {
         let bytes = |n| i32::try_from(n).expect("a call moves less than 2 GiB");
         Self { result: called.map_or_else(|error| -error.raw_os_error(), bytes) }
     }
 
-    /// Converts to the result that the call it stands for would have returned.
+    /// Converts to the result that the system call would have returned.
     pub(crate) fn result(self) -> io::Result<u32> {
         u32::try_from(self.result).map_err(|_| io::Error::from_raw_os_error(self.result.wrapping_neg()))
     }
 
-    /// Of the second step of a zero-copy send: the kernel has copied after all (IORING_NOTIF_USAGE_ZC_COPIED).
+    /// Returns whether the kernel has copied after all, from the second step of a zero-copy send
+    /// (IORING_NOTIF_USAGE_ZC_COPIED).
     pub(crate) fn was_copied(self) -> bool {
         self.result < 0
     }
 
-    /// Bytes moved.
+    /// Converts to the number of bytes moved.
     pub(crate) fn bytes(self) -> io::Result<usize> {
         self.result().map(|n| n as usize)
     }
@@ -292,9 +296,9 @@ impl From<&cqueue::Entry> for Completion {
     }
 }
 
-/// The kinds of operations by name: what the macro below makes of the list.
+/// Kind of operation with its place in [`Op`] and [`Outcome`], implemented by the macro [`operations`].
 pub(crate) trait Registered: Sized + Into<Op> {
-    /// The operation of this kind that `op` is.
+    /// Returns the operation of this kind that `op` is.
     fn of(op: Op) -> Self;
 
     fn outcome(output: <Self as Operation>::Output) -> Outcome

@@ -1,4 +1,4 @@
-//! Opens a directory beneath another, or finds what else there is (openat2(2)).
+//! Operation that opens a directory beneath another, or finds any other file (openat2(2)).
 
 use std::ffi::CString;
 use std::io;
@@ -19,7 +19,7 @@ use crate::backend::{Fd, OpenHow, OpenKind};
 pub(crate) struct Open {
     dir: Fd,
     how: OpenHow,
-    /// Arguments that the kernel reads: the path, and how.
+    /// Arguments that the kernel reads: the path and the options.
     read: Box<(CString, RingHow)>,
 }
 

@@ -1,4 +1,4 @@
-//! Opens a file that was found (open(2) of what `/proc/self/fd` says).
+//! Operation that opens a file that was found (open(2) of its link in `/proc/self/fd`).
 
 use std::ffi::CString;
 use std::io;

@@ -1,4 +1,4 @@
-//! Opens a file by the kernel's handle (open_by_handle_at(2)).
+//! Operation that opens a file by the kernel's handle (open_by_handle_at(2)).
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -17,7 +17,7 @@ use crate::backend::{Fd, FileHandle};
 pub(crate) struct OpenHandle {
     pub(crate) on: Fd,
     pub(crate) handle: FileHandle,
-    /// For writing as well as reading.
+    /// True to open for writing as well as reading.
     pub(crate) write: bool,
 }
 

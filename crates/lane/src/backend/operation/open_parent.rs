@@ -1,4 +1,4 @@
-//! Opens the directory above one that is open (openat(2)).
+//! Operation that opens the directory above an open one (openat(2)).
 
 use std::io;
 use std::os::fd::{BorrowedFd, FromRawFd, OwnedFd};

@@ -1,4 +1,4 @@
-//! Reads from a file into a buffer (pread(2)).
+//! Operation that reads from a file into a buffer (pread(2)).
 
 use std::io;
 use std::task::Poll;
@@ -23,7 +23,7 @@ pub(crate) struct Read {
 
 impl Operation for Read {
     const NAME: &'static str = "read";
-    /// Bytes read.
+    /// Number of bytes read.
     type Value = usize;
     type Output = (io::Result<usize>, Buf);
 

@@ -1,4 +1,4 @@
-//! Reads the target of a symbolic link (readlinkat(2)).
+//! Operation that reads the target of a symbolic link (readlinkat(2)).
 
 use std::ffi::CString;
 use std::io;
@@ -12,7 +12,7 @@ use crate::backend::Fd;
 use crate::backend::sim::AtFile;
 use crate::backend::uring::files;
 
-/// Reads the symbolic link `path` beneath `dir`, links before it followed; `EINVAL` for what is none.
+/// Reads the symbolic link `path` beneath `dir`, links before it followed; `EINVAL` for anything else.
 #[derive(Clone)]
 pub(crate) struct ReadLink {
     pub(crate) dir: Fd,

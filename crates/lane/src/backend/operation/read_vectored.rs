@@ -1,4 +1,4 @@
-//! Reads from a file into several buffers (preadv(2)).
+//! Operation that reads from a file into several buffers (preadv(2)).
 
 use std::io;
 use std::task::Poll;
@@ -32,7 +32,7 @@ impl ReadVectored {
 
 impl Operation for ReadVectored {
     const NAME: &'static str = "vectored read";
-    /// Bytes read.
+    /// Number of bytes read.
     type Value = usize;
     type Output = (io::Result<usize>, Vec<Buf>);
 

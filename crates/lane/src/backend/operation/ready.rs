@@ -1,4 +1,4 @@
-//! Waits until a socket can take or give something (poll(2)).
+//! Operation that waits until a socket can take or give something (poll(2)).
 
 use std::io;
 use std::task::Poll;

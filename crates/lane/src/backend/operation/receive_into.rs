@@ -1,5 +1,6 @@
-//! Receives into memory of the caller's, of any size, until it is full (recv(2) with MSG_WAITALL). What has come already the lane
-//! takes by a call of its own, so that it is used while it is hot; the ring waits for the rest.
+//! Operation that receives into memory of the caller's, of any size, until it is full (recv(2) with
+//! MSG_WAITALL). Bytes that have come already the lane takes by a call of its own, so that they are used
+//! while hot; the ring waits for the rest.
 //!
 //! The lane's own receive of the stream rests meanwhile: see [`crate::backend::Backend::poll_quiet`]. What had come
 //! when its future is dropped goes back to the stream, so that no byte is lost.
@@ -25,7 +26,7 @@ pub(crate) struct ReceiveInto {
     /// Token of the stream, valid whatever socket has the number later.
     name: StreamToken,
     into: Vec<u8>,
-    /// Offset in `into` of the bytes from the stream, this receive's and what was taken before it.
+    /// Offset in `into` of the stream's bytes, of this receive and those taken before it.
     start: usize,
     /// Offset of the bytes that this receive brings.
     began: usize,
@@ -33,7 +34,7 @@ pub(crate) struct ReceiveInto {
 }
 
 impl ReceiveInto {
-    /// Takes what has come. Its completion, where that is all, or nothing more comes.
+    /// Takes the bytes that have come; returns a completion where that is all, or nothing more comes.
     fn receive_at_once(&mut self, ring: &Uring) -> Option<Completion> {
         let room = &mut self.into.spare_capacity_mut()[..self.wanted];
         let received = net::recv(ring.borrow_fd(self.stream), room, RecvFlags::DONTWAIT).map(|(_, n)| n);
@@ -53,7 +54,7 @@ impl ReceiveInto {
 
 /// Result of a receive.
 pub(crate) struct ReceivedInto {
-    /// Bytes that it appended: 0 is the end of the stream.
+    /// Number of bytes appended: 0 is the end of the stream.
     pub(crate) result: io::Result<usize>,
     pub(crate) into: Vec<u8>,
     start: usize,

@@ -1,4 +1,4 @@
-//! Lets a file share all the room of another until one of them is changed (ioctl_ficlone(2)).
+//! Operation that lets a file share all the room of another until one of them is changed (ioctl_ficlone(2)).
 
 use std::io;
 use std::os::fd::BorrowedFd;

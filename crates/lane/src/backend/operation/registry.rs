@@ -1,16 +1,16 @@
-//! One type for all operations and one for all that they bring, without an allocation for either.
+//! Types of all operations and of all their outcomes, without an allocation for either.
 
 /// Makes [`super::Op`] and [`super::Outcome`] of a list of operations.
 macro_rules! operations {
     ($($file:ident :: $name:ident),* $(,)?) => {
         $(pub(crate) use self::$file::$name;)*
 
-        /// An operation in flight.
+        /// Operation in flight, of any kind.
         pub(crate) enum Op {
             $($name($name),)*
         }
 
-        /// Outcome of an operation.
+        /// Outcome of an operation of any kind.
         pub(crate) enum Outcome {
             $($name(<$name as Operation>::Output),)*
         }
@@ -61,7 +61,7 @@ macro_rules! operations {
                 }
             }
 
-            /// Ends it without having been begun, or given up.
+            /// Ends the operation with an error, before it was begun.
             pub(crate) fn refuse(self, error: io::Error) -> Outcome {
                 match self {
                     $(Self::$name(op) => Outcome::$name(Operation::finish(op, Err(error))),)*

@@ -1,4 +1,4 @@
-//! Takes an extended attribute away (fremovexattr(2)).
+//! Operation that removes an extended attribute (fremovexattr(2)).
 
 use std::ffi::CString;
 use std::io;
@@ -11,7 +11,7 @@ use crate::backend::Fd;
 #[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 
-/// Takes the attribute `name` from `file`.
+/// Removes the attribute `name` of `file`.
 #[derive(Clone)]
 pub(crate) struct RemoveXattr {
     pub(crate) file: Fd,

@@ -1,4 +1,4 @@
-//! Moves a name (renameat2(2)).
+//! Operation that moves a name (renameat2(2)).
 
 use std::ffi::CString;
 use std::io;
@@ -14,7 +14,7 @@ use crate::backend::sim::AtFile;
 use crate::backend::uring::files;
 use crate::backend::{Fd, RenameHow};
 
-/// Moves `from` of one directory to `to` of another or the same.
+/// Moves `from` of one directory to `to` of the same or another.
 #[derive(Clone)]
 pub(crate) struct Rename {
     pub(crate) from_dir: Fd,
@@ -60,7 +60,7 @@ impl Call for Rename {
         Ok(sys::renameat_with(from_dir, &self.from, to_dir, &self.to, self.flags())?)
     }
 
-    /// A large file that is replaced takes its pages along.
+    /// Returns false when a large file is replaced, whose pages are freed.
     fn is_brief(&self, _: BorrowedFd<'_>, to_dir: BorrowedFd<'_>) -> bool {
         self.how != RenameHow::Replace || files::is_small(to_dir, &self.to)
     }

@@ -1,4 +1,4 @@
-//! Finds data and holes of a file (lseek(2), SEEK_DATA and SEEK_HOLE).
+//! Operation that finds data and holes of a file (lseek(2), SEEK_DATA and SEEK_HOLE).
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -10,7 +10,7 @@ use super::Call;
 use crate::backend::sim::AtFile;
 use crate::backend::{Fd, SeekTo};
 
-/// Looks in `file` from `offset` on. Moves its position, which nothing uses.
+/// Searches `file` from `offset` on. Moves the file's position, which nothing uses.
 #[derive(Clone)]
 pub(crate) struct Seek {
     pub(crate) file: Fd,
@@ -20,7 +20,7 @@ pub(crate) struct Seek {
 
 impl Call for Seek {
     const NAME: &'static str = "seek";
-    /// Offset where it begins.
+    /// Offset where the data or hole begins.
     type Value = u64;
 
     fn descriptor(&self) -> Fd {

@@ -1,4 +1,4 @@
-//! Sends a buffer on a stream (send(2)).
+//! Operation that sends a buffer on a stream (send(2)).
 
 use std::io::{self, IoSlice};
 use std::task::Poll;
@@ -13,7 +13,7 @@ use crate::backend::sim::Step;
 use crate::backend::uring::Uring;
 use crate::buffer::Buf;
 
-/// Sends `buf[from..]`, or some of it. `more` says that bytes follow at once.
+/// Sends `buf[from..]`, or a part. `more` says that bytes follow at once.
 pub(crate) struct Send {
     pub(crate) socket: Fd,
     pub(crate) buf: Buf,
@@ -23,7 +23,7 @@ pub(crate) struct Send {
 
 impl Operation for Send {
     const NAME: &'static str = "send";
-    /// Bytes taken.
+    /// Number of bytes taken.
     type Value = usize;
     type Output = (io::Result<usize>, Buf);
 

@@ -1,4 +1,4 @@
-//! Sends several buffers with control messages, on a stream or as datagrams (sendmsg(2)).
+//! Operation that sends several buffers with control messages, on a stream or as datagrams (sendmsg(2)).
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use crate::backend::sim::Step;
 use crate::backend::uring::Uring;
 use crate::buffer::Buf;
 
-/// Sends the bytes of the buffers but the first `from`. On a stream it may send less; a datagram goes whole.
+/// Sends the bytes of the buffers but the first `from`. A stream may take less; a datagram goes whole.
 pub(crate) struct SendMessage {
     socket: Fd,
     bufs: Vec<Buf>,
@@ -25,7 +25,7 @@ pub(crate) struct SendMessage {
 }
 
 impl SendMessage {
-    /// On a stream. `more` says that bytes follow at once.
+    /// Makes an operation on a stream. `more` says that bytes follow at once.
     pub(crate) fn on_stream(socket: Fd, bufs: Vec<Buf>, from: usize, control: Vec<u8>, more: bool) -> Self {
         let message = Message::new(&bufs, from, control, None);
         Self { socket, bufs, from, more, message }
@@ -40,7 +40,7 @@ impl SendMessage {
 
 impl Operation for SendMessage {
     const NAME: &'static str = "send a message";
-    /// Bytes taken.
+    /// Number of bytes taken.
     type Value = usize;
     type Output = (io::Result<usize>, Vec<Buf>);
 

@@ -1,5 +1,5 @@
-//! Sends several buffers on a stream out of the memory they lie in (IORING_OP_SENDMSG_ZC, and SEND_ZC where it is one
-//! registered buffer; Linux 6.1).
+//! Operation that sends several buffers on a stream out of their memory (IORING_OP_SENDMSG_ZC, and SEND_ZC
+//! for one registered buffer; Linux 6.1).
 //!
 //! It ends in two steps: the bytes are the stream's, and much later, when the peer has acknowledged them, the kernel
 //! has let go of the memory. Only then the buffers come back.
@@ -21,7 +21,7 @@ use crate::backend::sim::{Step, Unreleased};
 use crate::backend::uring::Uring;
 use crate::buffer::Buf;
 
-/// Sends the bytes of the buffers but the first `from`, or some of them.
+/// Sends the bytes of the buffers but the first `from`, or a part.
 pub(crate) struct SendZeroCopy {
     socket: Fd,
     bufs: Vec<Buf>,
@@ -29,12 +29,12 @@ pub(crate) struct SendZeroCopy {
     more: bool,
     message: Box<Message>,
     first: Rc<FirstStep>,
-    /// In a world: what the peer has to acknowledge.
+    /// Bytes that the peer has to acknowledge, in a simulated world.
     #[cfg(feature = "sim")]
     unreleased: Option<Unreleased>,
 }
 
-/// The end of the first step: how many bytes the stream took, or why none.
+/// Result of the first step: how many bytes the stream took, or why none.
 #[derive(Default)]
 pub(crate) struct FirstStep {
     told: RefCell<ZeroCopyNotice>,
@@ -68,7 +68,7 @@ impl SendZeroCopy {
 impl Operation for SendZeroCopy {
     const NAME: &'static str = "zero-copy send";
     type Value = ();
-    /// The buffers: what became of the send, [`FirstStep`] tells.
+    /// Buffers of the send, whose result is in [`FirstStep`].
     type Output = Vec<Buf>;
 
     fn descriptor(&self) -> Fd {
@@ -132,8 +132,8 @@ impl Operation for SendZeroCopy {
         }
     }
 
-    /// Returns whether the send can be cancelled: what the stream has taken is sent, though the task that
-    /// began it is gone.
+    /// Returns whether the send can be cancelled: bytes that the stream has taken are sent, though the task
+    /// that began it is gone.
     fn can_be_cancelled(&self) -> bool {
         !self.first.is_over()
     }
@@ -148,7 +148,7 @@ impl Operation for SendZeroCopy {
 }
 
 impl FirstStep {
-    /// Returns what became of the send, once; `waker` is told.
+    /// Returns the result of the first step, once; `waker` is called when it comes.
     pub(crate) fn take(&self, waker: &Waker) -> Option<io::Result<usize>> {
         let mut told = self.told.borrow_mut();
         told.waker = Some(waker.clone());
@@ -166,5 +166,5 @@ impl FirstStep {
     }
 }
 
-/// IORING_SEND_ZC_REPORT_USAGE (Linux 6.2).
+/// Flag IORING_SEND_ZC_REPORT_USAGE (Linux 6.2).
 const REPORT_USAGE: u16 = 1 << 3;

@@ -1,4 +1,4 @@
-//! Sets a file's owner, mode and times (fchownat(2), fchmod(2), utimensat(2)).
+//! Operation that sets a file's owner, mode and times (fchownat(2), fchmod(2), utimensat(2)).
 
 use std::ffi::CString;
 use std::io;
@@ -11,7 +11,7 @@ use super::Call;
 use crate::backend::sim::AtFile;
 use crate::backend::{AttributeChange, Fd, SetTime};
 
-/// Sets what `change` says of `file`, or of `name` in it, not following a symbolic link. In the order of its fields:
+/// Applies `change` to `file`, or to `name` in it, not following a symbolic link. In the order of the fields:
 /// when one fails those before it are done.
 #[derive(Clone)]
 pub(crate) struct SetAttributes {

@@ -1,4 +1,4 @@
-//! Sets an extended attribute (fsetxattr(2)).
+//! Operation that sets an extended attribute (fsetxattr(2)).
 
 use std::ffi::CString;
 use std::io;

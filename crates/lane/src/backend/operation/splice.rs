@@ -1,5 +1,5 @@
-//! Moves pages between a file or socket and a pipe (splice(2)). On the ring a kernel thread does it, which may wait for the
-//! disk without holding up the lane.
+//! Operation that moves pages between a file or socket and a pipe (splice(2)). On the ring a kernel thread
+//! does it, which may wait for the disk without holding up the lane.
 
 use std::io;
 use std::os::fd::AsRawFd;
@@ -15,25 +15,26 @@ use crate::backend::pipe::{Ends, Pipe};
 use crate::backend::sim::Step;
 use crate::backend::uring::Uring;
 
-/// Moves up to `len` bytes into or out of a pipe, which comes back in every case and knows what it holds.
+/// Moves up to `len` bytes into or out of a pipe, which is returned in every case and knows its content.
 pub(crate) struct Splice {
     pub(crate) pipe: Pipe,
     pub(crate) way: SpliceDirection,
     pub(crate) len: usize,
 }
 
-/// From where to where.
+/// Direction of a splice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SpliceDirection {
-    /// From a file at an offset; nothing at its end.
+    /// Direction from a file at an offset into the pipe; 0 bytes at the file's end.
     In { file: Fd, offset: u64 },
-    /// To a stream; `EAGAIN` when it takes nothing now. `more` says that bytes follow at once.
+    /// Direction from the pipe to a stream; `EAGAIN` when it takes nothing now. `more` says that bytes follow
+    /// at once.
     Out { socket: Fd, more: bool },
 }
 
 impl Operation for Splice {
     const NAME: &'static str = "splice";
-    /// Bytes moved.
+    /// Number of bytes moved.
     type Value = usize;
     type Output = (io::Result<usize>, Pipe);
 

@@ -1,4 +1,4 @@
-//! Attributes by name (openat2(2) and fstat(2); fstatat(2) where one component is all there is).
+//! Operation that returns attributes by name (openat2(2) and fstat(2); fstatat(2) for a single component).
 
 use std::ffi::CString;
 use std::io;
@@ -10,7 +10,7 @@ use crate::backend::sim::AtFile;
 use crate::backend::uring::files;
 use crate::backend::{Fd, Stat};
 
-/// Attributes of `path` beneath `dir`, not following a last symbolic link.
+/// Asks for the attributes of `path` beneath `dir`, not following a last symbolic link.
 #[derive(Clone)]
 pub(crate) struct StatAt {
     pub(crate) dir: Fd,

@@ -1,5 +1,5 @@
-//! Attributes of a batch of names in a directory: attributes and time of birth (statx(2)), and one extended
-//! attribute of each (lgetxattr(2)), all by one helper.
+//! Operation that returns the attributes and birth time (statx(2)) and one extended attribute (lgetxattr(2))
+//! of a batch of names, all by one helper.
 
 use std::ffi::{CStr, CString};
 use std::io;
@@ -18,7 +18,8 @@ use crate::backend::sim::AtFile;
 use crate::backend::uring::files;
 use crate::backend::{Fd, NameStat};
 
-/// Asks for what `names` of `dir` are, links themselves, and for their attribute `xattr` of at most `max` bytes.
+/// Asks for the attributes of `names` in `dir`, links themselves, and for their attribute `xattr` of at most
+/// `max` bytes.
 #[derive(Clone)]
 pub(crate) struct StatNames {
     dir: Fd,
@@ -35,7 +36,7 @@ impl StatNames {
 
 impl Call for StatNames {
     const NAME: &'static str = "attributes of names";
-    /// For each name; `None` where it has gone, or something of it cannot be read.
+    /// Result for each name; `None` where it is gone, or a part cannot be read.
     type Value = Vec<Option<NameStat>>;
 
     fn descriptor(&self) -> Fd {
@@ -56,7 +57,7 @@ impl Call for StatNames {
         Ok(each.collect())
     }
 
-    /// As long as there are names.
+    /// Returns false, as the call takes as long as there are names.
     fn is_brief(&self, _: BorrowedFd<'_>, _: BorrowedFd<'_>) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! A file system's room (fstatfs(2)).
+//! Operation that returns a file system's room (fstatfs(2)).
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -44,5 +44,5 @@ impl Call for StatSystem {
     }
 }
 
-/// `BTRFS_SUPER_MAGIC`.
+/// Magic number `BTRFS_SUPER_MAGIC`.
 const BTRFS: sys::FsWord = 0x9123_683e;

@@ -1,4 +1,4 @@
-//! Attributes of a file that only statx(2) returns: when it was made, whether its file system compresses it.
+//! Operation that returns attributes of a file that only statx(2) gives: birth time and compression.
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -11,7 +11,7 @@ use crate::backend::sim::AtFile;
 use crate::backend::uring::files;
 use crate::backend::{Fd, StatxExtra};
 
-/// statx(2) of `file` for its birth time and flags, which fstat(2) does not give.
+/// Asks statx(2) for the birth time and flags of `file`, which fstat(2) does not give.
 #[derive(Clone)]
 pub(crate) struct Statx {
     pub(crate) file: Fd,
@@ -30,7 +30,7 @@ impl Call for Statx {
         Ok(files::statx_extra_of(&stat))
     }
 
-    /// An open file's inode is in memory.
+    /// Returns false, as an open file's inode is in memory.
     fn waits_for_disk(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! Makes a symbolic link (symlinkat(2)).
+//! Operation that makes a symbolic link (symlinkat(2)).
 
 use std::ffi::CString;
 use std::io;
@@ -13,7 +13,7 @@ use crate::backend::Fd;
 #[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 
-/// Makes the link `name` in `dir`, which says `target` and nothing else.
+/// Makes the link `name` in `dir`, with the target `target`.
 #[derive(Clone)]
 pub(crate) struct Symlink {
     pub(crate) dir: Fd,

@@ -1,4 +1,4 @@
-//! Makes what was written to a file safe (fsync(2), fdatasync(2)).
+//! Operation that syncs a file (fsync(2), fdatasync(2)).
 
 use std::io;
 use std::task::Poll;
@@ -13,11 +13,11 @@ use crate::backend::Fd;
 use crate::backend::sim::Step;
 use crate::backend::uring::Uring;
 
-/// Syncs `file`. After an error what was written since the last success may be lost, whatever a later sync says: the
-/// kernel does not write it again.
+/// Syncs `file`. After an error data written since the last success may be lost, whatever a later sync says:
+/// the kernel does not write it again.
 pub(crate) struct Sync {
     pub(crate) file: Fd,
-    /// Leave out attributes that reading the content back does not need.
+    /// True to leave out attributes that reading the content back does not need.
     pub(crate) data_only: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Has the disk given a range of a file (sync_file_range(2)).
+//! Operation that writes a range of a file to the disk (sync_file_range(2)).
 
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -11,7 +11,8 @@ use crate::backend::Fd;
 #[cfg(feature = "sim")]
 use crate::backend::sim::AtFile;
 
-/// Writes `len` bytes of `file` from `offset` on back and waits for it; to the end of the file where `len` is 0.
+/// Writes `len` bytes of `file` from `offset` on back and waits for it; to the end of the file where `len` is
+/// 0.
 #[derive(Clone)]
 pub(crate) struct SyncRange {
     pub(crate) file: Fd,
@@ -27,7 +28,7 @@ impl Call for SyncRange {
         self.file
     }
 
-    /// Rings take lengths of 32 bits.
+    /// Returns the entry for the ring, which takes lengths of 32 bits.
     fn entry(&mut self) -> Option<squeue::Entry> {
         let entry = opcode::SyncFileRange::new(RingFd(self.file.0), u32::try_from(self.len).ok()?);
         Some(entry.offset(self.offset).flags(FLAGS).build())

@@ -1,4 +1,4 @@
-//! Makes all of a file system safe (syncfs(2)).
+//! Operation that syncs a file system (syncfs(2)).
 
 use std::io;
 use std::os::fd::BorrowedFd;

@@ -1,4 +1,4 @@
-//! Sets the length of a file (ftruncate(2)).
+//! Operation that sets the length of a file (ftruncate(2)).
 
 use std::io;
 use std::os::fd::BorrowedFd;
@@ -29,7 +29,7 @@ impl Call for Truncate {
         self.file
     }
 
-    /// Of rings since Linux 6.9.
+    /// Returns the entry for rings since Linux 6.9.
     fn entry(&mut self) -> Option<squeue::Entry> {
         Some(opcode::Ftruncate::new(RingFd(self.file.0), self.len).build())
     }

@@ -1,4 +1,4 @@
-//! Takes a name away: of a file, link or special file, or of an empty directory (unlinkat(2)).
+//! Operation that removes a name: of a file, link or special file, or of an empty directory (unlinkat(2)).
 
 use std::ffi::CString;
 use std::io;
@@ -14,7 +14,7 @@ use crate::backend::Fd;
 use crate::backend::sim::AtFile;
 use crate::backend::uring::files;
 
-/// Takes `name` out of `dir`.
+/// Removes `name` from `dir`.
 #[derive(Clone)]
 pub(crate) struct Unlink {
     pub(crate) dir: Fd,
@@ -25,9 +25,9 @@ pub(crate) struct Unlink {
 /// Kind of a name that is removed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Unlinked {
-    /// An empty directory.
+    /// Empty directory.
     Directory,
-    /// A file that stays open meanwhile, so that its pages stay.
+    /// File that stays open meanwhile, so that its pages stay.
     Open,
     /// Anything but a directory.
     Any,
@@ -60,7 +60,7 @@ impl Call for Unlink {
         Ok(sys::unlinkat(dir, &self.name, self.flags())?)
     }
 
-    /// The last name of a large file takes its pages along.
+    /// Returns false for the last name of a large file, whose pages are freed.
     fn is_brief(&self, dir: BorrowedFd<'_>, _: BorrowedFd<'_>) -> bool {
         self.what != Unlinked::Any || files::is_small(dir, &self.name)
     }

@@ -1,21 +1,21 @@
-//! The parts of a vectored operation as the kernel reads them.
+//! Parts of a vectored operation as the kernel reads them.
 
 use crate::buffer::Buf;
 
-/// An array of iovec at an address that does not move. It is valid for as long as the buffers it was made of live and
-/// keep their bytes: operations own both.
+/// Array of iovec at an address that does not move. It is valid for as long as the buffers it was made of
+/// live and keep their bytes: operations own both.
 pub(super) struct Vectors {
     parts: Box<[libc::iovec]>,
 }
 
 impl Vectors {
-    /// The written bytes of all buffers but the first `skip`, as far as one call takes them.
+    /// Makes vectors of the written bytes of all buffers but the first `skip`, as far as one call takes them.
     pub(super) fn of_bytes(bufs: &[Buf], skip: usize) -> Self {
         let slices = rest_of(bufs, skip).map(|bytes| (bytes.as_ptr().cast_mut(), bytes.len()));
         Self::new(slices)
     }
 
-    /// The room behind the written bytes of all buffers, at most `len` bytes.
+    /// Makes vectors of the room behind the written bytes of all buffers, at most `len` bytes.
     pub(super) fn of_room(bufs: &mut [Buf], len: usize) -> Self {
         let mut left = len;
         let slices = bufs.iter_mut().map(move |buf| {
@@ -35,7 +35,7 @@ impl Vectors {
         u32::try_from(self.parts.len()).expect("at most as many as one call takes")
     }
 
-    /// Of all parts.
+    /// Returns the number of bytes in all parts.
     pub(super) fn bytes(&self) -> usize {
         self.parts.iter().map(|part| part.iov_len).sum()
     }
@@ -46,7 +46,7 @@ impl Vectors {
     }
 }
 
-/// The written bytes of buffers, one after another, but the first `skip`.
+/// Returns the written bytes of buffers, one after another, but the first `skip`.
 pub(super) fn rest_of(bufs: &[Buf], skip: usize) -> impl Iterator<Item = &[u8]> {
     let mut skip = skip;
     let rest = bufs.iter().map(move |buf| {
@@ -57,7 +57,7 @@ pub(super) fn rest_of(bufs: &[Buf], skip: usize) -> impl Iterator<Item = &[u8]> 
     rest.filter(|bytes| !bytes.is_empty())
 }
 
-/// The first `len` bytes of what lies in parts.
+/// Returns the first `len` bytes of several parts.
 pub(super) fn beginning_of<'a>(
     parts: impl Iterator<Item = &'a [u8]>,
     len: usize,
@@ -69,7 +69,7 @@ pub(super) fn beginning_of<'a>(
     })
 }
 
-/// Counts `n` bytes as written to the room of buffers, in their order.
+/// Counts `n` bytes as written to the room of buffers, in order.
 pub(super) fn fill(bufs: &mut [Buf], n: usize) {
     let mut left = n;
     for buf in bufs {
@@ -79,7 +79,7 @@ pub(super) fn fill(bufs: &mut [Buf], n: usize) {
     }
 }
 
-/// UIO_MAXIOV.
+/// Most parts of one call, UIO_MAXIOV.
 pub(crate) const PARTS_MAX: usize = 1024;
 
 #[cfg(test)]

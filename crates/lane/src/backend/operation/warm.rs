@@ -1,4 +1,4 @@
-//! Brings file pages into the page cache on the lane's node.
+//! Operation that brings file pages into the page cache on the lane's node.
 
 use std::io;
 use std::num::NonZeroU64;
@@ -13,7 +13,7 @@ use crate::backend::Fd;
 use crate::backend::sim::Step;
 use crate::backend::uring::Uring;
 
-/// Brings `len` bytes at `offset` in.
+/// Brings `len` bytes at `offset` into the page cache.
 pub(crate) struct Warm {
     pub(crate) file: Fd,
     pub(crate) offset: u64,
@@ -29,7 +29,7 @@ impl Operation for Warm {
         self.file
     }
 
-    /// By a helper thread, as the ring's own threads are nowhere in particular.
+    /// Begins the call on a helper thread, as the ring's own threads run on any node.
     fn prepare(&mut self, _: &Uring) -> Start {
         let (offset, len) = (self.offset, self.len);
         Start::on_helper::<Self>(self.file, move |file| warm(file, offset, len))
@@ -46,8 +46,8 @@ impl Operation for Warm {
     }
 }
 
-/// Asks for all of a range, then waits for each page by its first byte. This thread touches the pages first, so they are
-/// on its node.
+/// Asks for the whole range, then waits for each page by its first byte. This thread touches the pages first,
+/// so they are on its node.
 fn warm(file: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<()> {
     // Where it is not taken, the reads below ask.
     let _ = sys::fadvise(file, offset, NonZeroU64::new(len as u64), sys::Advice::WillNeed);
@@ -61,5 +61,5 @@ fn warm(file: BorrowedFd<'_>, offset: u64, len: usize) -> io::Result<()> {
     Ok(())
 }
 
-/// The smallest there are.
+/// Smallest page size, in bytes.
 const PAGE_BYTES: u64 = 4096;

@@ -1,4 +1,5 @@
-//! Writes a buffer to a file (pwrite(2)). What is written shows at once and is safe after [`super::Sync`].
+//! Operation that writes a buffer to a file (pwrite(2)). Written data shows at once and is safe after
+//! [`super::Sync`].
 
 use std::io::{self, IoSlice};
 use std::task::Poll;
@@ -13,7 +14,7 @@ use crate::backend::sim::Step;
 use crate::backend::uring::Uring;
 use crate::buffer::Buf;
 
-/// Writes `buf[from..]` at `offset`, or some of it.
+/// Writes `buf[from..]` at `offset`, or a part.
 pub(crate) struct Write {
     pub(crate) file: Fd,
     pub(crate) offset: u64,
@@ -23,7 +24,7 @@ pub(crate) struct Write {
 
 impl Operation for Write {
     const NAME: &'static str = "write";
-    /// Bytes written.
+    /// Number of bytes written.
     type Value = usize;
     type Output = (io::Result<usize>, Buf);
 
@@ -71,7 +72,8 @@ impl Operation for Write {
 //@ empty: what arrives is copied out of the ring; others feel nothing
 //@ counter: lane_recv_copied
 //@ attack: http-slow-uploads
-/// Bytes that the lane itself copies by one write where there is no disk to wait for: the ring would have a
-/// thread of its own do it, on another CPU, which takes more of both.
+/// Most bytes that the lane itself copies in one write where there is no disk to wait for.
+///
+/// The ring would have a thread of its own do it, on another CPU, which takes more of both.
 pub(super) const AT_ONCE_BYTES_MAX: usize = 1 << 20;
 pub(super) const PAGE_BYTES: usize = 4096;

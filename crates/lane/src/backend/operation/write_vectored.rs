@@ -1,4 +1,4 @@
-//! Writes several buffers to a file (pwritev(2)).
+//! Operation that writes several buffers to a file (pwritev(2)).
 
 use std::io::{self, IoSlice};
 use std::task::Poll;
@@ -15,7 +15,7 @@ use crate::backend::sim::Step;
 use crate::backend::uring::Uring;
 use crate::buffer::Buf;
 
-/// Writes the bytes of the buffers, one after another but the first `from`, at `offset`, or some of them.
+/// Writes the bytes of the buffers, one after another but the first `from`, at `offset`, or a part.
 pub(crate) struct WriteVectored {
     file: Fd,
     offset: u64,
@@ -33,7 +33,7 @@ impl WriteVectored {
 
 impl Operation for WriteVectored {
     const NAME: &'static str = "vectored write";
-    /// Bytes written.
+    /// Number of bytes written.
     type Value = usize;
     type Output = (io::Result<usize>, Vec<Buf>);
 

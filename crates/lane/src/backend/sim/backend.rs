@@ -1,4 +1,4 @@
-//! A simulated lane's side of the [`Backend`] trait: every call acts on the world the lane lives in.
+//! Backend of a simulated lane: every call acts on the world the lane lives in.
 
 use std::ffi::{CString, OsString};
 use std::io::{self, IoSlice, IoSliceMut};
@@ -32,11 +32,11 @@ use crate::helper::queue::Client;
 use crate::socket::ktls::KtlsRefusal;
 use crate::socket::unreachable::Unreachable;
 
-/// One lane of one host.
+/// Backend of one lane of one host.
 pub(super) struct SimBackend {
     core: Rc<Core>,
     host: HostId,
-    /// Unlike any other lane's of the world, and of the host before it lost power.
+    /// Number of the lane, unlike any other of the world, and of the host before it lost power.
     lane: usize,
     counters: Arc<LaneCounters>,
     pipes: Rc<Pipes>,
@@ -64,7 +64,7 @@ impl SimBackend {
         })
     }
 
-    /// Names a new socket and counts it.
+    /// Names and counts a new socket.
     fn open_socket(
         &self,
         make: impl FnOnce(&mut SimState) -> io::Result<SocketId>,
@@ -442,7 +442,7 @@ impl Backend for SimBackend {
         if events.is_empty() { Poll::Pending } else { Poll::Ready(Ok(events)) }
     }
 
-    /// The world moves the clock and delivers events; a lane's own turn does nothing but be counted.
+    /// Counts the turn and does nothing else, as the world moves the clock and delivers events.
     fn turn(&self, _park: Park) -> io::Result<()> {
         self.counters.turns.increment();
         Ok(())
@@ -466,7 +466,7 @@ impl Backend for SimBackend {
     }
 }
 
-/// Simulated lanes do not park: the world looks at each of them before it moves its clock.
+/// Unparker of simulated lanes, which do not park: the world looks at each of them before it moves its clock.
 struct NeverParked;
 
 impl Unpark for NeverParked {
@@ -485,5 +485,5 @@ impl DelayedDoorbells for SimBackend {
     }
 }
 
-/// Bytes that sendfile moves at most before a socket's own limits apply: bounds the copy made here.
+/// Most bytes that sendfile moves before a socket's own limits apply: bounds the copy made here.
 const PIPE_BYTES: usize = 256 << 10;

@@ -1,5 +1,5 @@
-//! Configuration of a simulated world: sizes, delays, and how often which fault strikes. Rates are
-//! probabilities from 0 to 1; all may be changed while a world runs.
+//! Configuration of a simulated world: sizes, delays, and rates of faults. Rates are probabilities from 0 to
+//! 1; all may be changed while a world runs.
 
 use std::ops::Range;
 use std::time::Duration;
@@ -8,62 +8,62 @@ use super::net::KernelTls;
 use crate::backend::uring::RingOptions;
 use crate::buffer::BufferCounts;
 
-/// A whole world. The default is a healthy network and disk with the timing of real ones: bytes arrive split
-/// anywhere and reads miss the cache, but nothing is lost and nothing fails.
+/// Configuration of a whole world. The default is a healthy network and disk with the timing of real ones:
+/// bytes arrive split anywhere and reads miss the cache, but nothing is lost and nothing fails.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// The network of all hosts.
+    /// Network of all hosts.
     pub net: NetConfig,
-    /// The file system of each host.
+    /// File system of each host.
     pub fs: FsConfig,
-    /// Beside the lanes of a host.
+    /// Helper threads of each host, beside its lanes.
     pub helpers: HelperConfig,
-    /// Between the lanes of a host.
+    /// Mail between the lanes of a host.
     pub mesh: MeshConfig,
     /// Send and read buffers of each lane.
     pub buffers: BufferCounts,
-    /// Descriptors a host may have open; beyond it `EMFILE`.
+    /// Most descriptors that a host may have open; beyond, `EMFILE`.
     pub descriptors_max: usize,
-    /// Virtual time after which a world that has not finished is taken for hung.
+    /// Virtual time after which an unfinished world is taken for hung.
     pub time_limit: Duration,
 }
 
-/// The network of all hosts.
+/// Configuration of the network of all hosts.
 #[derive(Clone, Debug, Default)]
 pub struct NetConfig {
-    /// Every link that has no settings of its own.
+    /// Link between hosts without settings of their own.
     pub link: LinkConfig,
-    /// Streams.
+    /// Behaviour of TCP streams.
     pub tcp: TcpConfig,
-    /// Datagrams.
+    /// Behaviour of UDP datagrams.
     pub udp: UdpConfig,
     /// Receive buffers of each lane.
     pub receive: ReceiveConfig,
 }
 
-/// The rings of buffers that one lane receives into.
+/// Rings of buffers that one lane receives into.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ReceiveConfig {
     /// Buffers that streams share.
     pub buffers: usize,
-    /// Bytes of each.
+    /// Size of each buffer, in bytes.
     pub buffer_bytes: usize,
     /// Buffers that UDP sockets share, each for a coalesced datagram of any size.
     pub datagram_buffers: usize,
 }
 
-/// One direction between two hosts.
+/// Link between two hosts, in one direction.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LinkConfig {
-    /// Shortest time on the way.
+    /// Shortest time of a packet on the way.
     pub latency: Duration,
-    /// Up to this much more, at random. It alone never reorders.
+    /// Longest random time on top of the latency. It alone never reorders.
     pub jitter: Duration,
-    /// Bytes per second; `None` is unlimited.
+    /// Bytes per second; `None` for no limit.
     pub bandwidth: Option<u64>,
-    /// Bytes waiting for a limited link before datagrams are dropped.
+    /// Bytes that wait for a limited link before datagrams are dropped.
     pub queue_bytes: usize,
-    /// Rate of packets lost. Streams send them again after a while.
+    /// Rate of lost packets. Streams send them again after a while.
     pub loss: f64,
     /// Rate of datagrams that later ones overtake.
     pub reorder: f64,
@@ -71,18 +71,18 @@ pub struct LinkConfig {
     pub reorder_delay: Duration,
     /// Rate of datagrams that arrive twice.
     pub duplicate: f64,
-    /// Largest IP packet, bytes. Larger datagrams are fragmented, or vanish if they must not be.
+    /// Largest IP packet, in bytes. Larger datagrams are fragmented, or vanish if they must not be.
     pub mtu: usize,
 }
 
-/// Streams.
+/// Behaviour of TCP streams.
 #[derive(Clone, Debug)]
 pub struct TcpConfig {
-    /// Bytes a sender may have unacknowledged.
+    /// Most bytes that a sender may have unacknowledged.
     pub send_buffer: usize,
-    /// Bytes a receiver may have untaken.
+    /// Most bytes that a receiver may have untaken.
     pub recv_buffer: usize,
-    /// Largest segments; each connection draws one of these.
+    /// Sizes of the largest segment, of which each connection draws one.
     pub segments: Vec<usize>,
     /// Rate of segments, and of received buffers, cut short at a random byte.
     pub split: f64,
@@ -93,17 +93,16 @@ pub struct TcpConfig {
     pub accept_error: f64,
     /// Rate of deliveries at which something on the way resets the connection.
     pub reset: f64,
-    /// Time for which a connection stands a partition before it is reset. Attempts to connect give up after
-    /// it too.
+    /// Time after which a partition resets a connection. Attempts to connect give up after it too.
     pub timeout: Duration,
     /// Maker of TLS records for streams that are given a key; `None` as in a kernel without the module.
     pub kernel_tls: Option<KernelTls>,
 }
 
-/// Datagrams.
+/// Behaviour of UDP datagrams.
 #[derive(Clone, Debug)]
 pub struct UdpConfig {
-    /// Rate at which a datagram joins the one before it, where GRO may join them.
+    /// Rate at which a datagram joins the one before, where GRO may join them.
     pub coalesce: f64,
     /// Rate of sends refused for a moment, as by a full device queue.
     pub would_block: f64,
@@ -111,7 +110,7 @@ pub struct UdpConfig {
     pub partial_send: f64,
 }
 
-/// The file system of one host.
+/// Configuration of one host's file system.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FsConfig {
     /// Rate of inline reads that miss the page cache.
@@ -122,11 +121,11 @@ pub struct FsConfig {
     pub short_read: f64,
     /// Rate of reads that fail with `EIO`.
     pub read_error: f64,
-    /// Rate of writes that take less than they were given.
+    /// Rate of writes that take less than given.
     pub short_write: f64,
     /// Rate of writes that fail with `EIO` or `ENOSPC`.
     pub write_error: f64,
-    /// Rate of syncs that fail with `EIO`: what was written since the last one is torn on the disk, and no later sync
+    /// Rate of syncs that fail with `EIO`: data since the last one is torn on the disk, and no later sync
     /// writes it again.
     pub sync_error: f64,
     /// Rate of opens, look-ups, listings and readings of attributes that fail with `EIO`.
@@ -135,80 +134,83 @@ pub struct FsConfig {
     pub change_error: f64,
     /// Rate of opens by handle that fail with `ESTALE`.
     pub stale_handle: f64,
-    /// Rate of syncs of a file that make its name safe too, as they do on ext4 and xfs, and POSIX does not promise.
+    /// Rate of syncs of a file that sync its name too, as on ext4 and xfs; POSIX does not promise it.
     pub sync_names: f64,
-    /// In which order changes of names and attributes come to the disk.
+    /// Order in which changes of names and attributes reach the disk.
     pub journal: JournalKind,
-    /// Nothing can be changed: `EROFS`.
+    /// True to refuse all changes with `EROFS`.
     pub read_only: bool,
-    /// The server is root: permission bits do not bind it, files are given to other owners, and have `trusted.` attributes.
+    /// True when the server is root: permission bits do not bind it, files are given to other owners, and
+    /// have `trusted.` attributes.
     pub privileged: bool,
-    /// The server may open by handle (CAP_DAC_READ_SEARCH); else `EPERM`.
+    /// True when the server may open by handle (CAP_DAC_READ_SEARCH); else `EPERM`.
     pub open_by_handle: bool,
-    /// Files have handles; else `EOPNOTSUPP`, as on overlayfs.
+    /// True when files have handles; else `EOPNOTSUPP`, as on overlayfs.
     pub handles: bool,
-    /// Files can be made without a name (O_TMPFILE); else `EOPNOTSUPP`, as on NFS and FUSE.
+    /// True when files can be made without a name (O_TMPFILE); else `EOPNOTSUPP`, as on NFS and FUSE.
     pub unnamed: bool,
-    /// Files can share their content (FICLONE), as on xfs and btrfs; else `EOPNOTSUPP`.
+    /// True when files can share their content (FICLONE), as on xfs and btrfs; else `EOPNOTSUPP`.
     pub reflinks: bool,
-    /// Room of the file system; beyond it `ENOSPC`. Blocks have 4 KiB, holes none, files that were reflinked share theirs.
+    /// Room of the file system, in bytes; beyond, `ENOSPC`. Blocks have 4 KiB, holes none, reflinked files
+    /// share theirs.
     pub capacity_bytes: u64,
     /// Part of the capacity that is kept for root, as ext4 does: not free to others, and written to all the
     /// same, as every lane is root here.
     pub reserved_bytes: u64,
-    /// Inodes of the file system; beyond them `ENOSPC`.
+    /// Number of inodes; beyond, `ENOSPC`.
     pub capacity_inodes: u64,
-    /// Quota of bytes over all files, as they have one owner: beyond it `EDQUOT`.
+    /// Quota of bytes over all files, which have one owner; beyond, `EDQUOT`.
     pub quota_bytes: u64,
-    /// Quota of inodes: beyond it `EDQUOT`.
+    /// Quota of inodes; beyond, `EDQUOT`.
     pub quota_inodes: u64,
-    /// A user that may have no more: what is given to it is refused with `EDQUOT`.
+    /// User at its quota: files given to it are refused with `EDQUOT`.
     pub full_user: Option<u32>,
-    /// Names of one file, and directories in one; beyond it `EMLINK`.
+    /// Most names of one file, and directories in one; beyond, `EMLINK`.
     pub links_max: u32,
-    /// Bytes of all extended attributes of one inode, 16 of each being its own; beyond it `ENOSPC`.
+    /// Most bytes of all extended attributes of one inode, each with 16 of overhead; beyond, `ENOSPC`.
     pub xattr_bytes_max: usize,
-    /// Time for which an operation takes.
+    /// Range of the time that an operation takes.
     pub delay: Range<Duration>,
     /// Rate of operations that take [`FsConfig::slow_delay`].
     pub slow: f64,
-    /// A disk's bad day.
+    /// Range of the time that a slow operation takes: a disk's bad day.
     pub slow_delay: Duration,
-    /// Steps of the clock that stamps files: changes within one step share a time.
+    /// Step of the clock that stamps files: changes within one step share a time.
     pub timestamp_step: Duration,
 }
 
-/// In which order changes of names, sizes and attributes come to the disk, unless they are synced.
+/// Order in which changes of names, sizes and attributes reach the disk, unless they are synced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JournalKind {
-    /// Changes come to the disk in the order they were made, each whole: ext4, xfs, btrfs. What makes one
-    /// safe makes those before it safe.
+    /// Changes reach the disk in the order they were made, each whole: ext4, xfs, btrfs. A sync of one makes
+    /// those before it safe.
     Ordered,
-    /// In any order, each name and each inode on its own: all that POSIX promises. A rename may leave both names, or
-    /// neither, as on ext2.
+    /// Changes reach the disk in any order, each name and each inode on its own: all that POSIX promises. A
+    /// rename may leave both names, or neither, as on ext2.
     Unordered,
 }
 
-/// The helper threads of one host, which do what lanes [offload](crate::offload).
+/// Helper threads of one host, which run what lanes [offload](crate::offload).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct HelperConfig {
-    /// Number of threads.
+    /// Number of helper threads.
     pub threads: usize,
-    /// Jobs that wait for one of them.
+    /// Most jobs that wait for a thread.
     pub queue_max: usize,
-    /// Time for which a job takes, whatever it does.
+    /// Range of the time that a job takes, whatever it does.
     pub delay: Range<Duration>,
 }
 
 /// Mail between the lanes of one host.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MeshConfig {
-    /// Time for which it takes a lane to hear of mail: a lane that is busy, or whose CPU is.
+    /// Range of the time until a lane takes mail, as when it or its CPU is busy.
     pub delay: Range<Duration>,
 }
 
 impl Config {
-    /// No chance at all: fixed delays, whole segments, warm caches. For tests that count packets or time.
+    /// Returns a configuration without chance: fixed delays, whole segments, warm caches. For tests that
+    /// count packets or time.
     pub fn clean() -> Self {
         let mut config = Self::default();
         config.net.link.jitter = Duration::ZERO;
@@ -227,8 +229,8 @@ impl Config {
         config
     }
 
-    /// A bad network and a slow disk: loss, reordering, duplicates, stalls. Nothing that a correct program may
-    /// not survive: no resets and no failing reads; tests add those where they expect them.
+    /// Returns a bad network and a slow disk: loss, reordering, duplicates, stalls. Correct programs survive
+    /// all of it: no resets and no failing reads; tests add those where they expect them.
     pub fn rough() -> Self {
         let mut config = Self::default();
         let link = &mut config.net.link;
@@ -281,7 +283,7 @@ impl Default for MeshConfig {
 }
 
 impl LinkConfig {
-    /// Between processes of one host.
+    /// Returns the link between processes of one host.
     pub(super) fn loopback() -> Self {
         Self { latency: Duration::from_micros(10), jitter: Duration::ZERO, mtu: 65_536, ..Self::default() }
     }

@@ -15,10 +15,10 @@ use super::ops::Ops;
 use crate::backend::released::Dropped;
 use crate::backend::{Fd, OpenHow};
 
-/// The shared part of a world. Tasks are woken only while it is not borrowed.
+/// Shared state of a world. Tasks are woken only while it is not borrowed.
 pub(super) struct Core {
     state: RefCell<SimState>,
-    /// The lanes' clock is this plus the virtual time.
+    /// Start of the lanes' clock, to which the virtual time is added.
     epoch: Instant,
 }
 
@@ -32,15 +32,15 @@ pub(super) struct SimState {
     pub(super) helpers: HelperConfig,
 }
 
-/// State that a host's kernel keeps for the one process that runs on it.
+/// State of a host's kernel for the one process that runs on it.
 pub(crate) struct Process {
     descriptors: Vec<Option<Descriptor>>,
     open: usize,
     pub(super) descriptors_max: usize,
-    /// Files opened so far: each open has a number of its own.
+    /// Number of files opened so far, which numbers each open.
     opened: u64,
     pub(super) helpers: Helpers,
-    /// Streams that were dropped between two of its lanes.
+    /// Streams that were dropped between two lanes of the process.
     pub(super) dropped: Dropped,
 }
 
@@ -60,7 +60,7 @@ pub(super) enum Descriptor {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     Read,
-    /// Writing and reading.
+    /// Opened for writing and reading.
     Write,
 }
 
@@ -84,7 +84,7 @@ impl Core {
         Rc::new(Self { state: RefCell::new(state), epoch: Instant::now() })
     }
 
-    /// Runs `act` on the state, then wakes the tasks it found reason to wake.
+    /// Runs `act` on the state, then wakes the tasks that it has to.
     pub(super) fn with<R>(&self, act: impl FnOnce(&mut SimState) -> R) -> R {
         let mut state = self.state.borrow_mut();
         let result = act(&mut state);
@@ -116,13 +116,13 @@ impl Core {
         self.with(|state| act(&mut state.disks[host.0], &mut state.engine))
     }
 
-    /// The clock that lanes see.
+    /// Returns the clock that lanes see.
     pub(super) fn instant(&self) -> Instant {
         // Wakes no task, and is asked for every timer.
         self.epoch + self.state.borrow().engine.now()
     }
 
-    /// A lane's deadline as a moment of the world.
+    /// Converts a lane's deadline to virtual time.
     pub(super) fn moment(&self, instant: Instant) -> Duration {
         instant.saturating_duration_since(self.epoch)
     }
@@ -138,7 +138,7 @@ impl SimState {
         }
     }
 
-    /// Lets everything happen that is due now; says how much that was.
+    /// Handles all events that are due now, and returns how many.
     pub(super) fn dispatch_due(&mut self) -> usize {
         self.close_dropped();
         let mut handled = 0;
@@ -183,7 +183,7 @@ impl SimState {
         }
     }
 
-    /// Closes a number; `None` when it names nothing.
+    /// Closes a descriptor; `None` for an unknown number.
     pub(super) fn close(&mut self, host: HostId, fd: Fd) -> Option<Closed> {
         match self.hosts[host.0].remove(fd)? {
             Descriptor::Socket(socket) => {
@@ -197,7 +197,7 @@ impl SimState {
         }
     }
 
-    /// Gives a new socket a number, or takes it away again when there is none left.
+    /// Gives a new socket a number; closes it when none is left.
     pub(super) fn name_socket(&mut self, host: HostId, socket: SocketId) -> io::Result<Fd> {
         let named = self.hosts[host.0].add(Descriptor::Socket(socket));
         if named.is_err() {
@@ -227,7 +227,7 @@ impl Process {
         self.open >= self.descriptors_max
     }
 
-    /// Descriptors open.
+    /// Returns the number of open descriptors.
     pub(super) fn open(&self) -> usize {
         self.open
     }
@@ -250,13 +250,14 @@ impl Process {
         self.open = 0;
     }
 
-    /// Every descriptor that is open.
+    /// Returns every open descriptor.
     pub(super) fn numbers(&self) -> Vec<Fd> {
         let open = self.descriptors.iter().enumerate().filter(|(_, descriptor)| descriptor.is_some());
         open.map(|(index, _)| Fd(FIRST_FD + i32::try_from(index).expect("limited far below"))).collect()
     }
 
-    /// The lowest free number, as a kernel gives it: code that keeps a number too long meets another's.
+    /// Adds a descriptor under the lowest free number, as a kernel does: code that keeps a number too long
+    /// meets another's.
     fn add(&mut self, descriptor: Descriptor) -> io::Result<Fd> {
         if self.is_full() {
             return Err(io::Error::from_raw_os_error(libc::EMFILE));
@@ -272,10 +273,10 @@ impl Process {
     }
 }
 
-/// Returns when worlds begin: 2026-01-01 00:00:00 UTC.
+/// Converts virtual time to the time of day; worlds begin at 2026-01-01 00:00:00 UTC.
 pub(super) fn wall_clock(now: Duration) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(1_767_225_600) + now
 }
 
-/// 0 to 2 are taken in every process.
+/// First number of a descriptor: 0 to 2 are taken in every process.
 const FIRST_FD: i32 = 3;

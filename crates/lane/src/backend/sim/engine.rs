@@ -1,4 +1,5 @@
-//! Virtual time: the clock, the events to come in their order, the dice, and the trace that tells two runs apart.
+//! Virtual time: the clock, the events to come in order, the random numbers, and the trace that tells two
+//! runs apart.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -14,22 +15,22 @@ use super::ops::OpKey;
 use crate::backend::KeepAlive;
 use crate::helper::queue::Party;
 
-/// Something that happens at a moment to come.
+/// Event at a time to come.
 #[derive(Debug)]
 pub(super) enum Event {
     /// An operation takes its next step.
     Step(OpKey),
     /// An operation that was given up is cancelled.
     Cancel(OpKey),
-    /// Something reaches a host.
+    /// A packet or signal of the network reaches a host.
     Net(NetEvent),
-    /// Word of one lane reaches another.
+    /// A doorbell of one lane reaches another.
     Bell(Bell),
-    /// A helper thread of a host is done with its job.
+    /// A helper thread of a host has ended its job.
     Helped(HostId, Party, Bell),
 }
 
-/// Rings, and gives the waker to call.
+/// Function that rings, and returns the waker to call.
 pub(super) struct Bell(pub(super) Box<dyn FnOnce() -> Option<Waker>>);
 
 impl std::fmt::Debug for Bell {
@@ -38,13 +39,14 @@ impl std::fmt::Debug for Bell {
     }
 }
 
-/// Engine that drives a world. Moments are durations since it began.
+/// Engine that drives a world. Times are durations since its begin.
 pub(crate) struct Engine {
     now: Duration,
     queue: BTreeMap<(Duration, u64), Event>,
     scheduled: u64,
     pub(super) rng: SmallRng,
-    /// Of what the hosts ask the kernel for: what they draw changes nothing of what happens to them.
+    /// Random numbers for what hosts ask the kernel for: what they draw changes nothing of what happens to
+    /// them.
     pub(super) secrets: SmallRng,
     trace: u64,
     traced: u64,
@@ -79,7 +81,7 @@ impl Engine {
         self.now
     }
 
-    /// Moves the clock. Time never goes back.
+    /// Moves the clock to `moment`. Time never goes back.
     pub(super) fn advance_to(&mut self, moment: Duration) {
         assert!(moment >= self.now, "the clock stands at {:?} and was to go back to {moment:?}", self.now);
         if moment > self.now {
@@ -88,7 +90,7 @@ impl Engine {
         self.now = moment;
     }
 
-    /// Counts a round of the lanes; says how many there were without time passing.
+    /// Counts a round of the lanes, and returns how many there were without time passing.
     pub(super) fn count_round(&mut self) -> u32 {
         self.rounds_at_this_moment += 1;
         self.rounds_at_this_moment
@@ -104,12 +106,12 @@ impl Engine {
         self.at(self.now + delay, event);
     }
 
-    /// Returns when the next event comes.
+    /// Returns the time of the next event.
     pub(super) fn next_event_at(&self) -> Option<Duration> {
         self.queue.first_key_value().map(|(&(moment, _), _)| moment)
     }
 
-    /// The next event that is due now.
+    /// Takes the next event that is due now.
     pub(super) fn pop_due(&mut self) -> Option<Event> {
         let entry = self.queue.first_entry()?;
         if entry.key().0 > self.now {
@@ -128,7 +130,7 @@ impl Engine {
         rate > 0.0 && self.rng.random_bool(rate.min(1.0))
     }
 
-    /// A duration in `range`; its start when it is empty.
+    /// Returns a random duration in `range`; its start when it is empty.
     pub(super) fn between(&mut self, range: Range<Duration>) -> Duration {
         if range.is_empty() {
             return range.start;
@@ -141,13 +143,13 @@ impl Engine {
         self.between(Duration::ZERO..most)
     }
 
-    /// Some of `n`, at least one, at the given rate; else all.
+    /// Returns a random part of `n`, at least one, at the given rate; else all.
     #[inline]
     pub(super) fn cut_short(&mut self, n: usize, rate: f64) -> usize {
         if n > 1 && self.chance(rate) { self.rng.random_range(1..=n) } else { n }
     }
 
-    /// Lets an operation look again after a while.
+    /// Schedules another step of an operation after `delay`.
     pub(crate) fn look_again(&mut self, op: OpKey, delay: Duration) {
         self.after(delay, Event::Step(op));
     }
@@ -162,7 +164,7 @@ impl Engine {
         self.let_go.extend(held);
     }
 
-    /// Returns whether there is something to be done once nothing of the world is borrowed.
+    /// Returns whether anything is to be done once nothing of the world is borrowed.
     pub(super) fn has_left_over(&self) -> bool {
         !(self.woken.is_empty() && self.bells.is_empty() && self.let_go.is_empty())
     }
@@ -171,7 +173,7 @@ impl Engine {
         std::mem::take(&mut self.let_go)
     }
 
-    /// Lets operations look again whether they can go on.
+    /// Schedules steps of operations that wait.
     pub(super) fn wake_ops(&mut self, waiting: &mut Vec<OpKey>) {
         for op in waiting.drain(..) {
             self.after(Duration::ZERO, Event::Step(op));
@@ -182,7 +184,7 @@ impl Engine {
         std::mem::take(&mut self.woken)
     }
 
-    /// Rings once nothing of the world is borrowed: what is dropped on the way may belong to it.
+    /// Rings once nothing of the world is borrowed, as objects dropped by it may belong to the world.
     pub(super) fn ring(&mut self, bell: Bell) {
         self.note("bell", &[]);
         self.bells.push(bell);
@@ -215,13 +217,13 @@ impl Engine {
         }
     }
 
-    /// A number that two runs share only if all they did was the same, and how many notes it covers.
+    /// Returns a hash that two runs share only if they did the same, and how many notes it covers.
     pub(super) fn trace(&self) -> (u64, u64) {
         (self.trace, self.traced)
     }
 }
 
-/// FNV-1a, the same on every machine and in every release.
+/// Computes FNV-1a, the same on every machine and in every release.
 pub(super) fn fnv(hash: u64, bytes: &[u8]) -> u64 {
     bytes.iter().fold(hash, |hash, &byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

@@ -1,5 +1,5 @@
-//! The helper threads of a simulated host: each has one job at a time, which is done in a moment after as long as the
-//! dice say.
+//! The helper threads of a simulated host: each has one job at a time, done a moment later, after as long as
+//! the dice say.
 
 use super::config::HelperConfig;
 use super::core::SimState;
@@ -20,7 +20,7 @@ impl Helpers {
 }
 
 impl SimState {
-    /// Queues a job. Gives the one that gave way, or this one when there is no room for it.
+    /// Queues a job. Returns the job that gave way, or this one when there is no room.
     pub(super) fn offload(
         &mut self,
         host: HostId,
@@ -32,7 +32,7 @@ impl SimState {
         Ok(gave_way)
     }
 
-    /// A helper is done: its job happens now, and it takes the next.
+    /// Ends a helper's job, which happens now, and gives the helper the next.
     pub(super) fn helped(&mut self, host: HostId, party: Party, job: Bell) {
         self.engine.note("helped", &[host.0 as u64]);
         self.engine.ring(job);

@@ -1,4 +1,4 @@
-//! A machine of a world: its addresses, files, lanes and power.
+//! A machine of a world, with addresses, files, lanes and power.
 
 use std::net::IpAddr;
 use std::rc::Rc;
@@ -13,7 +13,7 @@ use crate::context::{self, Lane};
 use crate::counters::LaneCounters;
 use crate::executor::Task;
 
-/// A handle on one machine. Clones name the same one; futures may hold one.
+/// A handle on one machine of a world. Clones name the same one; futures may hold one.
 #[derive(Clone)]
 pub struct Host {
     pub(super) inner: Rc<WorldInner>,
@@ -38,7 +38,7 @@ impl Host {
         self.inner.core.with_net(|net| net.add_address(self.id, ip));
     }
 
-    /// Adds a lane to this host's process; returns its number. Hosts begin with lane 0.
+    /// Adds a lane to this host's process; returns the lane's number. Hosts begin with lane 0.
     pub fn add_lane(&self) -> usize {
         self.inner.add_lane(self.id)
     }
@@ -53,34 +53,37 @@ impl Host {
         self.start_on(lane, future).detach();
     }
 
-    /// Starts a task on a lane; dropping what this returns cancels it.
+    /// Starts a task on a lane; dropping the returned handle cancels the task.
     pub fn start_on<T: 'static>(&self, lane: usize, future: impl Future<Output = T> + 'static) -> Task<T> {
         let lane = self.lane(lane);
         let _entered = context::enter(&lane);
         lane.executor.spawn(None, Box::pin(future))
     }
 
-    /// A lane's buffers, whose books tests check after the world is gone.
+    /// Returns a lane's buffers, which tests count after the world is gone.
     pub fn buffers(&self, lane: usize) -> BufferPool {
         self.lane(lane).buffers.clone()
     }
 
-    /// A lane's counters.
+    /// Returns the counters of a lane, by number.
     pub fn counters(&self, lane: usize) -> Arc<LaneCounters> {
         Arc::clone(&self.lane(lane).counters)
     }
 
-    /// CPU time of the longest turn that a lane of this host took at its tasks, in a world that [measures](super::World::measure_turns).
+    /// Returns the CPU time of the longest task turn of a lane of this host, in a world that
+    /// [measures](super::World::measure_turns).
     pub fn longest_turn(&self) -> Duration {
         self.inner.longest_turn(self.id)
     }
 
-    /// From now on a panic on this lane ends its task only, as in servers; what its supervision does shows.
+    /// Makes a panic on this lane end only its task, as in servers, so that tests see the effects of
+    /// supervision.
     pub fn contain_panics(&self, lane: usize) {
         self.lane(lane).executor.contain_panics();
     }
 
-    /// A lane ends and the others go on: its tasks are dropped where they are, what it had asked the kernel for comes to its end.
+    /// Ends a lane, while the others go on. Tasks of the lane are dropped where they are; what they had asked
+    /// the kernel for comes to its end.
     ///
     /// # Panics
     /// When called from a task of this lane.
@@ -88,24 +91,25 @@ impl Host {
         self.inner.end_lane(self.id, lane);
     }
 
-    /// This host's files.
+    /// Returns a handle on the files of this host.
     pub fn fs(&self) -> Fs {
         Fs::new(Rc::clone(&self.inner.core), self.id)
     }
 
-    /// Sets the number of descriptors that this host may have open; beyond it opens and accepts fail with
+    /// Sets the number of descriptors that this host may have open; opens and accepts beyond that fail with
     /// `EMFILE`.
     pub fn set_descriptors_max(&self, max: usize) {
         self.inner.core.with(|state| state.hosts[self.id.0].descriptors_max = max);
     }
 
-    /// Descriptors open now.
+    /// Returns the number of descriptors open now.
     pub fn descriptors(&self) -> usize {
         self.inner.core.with(|state| state.hosts[self.id.0].open())
     }
 
-    /// The power goes, at once and without a packet: tasks end, sockets vanish, and of files there is what was synced and
-    /// some of the rest (see [`JournalKind`](super::JournalKind)). Peers find silence until the host is back, and resets after that.
+    /// Cuts the power, at once and without a packet. Tasks end, sockets vanish, and of files there is what
+    /// was synced and some of the rest (see [`JournalKind`](super::JournalKind)). Peers find silence until
+    /// the host is back, and resets after that.
     ///
     /// # Panics
     /// When called from a task of this host: it would have to outlive itself.
@@ -113,8 +117,9 @@ impl Host {
         self.inner.lose_power(self.id);
     }
 
-    /// The process is killed (`kill -9`): its tasks end where they are and run nothing more, its descriptors are closed and
-    /// its locks gone; of operations under way some are done yet. All that it wrote stays. [`Host::restart`] starts it again.
+    /// Kills the process (`kill -9`). Tasks end where they are and run nothing more, descriptors are closed
+    /// and locks gone; of operations under way some are done yet. All that the process wrote stays.
+    /// [`Host::restart`] starts it again.
     ///
     /// # Panics
     /// When called from a task of this host: it would have to outlive itself.
@@ -122,7 +127,8 @@ impl Host {
         self.inner.kill(self.id);
     }
 
-    /// The power is back, or the process that was killed is started again: the host has as many lanes as before, and no tasks. Start its server again.
+    /// Restores the power, or starts the killed process again. The host has as many lanes as before, and no
+    /// tasks. Start its server again.
     pub fn restart(&self) {
         self.inner.restart(self.id);
     }

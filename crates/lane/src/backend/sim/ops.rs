@@ -1,4 +1,4 @@
-//! Operations in flight: what they work on, which task waits, and their outcome.
+//! Operations in flight: objects, waiting tasks and outcomes.
 
 use std::collections::BTreeMap;
 use std::io::{self, IoSlice};
@@ -15,11 +15,11 @@ use crate::backend::operation::{Keeper, Op, Opened, Outcome};
 use crate::backend::{Fd, HeldLock, KeepAlive, LockKind, OpId, StreamToken};
 use crate::buffer::RecvBuf;
 
-/// Names an operation; never used twice.
+/// Key of an operation, never used twice.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct OpKey(pub(super) u64);
 
-/// Every host's operations.
+/// Operations of every host that are not taken or given up.
 #[derive(Default)]
 pub(super) struct Ops {
     pending: BTreeMap<OpKey, Pending>,
@@ -31,36 +31,36 @@ struct Pending {
     what: &'static str,
     stage: Stage,
     waker: Option<Waker>,
-    /// No task wants the outcome: it is dropped when it comes.
+    /// True where no task wants the outcome: it is dropped on arrival.
     orphaned: bool,
-    /// Kept until then.
+    /// Owner of what the operation works on, kept until it has ended.
     held: Option<KeepAlive>,
 }
 
 enum Stage {
     Working(Op, Targets),
     Done(Outcome),
-    /// Between two of these.
+    /// The operation changes from one of these stages to another.
     Moving,
 }
 
-/// Object that the operation's descriptor named when it was submitted.
+/// Object that the operation's descriptor named at submission.
 #[derive(Clone)]
 enum Target {
     Socket(SocketId),
     File(Rc<OpenFile>),
-    /// Nothing: the outcome is this error.
+    /// The descriptor named nothing: the outcome is this error.
     Invalid(i32),
 }
 
-/// Of its one or two descriptors.
+/// Targets of the operation's one or two descriptors.
 #[derive(Clone)]
 struct Targets {
     first: Target,
     second: Option<Target>,
 }
 
-/// One look of an operation at the world.
+/// A look of an operation at the world.
 pub(crate) struct Step<'a> {
     state: &'a mut SimState,
     host: HostId,
@@ -68,16 +68,16 @@ pub(crate) struct Step<'a> {
     targets: &'a Targets,
 }
 
-/// The world as an operation on a socket sees it.
+/// The world as an operation on a socket finds it.
 pub(crate) struct AtSocket<'a> {
     pub(crate) net: &'a mut Network,
     pub(crate) engine: &'a mut Engine,
     pub(crate) socket: SocketId,
-    /// The operation that is to look again.
+    /// Key of the operation that is to look again.
     pub(crate) key: OpKey,
 }
 
-/// The world as an operation on a file or directory sees it.
+/// The world as an operation on a file or directory finds it.
 pub(crate) struct AtFile<'a> {
     pub(crate) disk: &'a mut Disk,
     pub(crate) engine: &'a mut Engine,
@@ -88,17 +88,18 @@ pub(crate) struct AtFile<'a> {
 }
 
 impl<'a> AtFile<'a> {
-    /// `EBADF` where the file was opened for reading only.
+    /// Checks that the file was opened for writing: `EBADF` where not.
     pub(crate) fn check_writable(&self) -> io::Result<()> {
         if self.file.is_writable() { Ok(()) } else { Err(errno(libc::EBADF)) }
     }
 
-    /// `EINVAL` where the file was opened for reading only.
+    /// Checks that the file was opened for writing, as a change of length needs: `EINVAL` where not.
     pub(crate) fn check_resizable(&self) -> io::Result<()> {
         if self.file.is_writable() { Ok(()) } else { Err(errno(libc::EINVAL)) }
     }
 
-    /// Locks a range for this description, or gives up what it has there (`fcntl(2)`, `F_OFD_SETLK`).
+    /// Locks a range for this description, or releases the description's locks there (`fcntl(2)`,
+    /// `F_OFD_SETLK`).
     pub(crate) fn lock(&self, offset: u64, len: u64, kind: Option<LockKind>) -> io::Result<()> {
         let range = lock_range(offset, len)?;
         match kind {
@@ -108,7 +109,7 @@ impl<'a> AtFile<'a> {
         Ok(())
     }
 
-    /// A lock in the way of another (`fcntl(2)`, `F_OFD_GETLK`).
+    /// Returns a lock in the way of another (`fcntl(2)`, `F_OFD_GETLK`).
     pub(crate) fn find_lock(&self, offset: u64, len: u64, kind: LockKind) -> io::Result<Option<HeldLock>> {
         let found = self.file.lock_in_the_way(&lock_range(offset, len)?, kind);
         Ok(found.map(|(range, kind)| {
@@ -117,7 +118,7 @@ impl<'a> AtFile<'a> {
         }))
     }
 
-    /// Returns what the operation's second descriptor names.
+    /// Returns the open file that the operation's second descriptor names.
     pub(crate) fn second(&self) -> io::Result<&'a Rc<OpenFile>> {
         match self.second {
             Some(Target::File(file)) => Ok(file),
@@ -128,7 +129,7 @@ impl<'a> AtFile<'a> {
 }
 
 impl Step<'_> {
-    /// For an operation on a socket.
+    /// Returns the view of an operation on a socket.
     pub(crate) fn socket(&mut self) -> io::Result<AtSocket<'_>> {
         let SimState { net, engine, .. } = &mut *self.state;
         match &self.targets.first {
@@ -138,7 +139,7 @@ impl Step<'_> {
         }
     }
 
-    /// For an operation on a file or directory.
+    /// Returns the view of an operation on a file or directory.
     pub(crate) fn file(&mut self) -> io::Result<AtFile<'_>> {
         let SimState { disks, engine, hosts, .. } = &mut *self.state;
         let (disk, process) = (&mut disks[self.host.0], &mut hosts[self.host.0]);
@@ -157,13 +158,12 @@ impl Step<'_> {
         }
     }
 
-    /// Returns whether the peer has acknowledged bytes of a stream; this operation looks again when it may
-    /// have.
+    /// Returns whether the peer has acknowledged bytes of a stream; if not, this operation looks again later.
     pub(crate) fn is_released(&mut self, bytes: &Unreleased) -> bool {
         self.state.net.is_released(bytes, self.key)
     }
 
-    /// Sends on a stream, waiting until it takes something.
+    /// Sends on a stream, waiting until the stream takes some bytes.
     pub(crate) fn send(&mut self, parts: &[IoSlice<'_>], more: bool) -> Poll<io::Result<usize>> {
         let at = self.socket()?;
         match at.net.send(at.socket, parts, more, at.engine)? {
@@ -192,13 +192,13 @@ impl Ops {
         }
     }
 
-    /// Returns whether it is under way on a file, where it waits for no peer.
+    /// Returns whether the operation works on a file, where there is no peer to wait for.
     fn is_file_work(&self, key: OpKey) -> bool {
         let pending = self.pending.get(&key).map(|pending| &pending.stage);
         matches!(pending, Some(Stage::Working(_, Targets { first: Target::File(_), .. })))
     }
 
-    /// Returns what a host has under way.
+    /// Returns the keys of a host's operations under way.
     pub(super) fn keys(&self, host: HostId) -> Vec<OpKey> {
         self.pending.iter().filter(|(_, pending)| pending.host == host).map(|(&key, _)| key).collect()
     }
@@ -221,7 +221,7 @@ impl Ops {
         self.pending.values().filter(|pending| !pending.orphaned).count()
     }
 
-    /// Returns what a host waits for, for reports.
+    /// Returns the names of the operations that a host waits for, for reports.
     pub(super) fn names(&self, host: HostId) -> Vec<&'static str> {
         self.pending.values().filter(|p| p.host == host).map(|p| p.what).collect()
     }
@@ -236,7 +236,8 @@ impl Ops {
 }
 
 impl SimState {
-    /// Starts an operation. Its first step is not taken here: a ring, too, works between two turns.
+    /// Starts an operation and returns its number. The first step is not taken here: a ring, too, works
+    /// between two turns.
     pub(super) fn submit(&mut self, host: HostId, op: Op) -> OpId {
         let first = self.target(host, op.descriptor());
         let second = op.second().map(|fd| self.target(host, fd));
@@ -274,7 +275,7 @@ impl SimState {
         self.engine.after(Duration::ZERO, Event::Cancel(key));
     }
 
-    /// Takes an operation as far as it goes now.
+    /// Takes an operation as far as possible now.
     pub(super) fn step(&mut self, key: OpKey) {
         let Some(pending) = self.ops.pending.get_mut(&key) else { return };
         let host = pending.host;
@@ -295,7 +296,7 @@ impl SimState {
         }
     }
 
-    /// The cancellation of an operation that was given up has come before its end, if there is none yet.
+    /// Ends an operation that was given up, where the cancellation comes before another end.
     pub(super) fn cancel(&mut self, key: OpKey) {
         let pending = self.ops.pending.get(&key);
         let stands =
@@ -306,7 +307,7 @@ impl SimState {
         self.end(key);
     }
 
-    /// Takes an operation from the kernel, whatever that is doing with it.
+    /// Takes an operation from the kernel, at any stage.
     fn end(&mut self, key: OpKey) {
         let Some(pending) = self.ops.pending.remove(&key) else { return };
         self.engine.let_go(pending.held);
@@ -316,7 +317,8 @@ impl SimState {
         }
     }
 
-    /// An operation is over. Its descriptors may have been closed meanwhile, and this have been the last hold.
+    /// Drops the targets of an operation that is over. The descriptors may have been closed meanwhile, and
+    /// this have been the last hold.
     fn let_go(&mut self, host: HostId, targets: Targets) {
         for target in [Some(targets.first), targets.second].into_iter().flatten() {
             if let Target::File(file) = target {
@@ -325,7 +327,7 @@ impl SimState {
         }
     }
 
-    /// Hands the outcome to the task that waits for it.
+    /// Hands the outcome to the task that waits for the operation.
     fn finish(&mut self, key: OpKey, outcome: Outcome) {
         let pending = self.ops.pending.get_mut(&key).expect("it was there when it took its step");
         let host = pending.host;
@@ -338,7 +340,7 @@ impl SimState {
         self.engine.wake(pending.waker.take());
     }
 
-    /// Ends what was given up and has not come to its end: the world goes.
+    /// Ends operations that were given up and are not over, as the world ends.
     pub(super) fn cancel_given_up(&mut self) {
         let given_up: Vec<_> =
             self.ops.pending.iter().filter(|(_, p)| p.orphaned).map(|(&key, _)| key).collect();
@@ -387,7 +389,7 @@ fn lock_range(offset: u64, len: u64) -> io::Result<Range<u64>> {
     Ok(offset.cast_unsigned()..end)
 }
 
-/// Behind the last byte that a file can have: a lock to there is one to the end.
+/// Offset behind the last byte that a file can have: a lock to there is one to the end.
 const LOCK_END: u64 = 1 << 63;
 
 fn errno(number: i32) -> io::Error {

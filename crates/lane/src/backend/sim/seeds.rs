@@ -1,10 +1,10 @@
-//! Runs a test with many seeds, and tells how to run it again with the one that failed.
+//! Runs of a test with many seeds, and the command that runs a failed seed again.
 
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::time::{Duration, Instant};
 
-/// Runs `test` with `count` seeds, and tells whether it came to all of them.
+/// Runs `test` with `count` seeds, and returns whether all of them were run.
 ///
 /// The environment chooses which seeds these are:
 ///
@@ -47,8 +47,8 @@ pub fn seeds(count: u64, test: impl Fn(u64)) -> bool {
     ran >= count
 }
 
-/// The seed at a place in a run: those of a day take turns with the ones that every run has, so that a run that is
-/// cut short has both.
+/// Returns the seed at a place in a run: a day's seeds take turns with those of every run, so that a
+/// shortened run has both.
 fn seed_at(place: u64, count: u64, day: Option<u64>) -> u64 {
     match day {
         Some(day) if count > 1 && place % 2 == 1 => day * SEEDS_A_DAY + place / 2,
@@ -57,7 +57,7 @@ fn seed_at(place: u64, count: u64, day: Option<u64>) -> u64 {
     }
 }
 
-/// More than any test runs.
+/// Seeds set aside for a day, more than any test runs.
 const SEEDS_A_DAY: u64 = 10_000;
 
 fn tally(ran: u64, wanted: u64) {
@@ -67,7 +67,8 @@ fn tally(ran: u64, wanted: u64) {
     let _ = file.and_then(|mut file| file.write_all(format!("{ran} {wanted}\n").as_bytes()));
 }
 
-/// The command that runs the calling test with one seed: cargo names the package, the test harness the thread.
+/// Returns the command that runs the calling test with one seed: cargo names the package, the test harness
+/// the thread.
 pub(super) fn repro(seed: u64) -> String {
     let package = std::env::var("CARGO_PKG_NAME").unwrap_or_else(|_| "PACKAGE".to_owned());
     let thread = std::thread::current();

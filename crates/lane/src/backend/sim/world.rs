@@ -1,5 +1,5 @@
-//! The world: makes hosts, runs their lanes in turns on the calling thread, and moves the clock to the next
-//! event once every lane is idle.
+//! The world, which makes hosts, runs their lanes in turns on the calling thread, and moves the clock to the
+//! next event once all are idle.
 
 use std::cell::{Cell, RefCell};
 use std::net::IpAddr;
@@ -21,8 +21,8 @@ use crate::context::{self, Lane, LaneId, SiloId};
 use crate::counters::LaneCounters;
 use crate::mesh::Mesh;
 
-/// Hosts, a network between them, and a clock. All that happens follows from the seed and from what the test
-/// does. Dropping the world ends all its tasks, and fails the test if one of them left a descriptor open.
+/// Hosts, a network between them, and a clock. All that happens follows from the seed and from the test's
+/// calls. Dropping the world ends all its tasks, and fails the test if one of them left a descriptor open.
 pub struct World {
     inner: Rc<WorldInner>,
 }
@@ -34,34 +34,34 @@ pub(super) struct WorldInner {
     config: Config,
     hosts: RefCell<Vec<HostLanes>>,
     lanes_made: Cell<usize>,
-    /// CPU time of the longest turn of each host, once a test asks for it.
+    /// CPU time of the longest turn of each host, once a test asks for the times.
     longest_turns: RefCell<Option<Vec<Duration>>>,
 }
 
 struct HostLanes {
     addr: IpAddr,
     lanes: Vec<Rc<Lane>>,
-    /// Of the process, which ends when the power goes.
+    /// Mesh of the host's process, which ends when the power goes.
     mesh: Mesh,
 }
 
-/// Resources that a world still held when its tasks were gone: all zero, or something leaked.
+/// Resources that a world still held when its tasks were gone; a number other than zero is a leak.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Remains {
-    /// Sockets, files and directories open.
+    /// Sockets, files and directories left open.
     pub descriptors: usize,
     /// Operations neither finished nor forgotten.
     pub operations: usize,
-    /// Buffers lent.
+    /// Buffers of lanes still lent.
     pub buffers: usize,
-    /// Timers armed.
+    /// Timers of lanes still armed.
     pub timers: usize,
-    /// Tasks alive.
+    /// Tasks of lanes still alive.
     pub tasks: usize,
 }
 
 impl World {
-    /// An empty world.
+    /// Makes an empty world of the seed.
     pub fn new(seed: u64, config: Config) -> Self {
         let core = Core::new(seed, &config);
         let inner = WorldInner {
@@ -75,7 +75,7 @@ impl World {
         Self { inner: Rc::new(inner) }
     }
 
-    /// The host with this address, made with one lane if it is not there.
+    /// Returns the host with this address, made with one lane if there is none.
     ///
     /// # Panics
     /// When `ip` is no IP address.
@@ -86,27 +86,27 @@ impl World {
         Host::new(Rc::clone(&self.inner), id)
     }
 
-    /// The network.
+    /// Returns a handle on the network between hosts.
     pub fn net(&self) -> Net {
         Net::new(Rc::clone(&self.inner.core))
     }
 
-    /// From now on [`Host::longest_turn`] is known.
+    /// Makes [`Host::longest_turn`] known from now on.
     pub fn measure_turns(&self) {
         self.inner.longest_turns.replace(Some(Vec::new()));
     }
 
-    /// Virtual time since the world began.
+    /// Returns the virtual time since the world began.
     pub fn now(&self) -> Duration {
         self.inner.core.with(|state| state.engine.now())
     }
 
-    /// The seed.
+    /// Returns the seed of the world.
     pub fn seed(&self) -> u64 {
         self.inner.seed
     }
 
-    /// A number that two worlds share only if the same things happened in both.
+    /// Returns a number that two worlds share only if the same things happened in both.
     pub fn trace_hash(&self) -> u64 {
         self.inner.core.with(|state| state.engine.trace().0)
     }
@@ -133,7 +133,7 @@ impl World {
         value.unwrap_or_else(|| panic!("the main task was cancelled\n{}", self.inner.report()))
     }
 
-    /// Lets `duration` pass.
+    /// Runs the world until `duration` of virtual time has passed.
     pub fn run_for(&self, duration: Duration) {
         let until = self.now() + duration;
         loop {
@@ -144,12 +144,14 @@ impl World {
         }
     }
 
-    /// Every lane's tasks, timers and operations, for a look at a world that does not do what it should.
+    /// Returns every lane's tasks, timers and operations, for a look at a world that does not do what it
+    /// should.
     pub fn report(&self) -> String {
         self.inner.report()
     }
 
-    /// Ends all tasks and says what is left. Values that tasks gave to the test count as left too.
+    /// Ends all tasks and returns the resources that are left. Values that tasks gave to the test count as
+    /// left too.
     pub fn end(self) -> Remains {
         self.inner.cancel_all();
         self.inner.remains()
@@ -207,7 +209,7 @@ impl WorldInner {
         self.end_tasks(host);
     }
 
-    /// The process ends at once. Of what it had asked the kernel for, some is done yet.
+    /// Kills a host's process at once; some of the operations that it had asked the kernel for are done yet.
     pub(super) fn kill(&self, host: HostId) {
         let outcomes = self.core.with(|state| {
             state.engine.note("killed", &[host.0 as u64]);
@@ -238,7 +240,7 @@ impl WorldInner {
         end_tasks(&self.lane(host, lane));
     }
 
-    /// Ends the hosts that were to end after so many changes of their files.
+    /// Ends the hosts that were to end after a number of changes of their files.
     fn make_cuts(&self) {
         for (host, cut) in self.core.with(|state| state.engine.take_cuts()) {
             match cut {
@@ -285,7 +287,7 @@ impl WorldInner {
     }
 
     /// Gives every lane that has ready tasks a round, in an order the dice choose, then lets happen what is
-    /// due. Says whether anything ran.
+    /// due. Returns whether a task ran.
     fn run_round(&self) -> bool {
         let mut lanes = self.lanes();
         let first = self.core.with(|state| state.engine.rng.random_range(0..lanes.len().max(1)));
@@ -332,7 +334,8 @@ impl WorldInner {
         longest.as_ref().and_then(|longest| longest.get(host.0)).copied().unwrap_or_default()
     }
 
-    /// Moves the clock to the next event or timer, but not beyond `limit`; `false` when there is none.
+    /// Moves the clock to the next event or timer, but not beyond `limit`; returns `false` when there is
+    /// none.
     fn advance(&self, limit: Option<Duration>) -> bool {
         let lanes = self.lanes();
         let timers = lanes.iter().filter_map(|lane| lane.timers.borrow().next_deadline());
@@ -355,7 +358,7 @@ impl WorldInner {
         true
     }
 
-    /// Lanes that never rest hold time up for ever.
+    /// Checks that virtual time passes: lanes that never rest hold it up for ever.
     fn check_time_passes(&self) {
         let rounds = self.core.with(|state| state.engine.count_round());
         if rounds > ROUNDS_WITHOUT_TIME_MAX {
@@ -413,7 +416,7 @@ impl WorldInner {
     }
 }
 
-/// CPU time of this thread: what others on the machine do is not in it.
+/// Returns the CPU time of this thread, without that of others on the machine.
 fn thread_time() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
@@ -426,15 +429,15 @@ fn end_tasks(lane: &Rc<Lane>) {
     cancel(lane);
 }
 
-/// Ends the tasks of a lane in its own context, where what they own can be closed.
+/// Ends the tasks of a lane with the lane as the current one, where their descriptors can be closed.
 fn cancel(lane: &Rc<Lane>) {
     let _entered = context::enter(lane);
     lane.executor.cancel_all();
 }
 
-/// Lanes of one host.
+/// Most lanes of a host.
 const LANES_MAX: usize = 64;
-/// Members of a host's mesh beside its lanes.
+/// Members of a host's mesh beside the host's lanes.
 const OUTSIDERS_MAX: usize = 8;
 /// Rounds at one moment after which time is taken to stand still for ever.
 const ROUNDS_WITHOUT_TIME_MAX: u32 = 1_000_000;

@@ -1,5 +1,6 @@
-//! Closes of files. The lane makes the call for a file in memory, the ring for one on a disk, and a helper where it waits for the disk:
-//! the last descriptor of a file without a name frees its blocks, and ext4 and XFS write a file that was cut when it is closed.
+//! Closing of files. The lane makes the call for a file in memory, the ring for one on a disk, and a helper
+//! where the call waits for the disk. The last descriptor of a file without a name frees its blocks, and ext4
+//! and XFS write a file that was cut when it is closed.
 
 use std::collections::BTreeMap;
 use std::os::fd::{FromRawFd, IntoRawFd, OwnedFd};
@@ -14,16 +15,16 @@ use super::{Uring, files};
 use crate::backend::Fd;
 use crate::helper::queue::{Party, System};
 
-/// The closes that wait.
+/// Closes that wait for other work.
 #[derive(Default)]
 pub(super) struct Closing {
-    /// Closed by their owners while operations that were given up still name them.
+    /// Descriptors closed by their owners while operations that were given up still name them.
     named: Vec<Fd>,
     /// Files that helpers close, by file system.
     aside: BTreeMap<System, Arc<Aside>>,
 }
 
-/// The files of one file system whose close waits for it; one helper at a time closes them.
+/// Files of one file system that are slow to close, closed by one helper at a time.
 #[derive(Default)]
 struct Aside(Mutex<WaitingClose>);
 
@@ -41,7 +42,7 @@ impl Closing {
 }
 
 impl Uring {
-    /// Closes a file once no operation that was given up can find its number in another's hands.
+    /// Closes a file once no operation that was given up can find its number on another file.
     pub(super) fn close_file(&self, fd: Fd) {
         self.counters.files.sub(1);
         if self.ops.borrow().is_named_by_orphans(fd) {
@@ -57,13 +58,13 @@ impl Uring {
         self.close_waiting(fd);
     }
 
-    /// Through the ring, behind whatever was queued on this descriptor before: an operation must never find the number
-    /// in another's hands.
+    /// Queues a close on the ring, behind operations queued earlier: an operation must never find the number
+    /// on another file.
     pub(super) fn push_close(&self, fd: Fd) {
         self.push(&opcode::Close::new(RingFd(fd.0)).build(), Key::IGNORED);
     }
 
-    /// Closes what waited for operations that were given up and have ended.
+    /// Closes files that waited for operations that were given up and have ended.
     pub(super) fn close_let_go(&self) {
         let mut named = std::mem::take(&mut self.closing.borrow_mut().named);
         named.retain(|&fd| {
@@ -108,13 +109,14 @@ impl Uring {
         files::is_nameless(self.borrow_fd(fd))
     }
 
-    /// Hands over what is queued, so that each operation has found its file by number.
+    /// Hands over the queue to the kernel, so that each operation has found its file by number; returns
+    /// whether all was taken.
     fn ring_has_taken_all(&self) -> bool {
         let is_empty = || self.ring.borrow_mut().submission().is_empty();
         is_empty() || (self.enter().is_ok() && is_empty())
     }
 
-    /// Closes by a worker of the ring.
+    /// Queues a close by a worker of the ring.
     fn push_close_aside(&self, file: OwnedFd) {
         let entry = opcode::Close::new(RingFd(file.into_raw_fd())).build();
         self.push(&entry.flags(Flags::ASYNC), Key::IGNORED);
@@ -126,21 +128,21 @@ impl Aside {
         self.lock().files.len() >= WAITING_MAX
     }
 
-    /// Leaves a file to the helper; whether one must be asked.
+    /// Leaves a file to the helper; returns whether a helper must be asked.
     fn push(&self, file: OwnedFd) -> bool {
         let mut waiting = self.lock();
         waiting.files.push(file);
         !std::mem::replace(&mut waiting.has_helper, true)
     }
 
-    /// Returns what waits, which is without a helper from now on.
+    /// Takes the waiting files, which have no helper from now on.
     fn take(&self) -> Vec<OwnedFd> {
         let mut waiting = self.lock();
         waiting.has_helper = false;
         std::mem::take(&mut waiting.files)
     }
 
-    /// Closes until nothing waits.
+    /// Closes files until none waits.
     fn close_all(&self) {
         loop {
             let mut waiting = self.lock();

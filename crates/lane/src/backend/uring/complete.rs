@@ -31,7 +31,7 @@ impl Keeper for &Uring {
 }
 
 impl Uring {
-    /// Takes everything the ring has completed, and what helper threads finished.
+    /// Takes all completions of the ring, and the jobs that helper threads finished.
     pub(super) fn reap(&self) {
         self.reclaim();
         loop {
@@ -82,7 +82,7 @@ impl Uring {
         }
     }
 
-    /// An operation has ended with what `outcome` makes of it.
+    /// Ends an operation with the result of `outcome`, and wakes its task.
     fn end(&self, key: Key, outcome: impl FnOnce(Op) -> Outcome) {
         let ended = self.ops.borrow_mut().finish(key, outcome);
         match ended {
@@ -95,7 +95,7 @@ impl Uring {
         }
     }
 
-    /// A multishot accept or receive handed something over, or ended.
+    /// Takes a completion of a multishot accept or receive, which brought something or ended.
     fn complete_socket(&self, key: Key, entry: &cqueue::Entry) {
         let result = setup::result_of(entry);
         if !cqueue::more(entry.flags()) {
@@ -149,7 +149,7 @@ impl Uring {
         self.push(&opcode::AsyncCancel::new(key.pack()).build(), Key::IGNORED);
     }
 
-    /// Returns whether so much lies untaken that the kernel should stop handing over.
+    /// Returns whether so much lies untaken that the kernel should hand over no more.
     fn is_crowded(&self, socket: &Socket, udp_sockets: usize) -> bool {
         match &socket.arrived {
             Arrived::Connections(queue) => queue.len() >= CONNECTIONS_UNTAKEN_MAX,
@@ -161,7 +161,7 @@ impl Uring {
         }
     }
 
-    /// Returns whether so many datagram buffers are lent that no more are.
+    /// Returns whether so many datagram buffers are lent that no more may be.
     pub(super) fn is_datagram_ring_short(&self, lent: usize) -> bool {
         lent > datagrams_lent_max(self.options.datagram_buffers.into())
     }
@@ -178,7 +178,7 @@ impl Uring {
         }
     }
 
-    /// Sees that copies keep to their budget.
+    /// Keeps the memory of copies within its limit.
     fn keep_budget(&self) {
         if self.shares.must_disarm() {
             for (fd, socket) in self.sockets.borrow_mut().iter_mut() {
@@ -234,7 +234,7 @@ impl Uring {
         }
     }
 
-    /// A completion for a socket that is closed: what it carries must not leak.
+    /// Frees what a completion for a closed socket carries.
     fn discard(&self, kind: Kind, entry: &cqueue::Entry, result: &io::Result<u32>) {
         match (kind, cqueue::buffer_select(entry.flags()), result) {
             (Kind::Accept, _, Ok(fd)) => {

@@ -1,4 +1,5 @@
-//! Into the kernel and back: what is queued is handed over, waits end, and all is called back when the lane goes.
+//! Calls into the kernel: queued entries are handed over, waits end, and all operations are cancelled when
+//! the lane goes.
 
 use std::io;
 use std::rc::Rc;
@@ -11,7 +12,7 @@ use super::key::Key;
 use super::{Uring, setup};
 
 impl Uring {
-    /// Hands over what is queued and runs the kernel's deferred work, without waiting.
+    /// Hands over queued entries and runs the kernel's deferred work, without waiting.
     pub(super) fn enter(&self) -> io::Result<()> {
         self.count_syscall();
         let mut ring = self.ring.borrow_mut();
@@ -49,16 +50,17 @@ impl Uring {
         entered.map(drop).or_else(ignore_transient)
     }
 
-    /// Operations under way that read or write memory of ours.
+    /// Returns the number of operations under way that read or write the lane's memory.
     fn in_our_memory(&self) -> usize {
         self.ops.borrow().in_flight() + self.multishots.get()
     }
 }
 
 impl Drop for Uring {
-    /// Cancels everything and waits until the kernel has let go of our memory. What it does not let go of in time
-    /// it may write to for ever: that memory stays mapped and is used for nothing else. So does what peers have not
-    /// acknowledged of zero-copy sends, which is not waited for as long: how long that takes is theirs to say.
+    /// Cancels everything and waits until the kernel has let go of the lane's memory. What it does not let go
+    /// of in time it may write to for ever: that memory stays mapped and is used for nothing else. So does
+    /// what peers have not acknowledged of zero-copy sends, which is not waited for as long: how long that
+    /// takes is theirs to say.
     fn drop(&mut self) {
         // What still arrives has no receiver.
         for fd in self.sockets.take().descriptors() {
@@ -104,7 +106,8 @@ impl Drop for Uring {
     }
 }
 
-/// Interruptions, an elapsed wait and a busy completion queue are no failures of the loop.
+/// Turns interruptions, an elapsed wait and a busy completion queue into success, as none is a failure of the
+/// loop.
 fn ignore_transient(error: io::Error) -> io::Result<()> {
     match error.raw_os_error() {
         Some(libc::EINTR | libc::ETIME | libc::EBUSY | libc::EAGAIN) => Ok(()),
@@ -112,9 +115,9 @@ fn ignore_transient(error: io::Error) -> io::Result<()> {
     }
 }
 
-/// A round trip as a rule: a peer with more to send has shown it by then.
+/// Longest wait for peers: a round trip as a rule, within which a peer with more to send has shown it.
 const PATIENCE_WITH_PEERS: Duration = Duration::from_millis(200);
-/// Completions that end a park which gathers at once.
+/// Completions that end at once a park that gathers.
 const GATHERED_MAX: usize = 64;
-/// IORING_ENTER_GETEVENTS: deferred work runs only when events are asked for.
+/// Flag IORING_ENTER_GETEVENTS: deferred work runs only when events are asked for.
 const ENTER_GETEVENTS: u32 = 1;

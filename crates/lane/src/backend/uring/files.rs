@@ -1,4 +1,5 @@
-//! Names and attributes: what of the file system is a plain call, inline or on a helper thread.
+//! Operations of the file system, on names and attributes, that are plain calls, inline or on a helper
+//! thread.
 
 use std::ffi::CString;
 use std::io;
@@ -11,12 +12,12 @@ use rustix::fs::{
 
 use crate::backend::file::{FileKind, OpenHow, OpenKind, Stat, StatxExtra, Timestamp};
 
-/// Opens the root of a volume; symbolic links in the path the operator gave are followed.
+/// Opens the root of a volume, following symbolic links in the path that the operator gave.
 pub(crate) fn open_root(path: &Path) -> io::Result<OwnedFd> {
     Ok(sys::open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?)
 }
 
-/// The value of an extended attribute, of at most `max` bytes.
+/// Returns the value of an extended attribute, of at most `max` bytes.
 pub(crate) fn xattr(file: BorrowedFd<'_>, name: &CString, max: usize) -> io::Result<Vec<u8>> {
     let mut value = vec![0; max.max(1)];
     let len = sys::fgetxattr(file, name, &mut value[..])?;
@@ -24,14 +25,15 @@ pub(crate) fn xattr(file: BorrowedFd<'_>, name: &CString, max: usize) -> io::Res
     Ok(value)
 }
 
-/// Sets an extended attribute and waits until it is safe.
+/// Sets an extended attribute and waits until the file is safe (fsync(2)).
 pub(crate) fn set_xattr_synced(file: BorrowedFd<'_>, name: &CString, value: &[u8]) -> io::Result<()> {
     sys::fsetxattr(file, name, value, XattrFlags::empty())?;
     Ok(sys::fsync(file)?)
 }
 
-/// Flags and resolution rules of a look beneath a directory. It opens what is to be a directory, which the kernel sees before
-/// it opens anything. All else is found only, as the open of a pipe or of a device by itself does something to it: see [`found`].
+/// Returns the flags and resolution rules of a look beneath a directory. It opens what is to be a directory,
+/// which the kernel sees before it opens anything. All else is found only, as the open of a pipe or of a
+/// device by itself does something to it: see [`found`].
 pub(crate) fn open_rules(how: OpenHow) -> (OFlags, ResolveFlags) {
     let flags = match how.kind {
         OpenKind::Directory => access_flags(how.write) | OFlags::DIRECTORY,
@@ -76,13 +78,13 @@ pub(crate) fn try_open(dir: BorrowedFd<'_>, path: &CString, how: OpenHow) -> io:
     }
 }
 
-/// File that may be opened.
+/// Kind of a file that may be opened.
 pub(crate) enum Found {
     File,
     Directory,
 }
 
-/// Returns what was found and is not opened yet.
+/// Returns the kind of a file that was found and is not opened yet.
 ///
 /// # Errors
 /// `ENXIO` for a device, a pipe or a socket, `ELOOP` for a symbolic link.
@@ -96,13 +98,13 @@ pub(crate) fn found(fd: BorrowedFd<'_>) -> io::Result<Found> {
     Err(io::Error::from_raw_os_error(refused))
 }
 
-/// Opens what was found, whatever has its name by now.
+/// Opens a file that was found, whatever has its name by now.
 pub(crate) fn open_found(fd: BorrowedFd<'_>, write: bool) -> io::Result<OwnedFd> {
     found(fd)?;
     settle(sys::open(found_path(fd), access_flags(write), Mode::empty())?)
 }
 
-/// The path by which the kernel opens what was found, and the flags of that, for the ring.
+/// Returns the path by which the kernel opens a file that was found, and the flags of that, for the ring.
 pub(crate) fn open_found_rules(fd: RawFd, write: bool) -> (CString, OFlags) {
     (found_path_of(fd), access_flags(write))
 }
@@ -115,7 +117,8 @@ fn found_path_of(fd: RawFd) -> CString {
     CString::new(format!("/proc/self/fd/{fd}")).expect("a number holds no zero byte")
 }
 
-/// A directory that was found is none any more when it is opened: the look is worth another try.
+/// Turns the error of a directory that was found, and replaced before it was opened, into one worth another
+/// try.
 pub(crate) fn replaced(error: io::Error) -> io::Error {
     match error.raw_os_error() {
         Some(libc::ENOTDIR) => io::Error::from_raw_os_error(libc::EAGAIN),
@@ -141,7 +144,7 @@ pub(crate) fn stat_at(dir: BorrowedFd<'_>, path: &CString) -> io::Result<Stat> {
     Ok(convert(&sys::fstat(&find_at(dir, path)?)?))
 }
 
-/// Returns whether a name is no large file's: what becomes of it takes no time worth speaking of.
+/// Returns whether a name is no large file's, so that its removal takes little time.
 pub(crate) fn is_small(dir: BorrowedFd<'_>, name: &CString) -> bool {
     match sys::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => stat.st_size.cast_unsigned() <= SMALL_BYTES,
@@ -149,25 +152,25 @@ pub(crate) fn is_small(dir: BorrowedFd<'_>, name: &CString) -> bool {
     }
 }
 
-/// Returns what a path names, a link at its end itself. `..` and links in the middle do not lead out of
-/// `dir`.
+/// Returns the inode that a path names, a link at the path's end itself. `..` and links in the middle do not
+/// lead out of `dir`.
 pub(crate) fn find_at(dir: BorrowedFd<'_>, path: &CString) -> io::Result<OwnedFd> {
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_MAGICLINKS;
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     Ok(sys::openat2(dir, path, flags, Mode::empty(), resolve)?)
 }
 
-/// The file system of a file.
+/// File system on which a file lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FileSystem {
-    /// Number that tells it from others; some have it in common with others of their kind.
+    /// Number that tells the file system from others; some share it with others of their kind.
     pub(crate) id: u64,
-    /// Reads never wait for a disk: tmpfs and ramfs. Their pages may be in swap; a server of swapped memory
-    /// waits for it anyway.
+    /// True where reads never wait for a disk: tmpfs and ramfs. Their pages may be in swap; a server of
+    /// swapped memory waits for it anyway.
     pub(crate) is_memory: bool,
 }
 
-/// On which file system a file lies; `None` where the kernel does not say.
+/// Returns the file system on which a file lies; `None` where the kernel does not say.
 pub(crate) fn file_system(file: impl AsFd) -> Option<FileSystem> {
     let found = sys::fstatfs(file).ok()?;
     let kind = found.f_type as u64;
@@ -178,7 +181,7 @@ pub(crate) fn file_system(file: impl AsFd) -> Option<FileSystem> {
     Some(FileSystem { id, is_memory: [TMPFS_MAGIC, RAMFS_MAGIC].contains(&kind) })
 }
 
-/// Returns whether a file has no name left, by what the kernel has of it without asking a disk or a server.
+/// Returns whether a file has no name left, as the kernel knows without asking a disk or a server.
 pub(crate) fn is_nameless(file: impl AsFd) -> bool {
     let flags = sys::AtFlags::EMPTY_PATH | sys::AtFlags::STATX_DONT_SYNC;
     sys::statx(file, c"", flags, sys::StatxFlags::NLINK).is_ok_and(|found| found.stx_nlink == 0)
@@ -219,7 +222,7 @@ pub(crate) fn convert_statx(stat: &sys::Statx) -> Stat {
     }
 }
 
-/// Returns what statx(2) alone tells, where it was asked for the time of birth.
+/// Returns the attributes that statx(2) alone tells, where the time of birth was asked for.
 pub(crate) fn statx_extra_of(stat: &sys::Statx) -> StatxExtra {
     let has_birth = StatxFlags::from_bits_retain(stat.stx_mask).contains(StatxFlags::BTIME);
     StatxExtra {
@@ -245,10 +248,10 @@ fn timestamp(secs: i64, nanos: u64) -> Timestamp {
     Timestamp { secs, nanos: u32::try_from(nanos).unwrap_or(0) }
 }
 
-/// Pages of a file of this size are let go in a few tens of microseconds.
+/// Largest size in bytes of a small file, whose pages are freed in a few tens of microseconds.
 pub(crate) const SMALL_BYTES: u64 = 1 << 20;
-/// In which stat(2) and statx(2) count what is allocated.
+/// Unit in which stat(2) and statx(2) count allocated blocks, in bytes.
 const BLOCK_BYTES: u64 = 512;
-/// linux/magic.h.
+/// Number of tmpfs in statfs(2), from linux/magic.h.
 const TMPFS_MAGIC: u64 = 0x0102_1994;
 const RAMFS_MAGIC: u64 = 0x8584_58f6;

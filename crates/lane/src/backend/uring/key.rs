@@ -5,13 +5,13 @@
 //! | kind  |   generation   |     index      |
 //! ```
 
-/// Identifies what waits for a completion.
+/// Key of whatever waits for a completion.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Key {
     pub(super) kind: Kind,
-    /// Tells a reused index from its predecessor. 24 bits, wrapping.
+    /// Number that tells a reused index from its predecessor; 24 bits, wrapping.
     pub(super) generation: u32,
-    /// A descriptor number or an operation's slot.
+    /// Descriptor number, or the slot of an operation.
     pub(super) index: u32,
 }
 
@@ -19,7 +19,7 @@ pub(super) struct Key {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
-    /// Nothing waits: cancels and closes.
+    /// Nothing waits: cancellations and closes.
     Ignored = 0,
     /// Multishot accept of the listener `index`.
     Accept = 1,
@@ -27,13 +27,13 @@ pub(super) enum Kind {
     Op = 2,
     /// The eventfd that ends a park.
     Unpark = 3,
-    /// The inotify descriptor.
+    /// Poll of the inotify descriptor.
     Watch = 4,
     /// Multishot receive of the stream `index`.
     Stream = 5,
     /// Multishot message receive of the UDP socket `index`.
     Datagrams = 6,
-    /// The list of mounts.
+    /// Poll of the list of mounts.
     Mounts = 7,
 }
 

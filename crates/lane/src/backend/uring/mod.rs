@@ -70,15 +70,15 @@ mod watch;
 
 pub use self::setup::{FileOperations, RingError, RingOptions};
 
-/// A lane's ring and all that lives in it. Made on the lane's own thread.
+/// A lane's ring and all that lives there, made on the lane's own thread.
 pub(crate) struct Uring {
-    /// Dropped first: after that the kernel holds none of the memory below.
+    /// Ring of the kernel, dropped first: after that the kernel holds none of the memory below.
     ring: RefCell<IoUring>,
     sockets: RefCell<Sockets>,
     ops: RefCell<Ops>,
     /// Operations of the running kernel's ring.
     opcodes: Opcodes,
-    /// Rest of the work that the lane itself may do in this turn where there is no disk to wait for, in pages
+    /// Rest of the work that the lane may do itself in this turn, without a disk to wait for, in pages
     /// touched.
     left_in_turn: Cell<usize>,
     files: RefCell<OpenFiles>,
@@ -86,16 +86,16 @@ pub(crate) struct Uring {
     streams: Rc<BufRing>,
     datagrams: RefCell<Option<Rc<BufRing>>>,
     options: RingOptions,
-    /// Accepts and receives that the kernel has not ended: it may write into the rings of buffers.
+    /// Accepts and receives that the kernel has not ended, and which may write into the rings of buffers.
     multishots: Cell<usize>,
     shares: ReceiveShares,
-    /// Sockets whose receive stopped for want of a provided buffer, each once, in the order of their turns.
+    /// Sockets with a receive stopped for want of a provided buffer, each once, in the order of their turns.
     starved: RefCell<Starved>,
     parker: Arc<Parker>,
     helpers: HelperPool,
     helped: Arc<SegQueue<(Key, Answer)>>,
     pipes: Rc<Pipes>,
-    /// The kernel tells whether a zero-copy send was one.
+    /// True where the kernel tells whether a zero-copy send copied.
     reports_copies: Cell<bool>,
     watcher: RefCell<Option<Watching>>,
     message_template: Box<libc::msghdr>,
@@ -103,7 +103,7 @@ pub(crate) struct Uring {
     counters: Arc<LaneCounters>,
     memory: Arc<LaneMemory>,
     now: Cell<Instant>,
-    /// Time that the next park gathers for; zero for nothing.
+    /// Time that the next park gathers for; zero for no gathering.
     gather: Cell<Duration>,
     woken: RefCell<Vec<Waker>>,
 }
@@ -111,7 +111,7 @@ pub(crate) struct Uring {
 struct Watching {
     watcher: Watcher,
     readable: bool,
-    /// `None` without `/proc`.
+    /// Mounts beneath watched directories; `None` without `/proc`.
     mounts: Option<Mounts>,
     mounts_moved: bool,
     waker: Option<Waker>,

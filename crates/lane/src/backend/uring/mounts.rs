@@ -1,5 +1,6 @@
-//! Mounts beneath the directories that a lane watches. What is mounted over a directory hides it, and no watch tells of that: the
-//! kernel says that some mount came or went (proc(5), `/proc/self/mountinfo`), and the list says which.
+//! Mounts beneath the directories that a lane watches. What is mounted over a directory hides it, and no
+//! watch tells of that: the kernel says that some mount came or went (proc(5), `/proc/self/mountinfo`), and
+//! the list says which.
 
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -9,13 +10,13 @@ use std::path::{Path, PathBuf};
 
 use crate::mountinfo::Mount;
 
-/// Mounts, as they were at the last look.
+/// Mounts at the last look.
 pub(super) struct Mounts {
     list: File,
     known: BTreeSet<Mount>,
-    /// The uppermost directories that are watched, by their paths.
+    /// Paths of the uppermost directories that are watched.
     tops: Vec<PathBuf>,
-    /// Set if there are more mounts than are kept, or one without a path: every mount matters.
+    /// True if there are more mounts than are kept, or one without a path: every mount matters.
     all_matter: bool,
 }
 
@@ -31,7 +32,7 @@ impl Mounts {
         self.list.as_raw_fd()
     }
 
-    /// A directory is watched from now on.
+    /// Notes that a directory is watched from now on.
     pub(super) fn note(&mut self, dir: BorrowedFd<'_>) {
         if self.all_matter {
             return;
@@ -43,8 +44,8 @@ impl Mounts {
         }
     }
 
-    /// Returns whether something came or went beneath what is watched since this was asked last. What cannot
-    /// be read may have changed.
+    /// Returns whether a mount came or went beneath a watched directory since the last call. A list that
+    /// cannot be read may have changed.
     pub(super) fn have_changed(&mut self) -> bool {
         let Ok(now) = self.read() else { return true };
         let before = std::mem::replace(&mut self.known, now);
@@ -64,7 +65,7 @@ impl Mounts {
     }
 }
 
-/// More directories are watched one by one where volumes are many: then every mount matters.
+/// Most directories kept by path; with more, as where volumes are many, every mount matters.
 const TOPS_MAX: usize = 256;
 
 #[cfg(test)]

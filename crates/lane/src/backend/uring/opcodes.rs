@@ -1,18 +1,19 @@
-//! Operations of the running kernel's ring, asked once when it is made (`io_uring_register(2)`,
+//! Operations of the running kernel's ring, asked once when the ring is made (`io_uring_register(2)`,
 //! IORING_REGISTER_PROBE).
 
 use io_uring::{Probe, Submitter};
 
 use super::setup::FileOperations;
 
-/// The operations of a ring.
+/// Record of the operations that a ring has.
 pub(super) struct Opcodes {
     probe: Option<Probe>,
     file_operations: FileOperations,
 }
 
 impl Opcodes {
-    /// Returns the opcodes of this ring. One that cannot be asked has none but those that every lane needs.
+    /// Returns the operations of this ring. A ring that cannot be asked has none but those that every lane
+    /// needs.
     pub(super) fn of(ring: &Submitter<'_>, file_operations: FileOperations) -> Self {
         let mut probe = Probe::new();
         let asked = ring.register_probe(&mut probe);

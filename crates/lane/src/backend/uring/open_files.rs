@@ -1,4 +1,4 @@
-//! The files that a lane has open: and which of them have no disk to wait for.
+//! Files that a lane has open, and which of them have no disk to wait for.
 
 use std::io::{self, IoSliceMut};
 use std::os::fd::{AsRawFd, FromRawFd, IntoRawFd, OwnedFd, RawFd};
@@ -10,21 +10,21 @@ use crate::backend::operation::PARTS_MAX;
 use crate::backend::{Descriptor, Fd};
 use crate::helper::queue::System;
 
-/// Records of a lane's open files.
+/// File systems of a lane's open files.
 #[derive(Default)]
 pub(super) struct OpenFiles {
-    /// File systems of files, by descriptor.
+    /// File systems of open files, by descriptor.
     lie_on: Vec<LiesOn>,
 }
 
-/// File system of a file, and what that means for its close.
+/// File system of a file, and what its kind means for a close.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct LiesOn {
-    /// A file system that is all memory.
+    /// True for a file system that is all memory.
     in_memory: bool,
-    /// The file system, where there is a disk or a network to wait for.
+    /// File system to wait for, where there is a disk or a network.
     system: Option<System>,
-    /// The length of the file was set by this descriptor.
+    /// True where the length of the file was set by this descriptor.
     is_cut: bool,
 }
 
@@ -52,14 +52,15 @@ impl OpenFiles {
 }
 
 impl Uring {
-    /// Takes over an open file. One system call tells where it lies.
+    /// Takes over an open file, and finds its file system by one system call. One system call tells where it
+    /// lies.
     pub(super) fn register_file(&self, fd: OwnedFd) -> Descriptor {
         self.count_syscall();
         let lies_on = LiesOn::of(&fd);
         self.register(fd, lies_on)
     }
 
-    /// Registers a file that was just made in `dir`, hence lies on its file system
+    /// Registers a file just made in `dir`, and hence on that directory's file system
     /// ([`Uring::register_file`]).
     pub(super) fn register_made(&self, fd: OwnedFd, dir: Fd) -> Descriptor {
         let lies_on = LiesOn { is_cut: false, ..self.files.borrow().lies_on(dir.0) };
@@ -77,12 +78,12 @@ impl Uring {
         self.files.borrow().lies_on(file.0).in_memory
     }
 
-    /// The file system that an open file lies on, where there is a disk or a network to wait for.
+    /// Returns the file system of an open file, where there is a disk or a network to wait for.
     pub(super) fn system_of(&self, file: Fd) -> Option<System> {
         self.files.borrow().lies_on(file.0).system
     }
 
-    /// The length of an open file is set by its descriptor.
+    /// Notes that the length of an open file is set by this descriptor.
     pub(crate) fn cuts(&self, file: Fd) {
         let mut files = self.files.borrow_mut();
         let lies_on = LiesOn { is_cut: true, ..files.lies_on(file.0) };
@@ -131,7 +132,7 @@ impl Uring {
         self.borrow_fd(file).try_clone_to_owned()
     }
 
-    /// Gives the descriptor up: the caller closes it from now on.
+    /// Gives up the descriptor, which the caller closes from now on.
     ///
     /// # Errors
     /// `EBUSY` while an operation that was given up names it.

@@ -1,4 +1,4 @@
-//! Operations in flight: what they own, which task waits, and their outcome.
+//! Operations in flight: memory, waiting tasks and outcomes.
 
 use std::task::{Context, Poll, Waker};
 
@@ -8,7 +8,7 @@ use super::key::{GENERATION_MASK, Key, Kind};
 use crate::backend::operation::{Op, Outcome};
 use crate::backend::{Fd, KeepAlive, OpId};
 
-/// Operations by slot.
+/// Operations of a lane by slot.
 #[derive(Default)]
 pub(super) struct Ops {
     slots: Slab<OperationSlot>,
@@ -23,25 +23,25 @@ struct OperationSlot {
 }
 
 enum OperationState {
-    /// With the kernel or a helper thread.
+    /// The kernel or a helper thread works on the operation.
     Working(Op, Option<Waker>),
     Finished(Outcome),
-    /// No task wants the outcome; the slot stays until the kernel is done with what it owns.
+    /// No task wants the outcome; the slot stays until the kernel is done with the operation's memory.
     Orphaned(Op, Option<KeepAlive>),
-    /// Between two of these.
+    /// The operation changes from one of these states to another.
     Moving,
 }
 
 /// Receiver of an operation's end.
 pub(super) enum EndedOperation {
-    /// The task that waits for it, if one does yet.
+    /// The task that waits for the operation, if one does yet.
     Told(Option<Waker>),
-    /// No task: here is the outcome, and what was held until now.
+    /// No task waits: the outcome comes with what was held until now.
     Unwanted(Outcome, Option<KeepAlive>),
 }
 
 impl Ops {
-    /// Gives an operation a slot; it stays there until it has ended.
+    /// Gives an operation a slot until the operation has ended.
     pub(super) fn insert(&mut self, op: Op) -> (Key, &mut Op) {
         self.generation = (self.generation + 1) & GENERATION_MASK;
         let entry = self.slots.vacant_entry();
@@ -69,7 +69,7 @@ impl Ops {
         }
     }
 
-    /// The operation that a completion which is not the last is for.
+    /// Returns the operation of a completion that is not the last.
     pub(super) fn get_mut(&mut self, key: Key) -> Option<&mut Op> {
         match &mut self.slot(key)?.state {
             OperationState::Working(op, _) | OperationState::Orphaned(op, _) => Some(op),
@@ -77,7 +77,7 @@ impl Ops {
         }
     }
 
-    /// Ends an operation with what `outcome` makes of it.
+    /// Ends an operation with the result of `outcome`.
     pub(super) fn finish(&mut self, key: Key, outcome: impl FnOnce(Op) -> Outcome) -> EndedOperation {
         let Some(slot) = self.slot(key) else { return EndedOperation::Told(None) };
         match std::mem::replace(&mut slot.state, OperationState::Moving) {
@@ -97,8 +97,8 @@ impl Ops {
         }
     }
 
-    /// Gives up an operation, and returns its outcome if there is one. Otherwise the key, for the operation
-    /// is still in flight, and has `held` kept until it ends.
+    /// Gives up an operation, and returns the outcome if there is one. Otherwise returns the key, for the
+    /// operation is still in flight, and has `held` kept until the end.
     pub(super) fn forget(&mut self, id: OpId, held: Option<KeepAlive>) -> Result<Option<Outcome>, Key> {
         let key = Key::unpack(id.0);
         let Some(slot) = self.slot(key) else { return Ok(None) };
@@ -121,12 +121,12 @@ impl Ops {
         }
     }
 
-    /// Operations whose memory the kernel may still touch.
+    /// Returns the number of operations with memory that the kernel may still touch.
     pub(super) fn in_flight(&self) -> usize {
         self.slots.iter().filter(|(_, slot)| !matches!(slot.state, OperationState::Finished(_))).count()
     }
 
-    /// Of these, those that no cancellation ends.
+    /// Returns the number of operations in flight that no cancellation ends.
     pub(super) fn lasting(&self) -> usize {
         let lasts = |slot: &OperationSlot| match &slot.state {
             OperationState::Working(op, _) | OperationState::Orphaned(op, _) => !op.can_be_cancelled(),
@@ -135,8 +135,8 @@ impl Ops {
         self.slots.iter().filter(|(_, slot)| lasts(slot)).count()
     }
 
-    /// Returns whether an operation that was given up names this descriptor, and the kernel may look it up
-    /// yet.
+    /// Returns whether an operation that was given up names this descriptor, and may still be looked up by
+    /// the kernel.
     pub(super) fn is_named_by_orphans(&self, fd: Fd) -> bool {
         let names = |orphan: &usize| match &self.slots[*orphan].state {
             OperationState::Orphaned(op, _) => op.descriptor() == fd || op.second() == Some(fd),

@@ -8,7 +8,7 @@ use rustix::event::{EventfdFlags, eventfd};
 
 use crate::backend::Unpark;
 
-/// Both ends' view of one lane's park.
+/// State of a lane's park that the lane and its wakers share.
 pub(super) struct Parker {
     event: OwnedFd,
     parked: AtomicBool,
@@ -21,7 +21,7 @@ impl Parker {
         Ok(Arc::new(Self { event, parked: AtomicBool::new(false), pending: AtomicBool::new(false) }))
     }
 
-    /// Announces a park. False when a thread unparked since the last one: then there is no parking.
+    /// Announces a park. Returns false when a thread unparked since the last one: then there is no parking.
     pub(super) fn prepare(&self) -> bool {
         self.parked.store(true, Ordering::SeqCst);
         if self.pending.swap(false, Ordering::SeqCst) {
@@ -31,7 +31,7 @@ impl Parker {
         true
     }
 
-    /// The park ended.
+    /// Notes that the park ended.
     pub(super) fn done(&self) {
         self.parked.store(false, Ordering::SeqCst);
         self.pending.store(false, Ordering::SeqCst);

@@ -1,4 +1,4 @@
-//! Streams whose receive rests, so that a task can receive into memory of its own.
+//! Streams at rest, so that a task can receive into memory of its own.
 
 use std::io;
 use std::task::{Context, Poll, Waker};
@@ -10,7 +10,7 @@ use crate::backend::{Fd, RecvPaused, StreamToken};
 use crate::buffer::RecvBuf;
 
 impl Uring {
-    /// See [`crate::backend::Backend::poll_quiet`].
+    /// Pauses the receive of a stream; see [`crate::backend::Backend::poll_quiet`].
     pub(super) fn quieten(&self, fd: Fd, cx: &mut Context<'_>) -> Poll<io::Result<RecvPaused>> {
         let mut sockets = self.sockets.borrow_mut();
         let socket = sockets.get_mut(fd.0).expect("the stream is open");
@@ -28,7 +28,7 @@ impl Uring {
         Poll::Pending
     }
 
-    /// A receive into a task's memory has the stream for itself.
+    /// Gives the stream to a receive into a task's memory alone.
     pub(crate) fn receive_into_begins(&self, stream: StreamToken) {
         self.with_named(stream, |_, socket| {
             assert_eq!(socket.receive, Receive::Off, "one receive at a time");
@@ -36,7 +36,7 @@ impl Uring {
         });
     }
 
-    /// Notes that a receive into a file has ended, with so many bytes if not with an error.
+    /// Notes that a receive into a task's memory has ended, with so many bytes if not with an error.
     pub(crate) fn receive_into_ended(&self, stream: StreamToken, received: Option<usize>) {
         self.counters.bytes_in.add(received.unwrap_or(0) as u64);
         self.with_named(stream, |fd, socket| {
@@ -50,7 +50,7 @@ impl Uring {
         });
     }
 
-    /// Puts bytes that were taken from a stream back to its beginning, if it still is one.
+    /// Puts bytes that were taken from a stream back to the stream's beginning, if the stream is still open.
     pub(super) fn give_back(&self, stream: StreamToken, bytes: RecvBuf) {
         let waker = self.with_named(stream, |_, socket| {
             let Arrived::Bytes(untaken) = &mut socket.arrived else { return None };

@@ -9,8 +9,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// The bytes of `len` from `offset` on that are in memory, all from the first: 0 when the first is not.
-/// `has` says whether the byte at an offset is, or lies beyond the file's end.
+/// Returns how many of `len` bytes from `offset` on are in memory, all from the first: 0 when the first is
+/// not. `has` says whether the byte at an offset is, or lies beyond the file's end.
 pub(super) fn resident(
     file: BorrowedFd<'_>,
     offset: u64,
@@ -36,7 +36,7 @@ pub(super) fn resident(
     probe(offset, len, has)
 }
 
-/// Finds the same by looking at bytes here and there.
+/// Returns the same as [`resident`] without cachestat(2), by looking at bytes here and there.
 fn probe(offset: u64, len: usize, mut has: impl FnMut(u64) -> io::Result<bool>) -> io::Result<usize> {
     let mut found = 0;
     while found < len {
@@ -70,9 +70,9 @@ fn pages(offset: u64, len: usize) -> u64 {
 /// Number of cachestat(2), the same on every architecture.
 const SYS_CACHESTAT: libc::c_long = 451;
 const PAGE: usize = 4096;
-/// A range that is not all in memory is tried at this part of its length.
+/// Divisor of the length of a range that is not all in memory, for the next try.
 const NARROWER: usize = 4;
-/// The kernel's readahead, as it comes.
+/// Distance between bytes looked at, in bytes: the kernel's default readahead.
 const STRIDE: usize = 128 << 10;
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! Opening the ring, and the sockets and options that are plain calls.
+//! Opening of the ring, and the sockets and options that are plain calls.
 
 use std::io;
 use std::net::SocketAddr;
@@ -13,51 +13,52 @@ use crate::affinity;
 use crate::backend::{ListenOptions, SocketOption};
 use crate::probe::RingRefusal;
 
-/// Sizes of a lane's ring and of the memory it receives into.
+/// Sizes of a lane's ring and of the memory for receives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RingOptions {
     /// Submission queue entries; completions have four times as many.
     pub entries: u32,
     /// Buffers that stream receives share; a power of two, at most 32768.
     pub stream_buffers: u16,
-    /// Bytes of each.
+    /// Bytes of each buffer that stream receives share.
     pub stream_buffer_bytes: usize,
     /// Buffers that datagram receives share; a power of two, at most 32768. Made with the first UDP socket.
     pub datagram_buffers: u16,
-    /// Bytes of each: a coalesced datagram of up to 65,507 bytes and its addresses.
+    /// Bytes of each datagram buffer: a coalesced datagram of up to 65,507 bytes and its addresses.
     pub datagram_buffer_bytes: usize,
-    /// Whether the lane's send and read buffers are registered with the ring. That takes all their memory at start (of the
-    /// default 100 MiB a quarter of a second of CPU), and saves the kernel a look at pages for each operation.
+    /// True to register the lane's send and read buffers with the ring. That takes all their memory at start
+    /// (of the default 100 MiB a quarter of a second of CPU), and saves the kernel a look at pages for each
+    /// operation.
     pub register_buffers: bool,
     /// Place where changes of names and attributes are made that may wait for a disk.
     pub file_operations: FileOperations,
-    /// Time for which the end of a lane waits for operations that the kernel does not let go of, a read of a
-    /// dead disk say.
+    /// Time for which the end of a lane waits for operations that the kernel does not let go of, such as
+    /// reads of a dead disk.
     pub patience: Duration,
 }
 
-/// Maker of the calls that change names, attributes and lengths.
+/// Party that makes the calls that change names, attributes and lengths.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileOperations {
-    /// The ring, where the running kernel's has the operation; else the silo's helpers.
+    /// The ring makes the calls where the running kernel's has the operation; else the silo's helpers do.
     Ring,
-    /// The silo's helpers, as on a kernel whose ring has none of them.
+    /// The silo's helpers make the calls, as on a kernel with a ring that has none of these operations.
     Helpers,
 }
 
-/// A lane's ring could not be made. The text says what to change.
+/// Reason why a lane's ring could not be made. The text says what to change.
 #[derive(Debug, thiserror::Error)]
 pub enum RingError {
-    /// The kernel refuses the ring.
+    /// The kernel refuses to make the ring.
     #[error("{refusal}. Linerate needs it; to change that: {}", refusal.advice())]
     Refused {
-        /// Reason, as far as the machine tells.
+        /// Reason of the refusal, as far as the machine tells.
         refusal: RingRefusal,
     },
     /// The receive buffers were refused.
     #[error("cannot register the lane's receive buffers: {0}")]
     Buffers(io::Error),
-    /// No descriptor for waking the lane.
+    /// There is no descriptor for waking the lane.
     #[error("cannot make the lane's wake-up descriptor: {0}")]
     Park(io::Error),
 }
@@ -93,7 +94,8 @@ impl Default for RingOptions {
     }
 }
 
-/// Opens a ring for the calling thread, and enters it once: a filter may allow the one and refuse the other.
+/// Opens a ring for the calling thread, and enters the ring once: a filter may allow the one and refuse the
+/// other.
 pub(super) fn open(options: &RingOptions) -> Result<IoUring, RingError> {
     let opened = IoUring::builder()
         .setup_single_issuer()
@@ -105,8 +107,8 @@ pub(super) fn open(options: &RingOptions) -> Result<IoUring, RingError> {
     opened.map_err(|error| RingError::Refused { refusal: RingRefusal::diagnose(Path::new("/"), &error) })
 }
 
-/// Keeps the kernel's own threads for this ring on `cpus` (anywhere when empty): cold reads that block run there,
-/// and pages lie on the node of the thread that reads them first.
+/// Keeps the kernel's own threads for this ring on `cpus` (anywhere when empty). Cold reads that block run
+/// there, and pages lie on the node of the thread that reads them first.
 pub(super) fn pin_workers(ring: &IoUring, cpus: &[u32]) {
     let Some(set) = affinity::cpu_set(cpus) else { return };
     // From 6.2 on the kernel narrows it to what the lane itself is pinned to: near enough, they stay on its CPU.
@@ -114,7 +116,7 @@ pub(super) fn pin_workers(ring: &IoUring, cpus: &[u32]) {
     let _ = ring.submitter().register_iowq_aff(&set);
 }
 
-/// Lets the kernel have more threads of its own for this ring than its usual four for each CPU: those that
+/// Allows the kernel more threads of its own for this ring than the usual four for each CPU. Threads that
 /// wait for a file system which does not answer are kept by it, and work on another finds one all the same.
 /// Where none waits there are no more than before.
 pub(super) fn allow_workers(ring: &IoUring) {
@@ -122,10 +124,11 @@ pub(super) fn allow_workers(ring: &IoUring) {
     let _ = ring.submitter().register_iowq_max_workers(&mut [WORKERS_MAX, 0]);
 }
 
-/// More than a lane has uploads under way by default (1,024).
+/// Most threads of the kernel for a ring: more than a lane has uploads under way by default (1,024).
 const WORKERS_MAX: u32 = 1280;
 
-/// Returns what every multishot message receive passes: room for the sender's address and control messages.
+/// Returns the header of every multishot message receive, with room for the sender's address and control
+/// messages.
 pub(super) fn message_template() -> libc::msghdr {
     // SAFETY: a msghdr of zeros is a valid one without name, parts and control data.
     let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
@@ -134,7 +137,7 @@ pub(super) fn message_template() -> libc::msghdr {
     message
 }
 
-/// A completion's result as the call it stands for would have returned it.
+/// Returns a completion's result in the form that the system call would have returned.
 pub(super) fn result_of(entry: &cqueue::Entry) -> io::Result<u32> {
     u32::try_from(entry.result()).map_err(|_| io::Error::from_raw_os_error(-entry.result()))
 }
@@ -170,5 +173,5 @@ pub(super) fn set_option(fd: BorrowedFd<'_>, option: SocketOption) -> io::Result
     }
 }
 
-/// Room for GRO's segment size and the packet's own address, of either family.
+/// Bytes for GRO's segment size and the packet's own address, of either family.
 const CONTROL_BYTES: usize = 128;

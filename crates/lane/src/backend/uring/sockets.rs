@@ -1,5 +1,5 @@
-//! The sockets of one lane: what has arrived on each, which task waits for it, and whether the kernel holds a
-//! multishot receive or accept for it.
+//! The sockets of a lane: what has arrived, which tasks wait, and which multishot receives and accepts the
+//! kernel holds.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,7 +11,7 @@ use crate::backend::receive::Untaken;
 use crate::backend::{Datagram, SocketKind};
 use crate::socket::unreachable::Unreachable;
 
-/// Sockets by descriptor number.
+/// Sockets of a lane by descriptor number.
 #[derive(Default)]
 pub(super) struct Sockets {
     slots: Vec<Option<Box<Socket>>>,
@@ -20,23 +20,23 @@ pub(super) struct Sockets {
     udp: usize,
 }
 
-/// One socket.
+/// State of a socket that a lane has open.
 pub(super) struct Socket {
     pub(super) generation: u32,
     pub(super) arrived: Arrived,
     pub(super) waker: Option<Waker>,
-    /// The socket's task was woken and has not asked since.
+    /// True once the socket's task was woken and has not asked since.
     pub(super) told: bool,
-    /// The socket waits in a line for buffers.
+    /// True while the socket waits in a line for buffers.
     pub(super) starved: bool,
-    /// Ends the stream, or one accept, once what arrived before is taken.
+    /// Error that ends the stream, or one accept, once earlier arrivals are taken.
     pub(super) error: Option<io::Error>,
     pub(super) receive: Receive,
-    /// The stream's task waits for the receive to rest.
+    /// True while the stream's task waits for the receive to rest.
     pub(super) keeps_quiet: bool,
-    /// The kernel makes TLS records of what is sent.
+    /// True where the kernel makes TLS records of the bytes sent.
     pub(super) kernel_tls: bool,
-    /// Reports of datagrams that did not arrive, where they were asked for.
+    /// Reports of datagrams that did not arrive, where the owner asked for reports.
     pub(super) unreachable: Option<VecDeque<Unreachable>>,
 }
 
@@ -47,16 +47,17 @@ pub(super) enum Arrived {
     Datagrams(VecDeque<Datagram>),
 }
 
-/// The state of a socket's multishot operation.
+/// State of a socket's multishot operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Receive {
     /// No receive is in the kernel.
     Off,
-    /// Armed.
+    /// The receive is armed in the kernel.
     On,
-    /// Being cancelled because too much has arrived untaken, or its task wants the stream for itself.
+    /// The receive is being cancelled because too much lies untaken, or because the task wants the stream for
+    /// itself.
     Pausing,
-    /// A receive into memory of its task has its place.
+    /// A receive into memory of the socket's task takes the place of the multishot one.
     Into,
     /// The stream has ended.
     Ended,
@@ -96,7 +97,7 @@ impl Sockets {
         removed
     }
 
-    /// Returns whether the stream is as it was accepted: nothing arrived, nothing asked of the kernel.
+    /// Returns whether the stream is as accepted: nothing arrived, nothing asked of the kernel.
     pub(super) fn is_untouched(&mut self, fd: i32) -> bool {
         self.get_mut(fd).is_some_and(|socket| {
             let empty = matches!(&socket.arrived, Arrived::Bytes(untaken) if untaken.is_empty());
@@ -108,14 +109,13 @@ impl Sockets {
         self.slots.get_mut(usize::try_from(fd).ok()?)?.as_deref_mut()
     }
 
-    /// The socket a completion was meant for, unless it is gone or its number was reused.
+    /// Returns the socket that a completion was meant for, unless closed or replaced under the same number.
     pub(super) fn of_completion(&mut self, index: u32, generation: u32) -> Option<&mut Socket> {
         self.slots.get_mut(index as usize)?.as_deref_mut().filter(|s| s.generation == generation)
     }
 
-    /// Fails where the receive that runs beside has met an error. It takes a reset off the socket before a
-    /// send can see it, and a socket with kernel TLS (seen on Linux 6.1) then goes on taking bytes that are
-    /// lost.
+    /// Fails where the receive beside a send has met an error. It takes a reset off the socket before a send
+    /// can see it, and a socket with kernel TLS (seen on Linux 6.1) then goes on taking bytes that are lost.
     pub(super) fn check_alive(&mut self, fd: i32) -> io::Result<()> {
         match self.get_mut(fd).and_then(|socket| socket.error.as_ref()) {
             Some(error) => {
@@ -129,7 +129,7 @@ impl Sockets {
         self.get_mut(fd).is_some_and(|socket| socket.kernel_tls)
     }
 
-    /// Flags that make a ring send wait until all is sent. Kernel TLS refuses them (EOPNOTSUPP).
+    /// Returns the flags that make a ring send wait until all is sent. Kernel TLS refuses them (EOPNOTSUPP).
     pub(super) fn wait_all(&mut self, fd: i32) -> libc::c_int {
         if self.has_kernel_tls(fd) { 0 } else { libc::MSG_WAITALL }
     }
@@ -138,7 +138,7 @@ impl Sockets {
         self.open
     }
 
-    /// UDP sockets, which share the ring of datagram buffers.
+    /// Returns the number of UDP sockets, which share the ring of datagram buffers.
     pub(super) fn udp(&self) -> usize {
         self.udp
     }
@@ -158,12 +158,12 @@ impl Sockets {
 }
 
 impl Socket {
-    /// Returns whether its task waits for something to arrive, or is about to take what did.
+    /// Returns whether the socket's task waits for an arrival, or is about to take one.
     pub(super) fn is_attended(&self) -> bool {
         self.waker.is_some() || self.told
     }
 
-    /// Makes `cx` the one to wake.
+    /// Makes the task of `cx` the one to wake.
     pub(super) fn wait(&mut self, cx: &mut Context<'_>) {
         match &mut self.waker {
             Some(waker) => waker.clone_from(cx.waker()),
@@ -171,7 +171,7 @@ impl Socket {
         }
     }
 
-    /// The task to wake because something arrived for it.
+    /// Returns the task to wake for an arrival.
     pub(super) fn tell(&mut self) -> Option<Waker> {
         let waker = self.waker.take();
         self.told |= waker.is_some();
@@ -189,5 +189,5 @@ impl From<SocketKind> for Arrived {
     }
 }
 
-/// Connections accepted ahead of the service: the rest waits in the kernel's backlog.
+/// Most connections accepted ahead of the service; the rest wait in the kernel's backlog.
 pub(super) const CONNECTIONS_UNTAKEN_MAX: usize = 64;

@@ -1,11 +1,11 @@
-//! Receives that found no buffer in their ring wait here, and begin again in their turn as buffers come back.
+//! Receives that found no buffer in their ring, and begin again in turn as buffers come back.
 
 use std::collections::VecDeque;
 
 use super::Uring;
 use super::sockets::{Arrived, Socket};
 
-/// The lines before the two rings. Each socket stands in one of them at most once.
+/// Lines of sockets before the two rings. Each socket stands in one of them at most once.
 #[derive(Default)]
 pub(super) struct Starved {
     streams: VecDeque<(i32, u32)>,
@@ -13,8 +13,8 @@ pub(super) struct Starved {
 }
 
 impl Uring {
-    /// A receive found its ring empty. If a task waits the receive is queued, else it begins with the next
-    /// request.
+    /// Notes that a receive found its ring empty. If a task waits the receive is queued, else it begins with
+    /// the next request.
     pub(super) fn note_starved(&self, fd: i32, socket: &mut Socket) {
         self.counters.recv_starved.increment();
         if !socket.is_attended() || std::mem::replace(&mut socket.starved, true) {
@@ -28,8 +28,8 @@ impl Uring {
         line.push_back((fd, socket.generation));
     }
 
-    /// Lets as many begin again as the rings have buffers for. Bytes wait for each of them, so the next turn comes
-    /// soon, and more of them with it.
+    /// Begins as many receives again as the rings have buffers for. Bytes wait for each of them, so the next
+    /// turn comes soon, and more of them with it.
     pub(super) fn feed_starved(&self) {
         let starved = &mut *self.starved.borrow_mut();
         if starved.streams.is_empty() && starved.datagrams.is_empty() {

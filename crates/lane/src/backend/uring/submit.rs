@@ -1,4 +1,4 @@
-//! Submission of operations and receives.
+//! Submission of operations and receives to the kernel.
 
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -48,15 +48,15 @@ impl Uring {
         self.opcodes.has(entry.get_opcode())
     }
 
-    /// Returns whether the lane makes a call that touches this many pages of an open file itself: when there
-    /// is no disk to wait for, and not so often in one turn that other tasks wait. Elsewhere the call takes
-    /// its task a turn.
+    /// Returns whether the lane itself makes a call that touches this many pages of an open file. It does
+    /// when there is no disk to wait for, and not so often in one turn that other tasks wait. Elsewhere the
+    /// call takes its task a turn.
     pub(crate) fn makes_call(&self, file: Fd, pages: usize) -> bool {
         self.left_in_turn.get() > 0 && self.is_in_memory(file) && self.takes_of_turn(pages)
     }
 
-    /// Returns whether the lane takes what has come by a socket, up to this many pages, by a call of its own:
-    /// as often in one turn.
+    /// Returns whether the lane takes arrivals of a socket, up to this many pages, by a call of its own; a
+    /// turn allows a limited number.
     pub(crate) fn receives_at_once(&self, pages: usize) -> bool {
         self.takes_of_turn(pages)
     }
@@ -70,20 +70,21 @@ impl Uring {
         left > 0
     }
 
-    /// Returns whether the kernel can be asked to tell if it copied.
+    /// Returns whether the kernel can be asked to tell if a zero-copy send copied.
     pub(crate) fn reports_copies(&self) -> bool {
         self.reports_copies.get()
     }
 
-    /// A zero-copy send ended at once. A kernel before 6.2 does not know the question.
+    /// Notes the end of a zero-copy send that ended at once. A kernel before 6.2 does not know the question.
     pub(crate) fn note_zero_copy(&self, ended: &io::Result<usize>) {
         if ended.as_ref().is_err_and(|error| error.raw_os_error() == Some(libc::EINVAL)) {
             self.reports_copies.set(false);
         }
     }
 
-    /// Has the kernel know the pool's memory, so that operations in it need not look its pages up. It is all in memory
-    /// from then on and counts for RLIMIT_MEMLOCK; where that does not allow it, all goes on without.
+    /// Registers the pool's memory with the kernel, so that operations in it need not look its pages up. It
+    /// is all in memory from then on and counts for RLIMIT_MEMLOCK; where that does not allow it, all goes on
+    /// without.
     pub(crate) fn register_buffers(&self, pool: &BufferPool) {
         let part = |range: std::ops::Range<usize>| libc::iovec {
             iov_base: std::ptr::with_exposed_provenance_mut(if range.is_empty() { 0 } else { range.start }),
@@ -97,12 +98,12 @@ impl Uring {
         }
     }
 
-    /// Flags that make a send wait until all is sent.
+    /// Returns the flags that make a send wait until all is sent.
     pub(crate) fn wait_all(&self, socket: Fd) -> libc::c_int {
         self.sockets.borrow_mut().wait_all(socket.0)
     }
 
-    /// Queues an entry; the kernel sees it at the next turn, or now if the queue is full.
+    /// Queues an entry, which the kernel sees at the next turn, or now if the queue is full.
     pub(super) fn push(&self, entry: &squeue::Entry, key: Key) {
         let entry = entry.clone().user_data(key.pack());
         loop {
@@ -117,8 +118,8 @@ impl Uring {
         }
     }
 
-    /// Takes what has arrived on a stream and no task has taken, or its error, which ends it; `None` where
-    /// there is neither.
+    /// Takes the untaken arrivals of a stream, or the error that ends the stream; `None` where there is
+    /// neither.
     pub(super) fn take_arrived(&self, socket: &mut Socket) -> Option<io::Result<RecvBuf>> {
         let Arrived::Bytes(untaken) = &mut socket.arrived else {
             return Some(Err(io::Error::from_raw_os_error(libc::EINVAL)));
@@ -132,14 +133,14 @@ impl Uring {
         Some(Err(error))
     }
 
-    /// Makes `cx` the one to wake when something arrives, and arms the socket if it is not.
+    /// Makes the task of `cx` the one to wake at an arrival, and arms the socket if not armed.
     pub(super) fn wait_for_arrival(&self, fd: i32, socket: &mut Socket, cx: &mut Context<'_>) {
         socket.keeps_quiet = false;
         socket.wait(cx);
         self.arm_receive(fd, socket);
     }
 
-    /// Starts the multishot operation of a socket, or its stand-in for one buffer, if none is running.
+    /// Starts the multishot operation of a socket, or the substitute for one buffer, if none is running.
     pub(super) fn arm_receive(&self, fd: i32, socket: &mut Socket) {
         // In a line for buffers its turn comes.
         if socket.receive != Receive::Off || socket.starved || socket.keeps_quiet {
@@ -189,7 +190,7 @@ impl Uring {
         self.push(&poll.multi(true).build(), Key { kind: Kind::Watch, generation: 0, index: 0 });
     }
 
-    /// Each poll tells of what came or went since the one before.
+    /// Starts a poll of the list of mounts, which tells of changes since the poll before.
     pub(super) fn arm_mounts(&self) {
         let watcher = self.watcher.borrow();
         let Some(mounts) = watcher.as_ref().and_then(|watching| watching.mounts.as_ref()) else { return };
@@ -197,7 +198,7 @@ impl Uring {
         self.push(&poll.build(), Key { kind: Kind::Mounts, generation: 0, index: 0 });
     }
 
-    /// The ring of datagram buffers, made when the first UDP socket needs it.
+    /// Returns the ring of datagram buffers, made when the first UDP socket needs one.
     pub(super) fn datagram_ring(&self) -> io::Result<Rc<BufRing>> {
         let mut slot = self.datagrams.borrow_mut();
         if let Some(ring) = &*slot {
@@ -209,7 +210,8 @@ impl Uring {
         Ok(Rc::clone(slot.insert(ring)))
     }
 
-    /// Runs `job` on the silo's helpers with a descriptor of its own: the lane may close its one meanwhile.
+    /// Runs `job` on the silo's helpers with a duplicate of the descriptor, as the lane may close the file
+    /// meanwhile.
     pub(super) fn submit_to_helper(&self, key: Key, file: Fd, job: Job) {
         self.counters.helper_jobs.increment();
         self.count_syscall();
@@ -239,16 +241,17 @@ impl Uring {
         drop(self.helpers.submit(party, job));
     }
 
-    /// Ends an operation that was not begun, at the next turn as any other.
+    /// Ends an operation that was not begun with an error, at the next turn as any other.
     fn refuse(&self, key: Key, error: io::Error) {
         self.helped.push((key, Box::new(move |op| op.refuse(error))));
         self.parker.unpark();
     }
 }
 
-/// An operation that a helper is asked for. Dropped undone, because others had their turn or the helpers have ended, it is refused.
+/// Request of a lane that a helper make an operation's call. Dropped undone, because others had their turn or
+/// the helpers have ended, it is refused.
 struct HelperRequest {
-    /// `None` once it is answered.
+    /// Key of the operation; `None` once answered.
     key: Option<Key>,
     helped: Arc<SegQueue<(Key, Answer)>>,
     parker: Arc<Parker>,
@@ -286,6 +289,6 @@ impl Drop for HelperRequest {
 //@ empty: the ring's threads or a helper make it; a turn is 2 ms longer at most
 //@ counter: lane_helper_jobs, lane_submissions
 //@ attack: smb-cut
-/// Pages that a lane touches itself in one turn before other tasks have theirs: 8 MiB, about two
-/// milliseconds; or as many calls that touch none.
+/// Most pages that a lane touches itself in a turn before other tasks run: 8 MiB, about two milliseconds; or
+/// as many calls that touch none.
 pub(super) const PAGES_A_TURN: usize = 2048;

@@ -1,5 +1,5 @@
-//! Tests of what cannot be brought about from outside: jobs that panic, operations the kernel does not let go
-//! of.
+//! Tests of what cannot be brought about from outside: jobs that panic, operations that the kernel does not
+//! let go of.
 
 use std::io::Write;
 use std::os::fd::AsRawFd;

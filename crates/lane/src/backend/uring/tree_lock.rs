@@ -1,4 +1,5 @@
-//! Locks that keep two servers from writing to one tree, also where the directory of one lies beneath that of the other.
+//! Locks that keep two servers from writing to one tree, also where the directory of one lies beneath that of
+//! the other.
 //!
 //! A server's own directory is locked by flock(2) for it alone. There, and on each directory above, it leaves
 //! a mark besides: a shared lock of one byte (fcntl(2), F_OFD_SETLK), whose place says which process it is
@@ -23,36 +24,37 @@ use rustix::io::Errno;
 use crate::backend::LockKind;
 use crate::backend::operation::{find_lock, set_lock};
 
-/// A lock on the directory of a tree that is written to, and the marks above it. It ends with this, also where the directory stays open.
+/// A lock on the directory of a tree that is written to, with marks on that directory and those above. The
+/// lock ends when this is dropped, also where the directory stays open.
 #[derive(Debug)]
 pub struct TreeLock {
     root: OwnedFd,
-    /// The directory's own mark, and those above.
+    /// Marks of the directory itself and of those above.
     _marks: Vec<Arc<Marked>>,
 }
 
-/// Reason why a tree cannot be locked: another server writes to it, or to part of it.
+/// Reason why a tree cannot be locked: another server writes to the tree, or to part of it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TreeInUse {
-    /// Another server has the same directory.
+    /// Another server has the same directory; the text names the process where it can be seen.
     #[error("another server writes to this tree{0}")]
     Same(String),
-    /// A directory above is.
+    /// Another server has a directory above, at this path; the text names the process where it can be seen.
     #[error("another server writes to {0}, in which this tree lies{1}")]
     Above(PathBuf, String),
-    /// A directory beneath is.
+    /// Another server has a directory beneath; the text names the process where it can be seen.
     #[error("another server writes to a directory beneath this tree{0}")]
     Beneath(String),
 }
 
-/// An open directory that bears a mark of this process.
+/// An open directory with a mark of this process.
 #[derive(Debug)]
 struct Marked {
     dir: File,
     key: (u64, u64, u64),
 }
 
-/// Locks a directory; `None` where its file system locks none.
+/// Locks a directory; returns `None` where the directory's file system has no locks.
 ///
 /// # Errors
 /// `EWOULDBLOCK` with a [`TreeInUse`] where another server is in the way; the system's.
@@ -92,7 +94,8 @@ impl Drop for TreeLock {
     }
 }
 
-/// Leaves a mark, or shares the one that the process has left there for another volume; `None` where there can be none.
+/// Leaves a mark, or shares the mark that the process has left there for another volume; `None` where there
+/// can be none.
 fn marked(dir: File, place: u64) -> Option<Arc<Marked>> {
     let stat = dir.metadata().ok()?;
     let key = (stat.st_dev(), stat.st_ino(), place);
@@ -107,7 +110,7 @@ fn marked(dir: File, place: u64) -> Option<Arc<Marked>> {
     Some(mark)
 }
 
-/// Returns the other process that has left a mark in these places, if one has.
+/// Returns the number of another process that has left a mark in these places, if any has.
 fn other_in(dir: BorrowedFd<'_>, (from, to): (u64, u64)) -> Option<u64> {
     let mut ranges = vec![(from, to)];
     while let Some((from, to)) = ranges.pop().filter(|(from, to)| from < to) {
@@ -123,7 +126,7 @@ fn other_in(dir: BorrowedFd<'_>, (from, to): (u64, u64)) -> Option<u64> {
     None
 }
 
-/// The directories above, as far as they may be read.
+/// Returns the directories above, as far as the process may read them.
 fn directories_above(dir: BorrowedFd<'_>) -> io::Result<Vec<File>> {
     let mut above: Vec<File> = Vec::new();
     let way = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
@@ -145,7 +148,7 @@ fn directories_above(dir: BorrowedFd<'_>) -> io::Result<Vec<File>> {
     Ok(above)
 }
 
-/// Opens a directory to mark it; `None` where the process may not read it.
+/// Opens a directory to be marked; returns `None` where the process may not read the directory.
 fn opened(dir: BorrowedFd<'_>, name: &std::ffi::CStr) -> io::Result<Option<File>> {
     match sys::openat(dir, name, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()) {
         Ok(file) => Ok(Some(file.into())),
@@ -163,7 +166,8 @@ fn path_of(dir: &File) -> PathBuf {
     fs::read_link(link).unwrap_or_else(|_| PathBuf::from("a directory above"))
 }
 
-/// A process in words, if it is a server of this machine that can be seen from here; else nothing.
+/// Returns a process in words, if the number is of a server of this machine that can be seen from here; else
+/// the empty text.
 fn shown(id: Option<u64>) -> String {
     let Some(process) = id.map(|id| id >> RANDOM_BITS) else { return String::new() };
     let read = |pid: &str, file: &str| fs::read(format!("/proc/{pid}/{file}")).unwrap_or_default();
@@ -182,8 +186,8 @@ fn shown(id: Option<u64>) -> String {
     format!(" (process {pid}: {})", words.join(" "))
 }
 
-/// Returns which process this is, in marks: its number, and random bits, as others may have the same number
-/// in other containers.
+/// Returns the number of this process in marks: its process number, and random bits, as containers may share
+/// process numbers.
 fn id() -> u64 {
     static ID: OnceLock<u64> = OnceLock::new();
     *ID.get_or_init(|| {
@@ -192,16 +196,16 @@ fn id() -> u64 {
     })
 }
 
-/// The marks of this process.
+/// Marks that this process has left.
 static KNOWN: Mutex<Vec<Weak<Marked>>> = Mutex::new(Vec::new());
 /// Places of marks that say "a tree that is written to lies beneath".
 const BENEATH: (u64, u64) = (0, 1 << 61);
-/// Places of marks that say "this is the directory of one".
+/// Places of marks that say "this is the directory of a tree that is written to".
 const ROOTS: (u64, u64) = (1 << 61, 1 << 62);
 const ID_MASK: u64 = (1 << 61) - 1;
-/// Process numbers have at most 22 bits.
+/// Random bits of a process in a mark; process numbers have at most 22 bits.
 const RANDOM_BITS: u32 = 38;
-/// More than any path has.
+/// Most directories above that are marked, more than any path has.
 const ABOVE_MAX: usize = 2048;
 const WORDS_MAX: usize = 200;
 

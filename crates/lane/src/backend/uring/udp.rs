@@ -1,4 +1,4 @@
-//! Datagrams: coalesced receives taken apart, bursts sent as one.
+//! Datagrams: coalesced receives taken apart, and bursts sent as one.
 
 use std::collections::HashMap;
 use std::io;
@@ -30,9 +30,9 @@ pub(super) fn bind(addr: SocketAddr, wanted: &UdpOptions) -> io::Result<OwnedFd>
     Ok(socket.into())
 }
 
-/// Destinations whose route cannot segment, with the smallest segments it refused: a route without checksum
-/// offload refuses all, one with a small MTU those above it. Forgotten all at once when there are too many: each
-/// costs one failed call to learn again.
+/// Destinations with routes that cannot segment, with the smallest segments refused. A route without checksum
+/// offload refuses all, one with a small MTU those above it. Forgotten all at once when there are too many:
+/// each costs one failed call to learn again.
 #[derive(Default)]
 pub(super) struct Unsegmented {
     destinations: HashMap<IpAddr, u16>,
@@ -67,7 +67,7 @@ impl Uring {
         sent
     }
 
-    /// Sends a batch, again if what failed it was the report of an earlier datagram.
+    /// Sends a batch, again where the failure was the report of an earlier datagram.
     fn send_reported(&self, socket: Fd, batch: &DatagramBatch<'_>) -> io::Result<Option<usize>> {
         let total: usize = batch.parts.iter().map(|part| part.len()).sum();
         let mut tries = 1;
@@ -132,7 +132,7 @@ impl Uring {
         }
     }
 
-    /// A send has met what would have failed a receive: the task that receives learns of it all the same.
+    /// Makes a receive fail with an error that a send has met in its place.
     fn tell_of_reports(&self, socket: Fd) {
         let mut sockets = self.sockets.borrow_mut();
         let Some(socket) = sockets.get_mut(socket.0) else { return };
@@ -142,8 +142,9 @@ impl Uring {
         waker.into_iter().for_each(Waker::wake);
     }
 
-    /// Empties the socket's queue of errors, which takes room in its receive buffer, if it asked for reports. Says whether
-    /// there was one from the network: those fail a send or a receive that has nothing to do with them.
+    /// Empties the socket's queue of errors, which takes room in its receive buffer, if reports were asked
+    /// for. Returns whether there was one from the network: those fail a send or a receive that has nothing
+    /// to do with them.
     pub(super) fn read_reports(&self, socket: Fd) -> bool {
         let mut sockets = self.sockets.borrow_mut();
         let Some(kept) = sockets.get_mut(socket.0).and_then(|socket| socket.unreachable.as_mut()) else {
@@ -168,7 +169,8 @@ impl Uring {
         remote
     }
 
-    /// Takes a filled buffer apart; `None` for one that the kernel had to cut, which is dropped and counted.
+    /// Takes a filled buffer apart; returns `None` for one that the kernel had to cut, which is dropped and
+    /// counted.
     pub(super) fn parse_datagram(&self, entry: &cqueue::Entry, n: u32) -> Option<Datagram> {
         let id = cqueue::buffer_select(entry.flags())?;
         let ring = Rc::clone(self.datagrams.borrow().as_ref()?);
@@ -225,7 +227,7 @@ fn parse(bytes: &[u8], template: &libc::msghdr) -> Option<Parsed> {
     Some(Parsed { payload: start..bytes.len(), from, info, stride, class })
 }
 
-/// A sockaddr_in or sockaddr_in6 from the bytes the kernel wrote.
+/// Parses the sockaddr_in or sockaddr_in6 that the kernel wrote.
 fn socket_address(name: &[u8]) -> Option<SocketAddr> {
     let family = u16::from_ne_bytes(name.get(..2)?.try_into().ok()?);
     let port = u16::from_be_bytes(name.get(2..4)?.try_into().ok()?);
@@ -245,5 +247,5 @@ fn socket_address(name: &[u8]) -> Option<SocketAddr> {
 }
 
 const UNSEGMENTED_MAX: usize = 4096;
-/// Tries to send a batch: each of all but the last met reports of earlier datagrams.
+/// Most tries to send a batch; each of all but the last met reports of earlier datagrams.
 const SEND_TRIES_MAX: usize = 4;

@@ -1,4 +1,4 @@
-//! Change notification: one inotify descriptor per lane, read when the ring says it is readable.
+//! Change notification: an inotify descriptor per lane, read when the ring says that it is readable.
 
 use std::io;
 use std::mem::MaybeUninit;
@@ -9,7 +9,7 @@ use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
 use crate::backend::Watch;
 use crate::backend::file::{EntryChange, WatchEvent};
 
-/// The watches of one lane.
+/// Inotify descriptor of a lane and the watches there.
 pub(super) struct Watcher {
     inotify: OwnedFd,
 }
@@ -43,7 +43,7 @@ impl Watcher {
         let _ = inotify::remove_watch(self.inotify.as_fd(), watch.0);
     }
 
-    /// Every event queued now.
+    /// Returns every event queued now.
     pub(super) fn read(&self) -> io::Result<Vec<WatchEvent>> {
         let mut buffer = [MaybeUninit::uninit(); 16 << 10];
         let mut reader = Reader::new(self.inotify.as_fd(), &mut buffer);

@@ -1,4 +1,4 @@
-//! Programs as text, one numbered instruction a line; jumps name the line they lead to.
+//! Programs as text, one numbered instruction a line; jumps name the line of their target.
 
 use std::fmt;
 
@@ -57,7 +57,7 @@ fn arithmetic(code: u16, k: u32) -> String {
     if code & X != 0 { format!("{name} x") } else { format!("{name} #{k}") }
 }
 
-/// The names `bpf_asm` knows.
+/// Returns the name by which `bpf_asm` knows an ancillary value.
 fn ancillary_name(what: u32) -> String {
     const NAMES: [(Ancillary, &str); 5] = [
         (Ancillary::IfIndex, "ifidx"),

@@ -1,19 +1,19 @@
-//! Runs programs in tests, to prove what the kernel will do with them.
+//! Runs of programs in tests, to prove what the kernel will do.
 
 use super::*;
 
-/// A packet and what the kernel knows about it.
+/// A packet, with the kernel's data about it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Packet {
     pub(crate) payload: Vec<u8>,
-    /// IP and UDP header.
+    /// IP and UDP header of the packet.
     pub(crate) network: Vec<u8>,
     pub(crate) ifindex: u32,
     pub(crate) random: u32,
 }
 
 impl Program {
-    /// Returns what the program returns for this packet.
+    /// Returns the result of the program for this packet.
     pub(crate) fn run(&self, packet: &Packet) -> u32 {
         let (mut a, mut x) = (0u32, 0u32);
         let mut at = 0;
@@ -37,7 +37,7 @@ impl Program {
     }
 }
 
-/// `None` where the kernel ends the program.
+/// Loads a value for a program; returns `None` where the kernel ends the program.
 fn load(code: u16, k: u32, packet: &Packet) -> Option<u32> {
     if code == LD | W | LEN {
         return Some(packet.payload.len() as u32);

@@ -10,13 +10,13 @@ pub(crate) mod interpreter;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-/// A program the kernel will accept: checked for jumps, length and a return at its end.
+/// A program that the kernel will accept: checked for jumps, length and a return at the end.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Program {
     instructions: Vec<Instruction>,
 }
 
-/// One instruction, laid out as `struct sock_filter`.
+/// Instruction of a program, laid out as `struct sock_filter`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(C)]
 pub(crate) struct Instruction {
@@ -30,13 +30,13 @@ pub(crate) struct Instruction {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub enum Ancillary {
-    /// Index of the interface the packet came in on.
+    /// Index of the interface by which the packet came in.
     IfIndex = 8,
-    /// Receive queue number.
+    /// Number of the receive queue at the NIC.
     Queue = 24,
-    /// Flow hash by the NIC; 0 when it computes none.
+    /// Flow hash by the NIC; 0 when the NIC computes none.
     RxHash = 32,
-    /// CPU that runs the program.
+    /// Number of the CPU that runs the program.
     Cpu = 36,
     /// A random number, fresh each time.
     Random = 56,
@@ -45,79 +45,79 @@ pub enum Ancillary {
 /// Comparison of `A` with a constant, unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Condition {
-    /// `A == k`
+    /// Holds if `A == k`.
     Equal(u32),
-    /// `A > k`
+    /// Holds if `A > k`.
     Greater(u32),
-    /// `A >= k`
+    /// Holds if `A >= k`.
     AtLeast(u32),
-    /// `A & k != 0`
+    /// Holds if `A & k != 0`.
     AnyBit(u32),
 }
 
 /// Arithmetic on `A`, unsigned and wrapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arithmetic {
-    /// `A += k`
+    /// Sets `A` to `A + k`.
     Add(u32),
-    /// `A -= k`
+    /// Sets `A` to `A - k`.
     Subtract(u32),
-    /// `A /= k`
+    /// Sets `A` to `A / k`.
     Divide(u32),
-    /// `A %= k`
+    /// Sets `A` to `A % k`.
     Modulo(u32),
-    /// `A *= k`
+    /// Sets `A` to `A * k`.
     Multiply(u32),
-    /// `A >>= k`
+    /// Sets `A` to `A >> k`.
     ShiftRight(u32),
-    /// `A ^= X`
+    /// Sets `A` to `A ^ X`.
     XorX,
 }
 
-/// A place in a program that jumps can name before it is known.
+/// A place in a program that jumps can name before the place is known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Label(usize);
 
-/// Writes a program from first instruction to last.
+/// Assembler of a program, from the first instruction to the last.
 #[derive(Debug, Default)]
 pub struct Assembler {
     instructions: Vec<Instruction>,
     /// Instruction index of each label, once placed.
     labels: Vec<Option<usize>>,
-    /// Jumps whose offsets are filled in at the end.
+    /// Jumps with offsets to be filled in at the end.
     jumps: Vec<Jump>,
 }
 
 /// Reason why a program cannot be assembled.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum AssembleError {
-    /// A jump to a label that was never placed.
+    /// A jump leads to a label that was never placed.
     #[error("the jump at instruction {at} leads to a label without a place")]
     Unplaced {
         /// Index of the jump.
         at: usize,
     },
-    /// Classic BPF jumps forward only.
+    /// A jump leads backwards, while classic BPF jumps forward only.
     #[error("the jump at instruction {at} leads backwards")]
     Backwards {
         /// Index of the jump.
         at: usize,
     },
-    /// A conditional jump spans at most 255 instructions.
+    /// A conditional jump is too long: it spans at most 255 instructions.
     #[error("the conditional jump at instruction {at} spans {distance} instructions, above 255")]
     TooFar {
         /// Index of the jump.
         at: usize,
-        /// Instructions skipped.
+        /// Instructions that the jump skips.
         distance: usize,
     },
-    /// The kernel refuses division by zero.
+    /// An instruction divides by zero, which the kernel refuses.
     #[error("instruction {at} divides by zero")]
     DivisionByZero {
         /// Index of the instruction.
         at: usize,
     },
-    /// More instructions than the kernel takes (`BPF_MAXINSNS`), or none.
+    /// The program has more instructions than the kernel takes (`BPF_MAXINSNS`), or none.
     #[error("{0} instructions; a program has 1 to 4096")]
     Length(usize),
     /// The last instruction does not return.
@@ -126,18 +126,19 @@ pub enum AssembleError {
 }
 
 impl Program {
-    /// Number of instructions.
+    /// Returns the number of instructions.
     pub fn len(&self) -> usize {
         self.instructions.len()
     }
 
-    /// Never: a program has at least its return.
+    /// Returns false: a program has at least a return.
     pub fn is_empty(&self) -> bool {
         self.instructions.is_empty()
     }
 
-    /// Makes this the selector of the SO_REUSEPORT group that `socket` belongs to, in place of any other.
-    /// The kernel treats what it returns as position in the group, and a position outside as "use the hash".
+    /// Makes this program the selector of the SO_REUSEPORT group that `socket` belongs to, in place of any
+    /// other. The kernel treats what it returns as position in the group, and a position outside as "use the
+    /// hash".
     pub fn attach_to_reuseport_group(&self, socket: impl AsFd) -> io::Result<()> {
         let program = self.as_filter();
         // SAFETY: `Instruction` has the layout of `sock_filter` (asserted below); the kernel only reads `len` of
@@ -154,7 +155,7 @@ impl Program {
         if result == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
     }
 
-    /// The program as the kernel takes it; points into `self`.
+    /// Returns the program as the kernel takes it, with pointers into `self`.
     pub(crate) fn as_filter(&self) -> libc::sock_fprog {
         libc::sock_fprog {
             len: self.instructions.len() as u16, // At most 4096, checked when it was assembled.
@@ -164,43 +165,43 @@ impl Program {
 }
 
 impl Assembler {
-    /// An empty program.
+    /// Makes an empty program.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// `A` = big-endian 32-bit word at `offset` of the payload. A packet that is shorter ends the program, which
-    /// then returns 0: check [`Self::load_length`] first.
+    /// Loads into `A` the big-endian 32-bit word at `offset` of the payload. A packet that is shorter ends
+    /// the program, which then returns 0: check [`Self::load_length`] first.
     pub fn load_word(&mut self, offset: u32) {
         self.push(LD | W | ABS, offset);
     }
 
-    /// `A` = the big-endian word at `offset` of the IP header and what follows it.
+    /// Loads into `A` the big-endian word at `offset` from the start of the IP header.
     pub fn load_network_word(&mut self, offset: u32) {
         self.push(LD | W | ABS, NETWORK_BASE + offset);
     }
 
-    /// `A` = payload length in bytes.
+    /// Loads into `A` the payload length in bytes.
     pub fn load_length(&mut self) {
         self.push(LD | W | LEN, 0);
     }
 
-    /// `A` = what the kernel knows.
+    /// Loads into `A` data of the kernel about the packet.
     pub fn load_ancillary(&mut self, what: Ancillary) {
         self.push(LD | W | ABS, ANCILLARY_BASE + what as u32);
     }
 
-    /// `X = A`
+    /// Copies `A` to `X`.
     pub fn copy_to_x(&mut self) {
         self.push(MISC | TAX, 0);
     }
 
-    /// `A = X`
+    /// Copies `X` to `A`.
     pub fn copy_from_x(&mut self) {
         self.push(MISC | TXA, 0);
     }
 
-    /// Changes `A`.
+    /// Changes `A` by an operation with a constant or with `X`.
     pub fn compute(&mut self, operation: Arithmetic) {
         let (code, k) = match operation {
             Arithmetic::Add(k) => (ADD | K, k),
@@ -219,12 +220,12 @@ impl Assembler {
         self.push(RET | K, k);
     }
 
-    /// Ends the program with `A`.
+    /// Ends the program with the value of `A`.
     pub fn return_a(&mut self) {
         self.push(RET | A, 0);
     }
 
-    /// A label to jump to and to [`place`](Self::place) later.
+    /// Returns a label to jump to and to [`place`](Self::place) later.
     pub fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
@@ -236,23 +237,24 @@ impl Assembler {
         self.labels[label.0] = Some(self.instructions.len());
     }
 
-    /// Goes to `target`, however far.
+    /// Jumps to `target`, however far.
     pub fn jump(&mut self, target: Label) {
         self.jumps.push(Jump { at: self.instructions.len(), target, kind: JumpKind::Always });
         self.push(JMP | JA, 0);
     }
 
-    /// Goes to `target` when the condition holds, else on to the next instruction. Spans at most 255 instructions.
+    /// Jumps to `target` when the condition holds, else goes on to the next instruction. Spans at most 255
+    /// instructions.
     pub fn jump_if(&mut self, condition: Condition, target: Label) {
         self.conditional(condition, target, JumpKind::IfTrue);
     }
 
-    /// Goes to `target` unless the condition holds. Spans at most 255 instructions.
+    /// Jumps to `target` unless the condition holds. Spans at most 255 instructions.
     pub fn jump_unless(&mut self, condition: Condition, target: Label) {
         self.conditional(condition, target, JumpKind::IfFalse);
     }
 
-    /// The finished program.
+    /// Resolves the jumps and returns the finished program.
     pub fn assemble(mut self) -> Result<Program, AssembleError> {
         for jump in std::mem::take(&mut self.jumps) {
             self.resolve(jump)?;
@@ -352,9 +354,9 @@ pub(crate) const JGE: u16 = 0x30;
 pub(crate) const JSET: u16 = 0x40;
 pub(crate) const TAX: u16 = 0x00;
 pub(crate) const TXA: u16 = 0x80;
-/// `SKF_AD_OFF`: load offsets from here on name ancillary data.
+/// First load offset that names ancillary data (`SKF_AD_OFF`).
 pub(crate) const ANCILLARY_BASE: u32 = -0x1000_i32 as u32;
-/// Offset of the IP header (`SKF_NET_OFF`).
+/// Load offset of the IP header (`SKF_NET_OFF`).
 pub(crate) const NETWORK_BASE: u32 = 0xfff0_0000;
 const INSTRUCTIONS_MAX: usize = 4096;
 

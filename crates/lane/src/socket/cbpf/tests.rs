@@ -1,7 +1,8 @@
 use super::interpreter::Packet;
 use super::*;
 
-/// Returns 1 for payloads of 8 bytes or more whose second word, shifted and folded, is odd; else 0; 2 if short.
+/// Makes a program that returns 1 for payloads of 8 bytes or more with an odd second word, once shifted and
+/// folded; else 0; 2 if short.
 fn sample() -> Program {
     let mut asm = Assembler::new();
     let long = asm.label();

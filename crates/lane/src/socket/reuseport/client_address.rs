@@ -1,4 +1,4 @@
-//! Steering of a client's Rx packets to a lane: one for all that come from one address and port.
+//! Steering of a client's Rx packets to a lane: the same for all from one address and port.
 //!
 //! All connections of a cache manager come from one port, and NICs and GRO join their packets into common buffers. A
 //! buffer goes to one socket whole. Were connections steered by their own ids, the packets behind the first would belong
@@ -19,7 +19,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::ops::Range;
 
-/// Returns what a client's lane is computed from.
+/// Returns the number from which a client's lane is computed.
 pub fn client_selector(client: SocketAddr) -> u32 {
     let address = match client.ip().to_canonical() {
         IpAddr::V4(ip) => u32::from(ip),
@@ -28,8 +28,8 @@ pub fn client_selector(client: SocketAddr) -> u32 {
     (address ^ u32::from(client.port())).wrapping_mul(SELECTOR_FACTOR) >> SELECTOR_SHIFT
 }
 
-/// The lane of a silo that a client's packets through the silo's NICs are steered to. `silo` are the silo's lanes, at
-/// least one, among all `lanes` of the server.
+/// Returns the lane of a silo that a client's packets through the silo's NICs are steered to. `silo` are the
+/// silo's lanes, at least one, among all `lanes` of the server.
 pub fn silo_lane(client: SocketAddr, silo: &Range<usize>, lanes: usize) -> usize {
     let selector = client_selector(client) as usize;
     let lane = selector % lanes;
@@ -40,9 +40,9 @@ pub fn silo_lane(client: SocketAddr, silo: &Range<usize>, lanes: usize) -> usize
     silo.start + selector / lanes % silo.len()
 }
 
-/// 2^32 by the golden ratio: neighbouring addresses and ports are spread evenly over the upper bits.
+/// Multiplier 2^32 / golden ratio, which spreads neighbouring addresses and ports evenly over the upper bits.
 pub(super) const SELECTOR_FACTOR: u32 = 0x9e37_79b1;
-/// Leaves 17 bits: the upper ones, and enough of them for lanes and quotient.
+/// Shift that leaves 17 bits: the upper ones, and enough of them for lanes and quotient.
 pub(super) const SELECTOR_SHIFT: u32 = 15;
 
 #[cfg(test)]

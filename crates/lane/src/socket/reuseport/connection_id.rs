@@ -1,5 +1,5 @@
-//! Steering of the packets of a connection that the server opened (a callback; they lack CLIENT_INITIATED)
-//! come back to, and which connection ids a lane may give to such connections.
+//! Steering of packets of connections that the server opened (callbacks; they lack CLIENT_INITIATED) to the
+//! lane that opened them. It also decides which connection ids a lane may give to such connections.
 //!
 //! An Rx packet starts with the epoch and the connection id, 32 bits each, big-endian; the id's low two bits are
 //! the channel (rx-spec, "packet header"). The lane is a residue of both, so that every channel of a connection
@@ -13,7 +13,7 @@
 //! They go to `owner`, whatever NIC they come by. The rule a driver must follow: a connection that lane k opens gets an
 //! id whose owner is k. Connections that clients open are steered by the client's address.
 
-/// The lane that a connection's ids lead to. `lanes` counts all lanes of the server, and is not 0.
+/// Returns the lane that a connection's ids lead to. `lanes` counts all lanes of the server, and is not 0.
 pub fn owner_lane(epoch: u32, cid: u32, lanes: usize) -> usize {
     (selector(epoch, cid) % lanes as u32) as usize
 }
@@ -30,8 +30,8 @@ pub struct LaneConnectionIds {
 }
 
 impl LaneConnectionIds {
-    /// The ids of `lane` among `lanes`, starting at a place chosen by `start` (a random number, so that a server
-    /// that was restarted within one epoch does not repeat the ids it gave before).
+    /// Makes the ids of `lane` among `lanes`, starting at a place chosen by `start`. `start` is a random
+    /// number, so that a server that was restarted within one epoch does not repeat the ids it gave before.
     ///
     /// # Panics
     /// When `lane` is not below `lanes`, or `lanes` is above 2^20.
@@ -42,7 +42,7 @@ impl LaneConnectionIds {
         ids
     }
 
-    /// The next id.
+    /// Returns the next id, with channel bits of zero.
     pub fn next_id(&mut self) -> u32 {
         let selector = self.first() + self.position * self.lanes;
         self.position = (self.position + 1) % self.series();
@@ -50,7 +50,7 @@ impl LaneConnectionIds {
         (selector ^ self.epoch) << 2
     }
 
-    /// The lane's lowest selector: ids have 30 bits, so a selector's top two bits are the epoch's.
+    /// Returns the lane's lowest selector: ids have 30 bits, so a selector's top two bits are the epoch's.
     fn first(&self) -> u32 {
         let base = self.epoch & 0xc000_0000;
         base + (self.lane + self.lanes - base % self.lanes) % self.lanes

@@ -1,5 +1,5 @@
-//! Listener groups: one SO_REUSEPORT socket for each lane on one address, and a classic-BPF program that sends
-//! each new TCP connection and each Rx packet to a lane of the NIC's silo.
+//! Listener groups: one SO_REUSEPORT socket for each lane on one address. A classic-BPF program sends each
+//! new TCP connection and each Rx packet to a lane of the NIC's silo.
 //!
 //! The program names a socket by its position in the kernel's array of the group. That array is in the order the
 //! sockets joined (TCP: `listen`, UDP: `bind`); when one leaves, the last moves into its place. [`Group`] keeps
@@ -26,35 +26,37 @@ pub use steering::{LANES_MAX, SteeredSilo, Steering, SteeringError};
 use super::cbpf::{AssembleError, Program};
 use super::options::keep_alive;
 
-/// Transport of the group's sockets; it decides how packets choose a lane.
+/// Transport of the group's sockets, which decides how packets choose a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Transport {
-    /// Listening TCP sockets. A connection goes to a random lane of the silo that serves its NIC; when that silo
-    /// has no listener, or no silo serves the NIC, the kernel's hash chooses among all.
+    /// The sockets are listening TCP sockets. A connection goes to a random lane of the silo that serves its
+    /// NIC; when that silo has no listener, or no silo serves the NIC, the kernel's hash chooses among all.
     Tcp {
-        /// Connections that may wait to be accepted, for each lane; the kernel caps it at `net.core.somaxconn`.
+        /// Connections that may wait to be accepted, for each lane; the kernel caps the number at
+        /// `net.core.somaxconn`.
         backlog: i32,
     },
-    /// UDP sockets for Rx. A client's packet goes to a lane of the silo that serves its NIC, fixed by the client's
-    /// address and port (see [`silo_lane`]); through a NIC that no silo serves, to one among all. Packets of connections
-    /// that the server opened go to the lane that the connection's ids lead to (see [`owner_lane`]).
+    /// The sockets are UDP sockets for Rx. A client's packet goes to a lane of the silo that serves its NIC,
+    /// fixed by the client's address and port (see [`silo_lane`]); through a NIC that no silo serves, to one
+    /// among all. Packets of connections that the server opened go to the lane that the connection's ids lead
+    /// to (see [`owner_lane`]).
     Rx,
 }
 
-/// Configuration for [`Group::open`].
+/// Configuration of a group, for [`Group::open`].
 pub struct GroupConfig {
-    /// Address all sockets share. Port 0 lets the kernel choose one port for all.
+    /// Address that all sockets share. Port 0 lets the kernel choose one port for all.
     pub address: SocketAddr,
-    /// TCP or Rx.
+    /// Transport of the group: TCP or Rx.
     pub transport: Transport,
-    /// Called on each socket before it is bound, for further options.
+    /// Function called on each socket before the bind, for further options.
     pub prepare: Prepare,
 }
 
-/// Sets options on a socket before it is bound.
+/// Function that sets options on a socket before the bind.
 pub type Prepare = Box<dyn Fn(&Socket) -> io::Result<()> + Send + Sync>;
 
-/// The sockets of one address, one for each lane.
+/// Sockets of one address, one for each lane.
 ///
 /// The group keeps a descriptor of every socket, and lanes get duplicates, so a socket leaves the kernel's
 /// array when the group says so and not before. To stop a lane without refusing a connection:
@@ -63,11 +65,11 @@ pub type Prepare = Box<dyn Fn(&Socket) -> io::Result<()> + Send + Sync>;
 pub struct Group {
     config: GroupConfig,
     steering: Steering,
-    /// In the kernel's order.
+    /// Sockets in the order of the kernel's array.
     members: Vec<Member>,
-    /// Set once there has been a second member.
+    /// True once there has been a second member.
     joined: bool,
-    /// TCP: the sockets take connections. UDP sockets do from the start.
+    /// True if the sockets take connections, which UDP sockets do from the start.
     listening: bool,
 }
 
@@ -77,20 +79,20 @@ pub enum GroupError {
     /// The address is in use by another socket: a second copy of the server, or another program.
     #[error("{0} is already in use by another socket; stop the other program or choose another address")]
     InUse(SocketAddr),
-    /// The port needs a privilege.
+    /// The port needs a privilege that this process lacks.
     #[error(
         "{0} needs a privilege: use a port from net.ipv4.ip_unprivileged_port_start up, or CAP_NET_BIND_SERVICE"
     )]
     Forbidden(SocketAddr),
-    /// The address is not one of this machine's.
+    /// The address is not on this machine.
     #[error("{0} is not an address of this machine")]
     NotLocal(SocketAddr),
     /// A socket call failed.
     #[error("cannot {call} a socket for {address}: {source}")]
     Socket {
-        /// The call.
+        /// Name of the socket call.
         call: &'static str,
-        /// The group's address.
+        /// Address of the group.
         address: SocketAddr,
         /// Error of the system.
         source: io::Error,
@@ -100,7 +102,7 @@ pub enum GroupError {
         "cannot attach the selector of {address}: {source}; a large one needs a larger net.core.optmem_max"
     )]
     Attach {
-        /// The group's address.
+        /// Address of the group.
         address: SocketAddr,
         /// Error of the system.
         source: io::Error,
@@ -108,13 +110,13 @@ pub enum GroupError {
     /// The selector would be longer than the kernel allows.
     #[error("cannot write the selector: {0}")]
     Program(#[from] AssembleError),
-    /// A lane outside the steering, or without a socket in the group.
+    /// The lane is outside the steering, or without a socket in the group.
     #[error("lane {0} has no socket in this group")]
     NoSuchLane(usize),
-    /// Something still holds a descriptor of the lane's UDP socket, so the kernel still delivers to it.
+    /// A descriptor of the lane's UDP socket is still open, so the kernel still delivers there.
     #[error("the socket of lane {0} is still held open, by the lane itself or a child process")]
     StillOpen(usize),
-    /// The lane has a socket already.
+    /// The lane has a socket in the group already.
     #[error("lane {0} has a socket in this group already")]
     AlreadyThere(usize),
 }
@@ -140,7 +142,7 @@ impl Group {
         Ok(group)
     }
 
-    /// Opens the group, but TCP sockets only bind ([`open_for`](Self::open_for)): until
+    /// Opens the group, but TCP sockets only bind ([`open_for`](Self::open_for)). Until
     /// [`listen`](Self::listen) the kernel refuses connections, so none waits at a lane that may never take
     /// it. If another process listens at the address in between, `listen` fails.
     pub fn bind_for(
@@ -158,7 +160,7 @@ impl Group {
         Ok(group)
     }
 
-    /// Takes connections from now on. A group that does already stays as it is.
+    /// Accepts connections from now on. A group that listens already stays as it is.
     pub fn listen(&mut self) -> Result<(), GroupError> {
         if !self.listening {
             for member in &self.members {
@@ -171,17 +173,17 @@ impl Group {
         self.attach()
     }
 
-    /// The shared address, with the port the kernel chose.
+    /// Returns the shared address, with the port that the kernel chose.
     pub fn address(&self) -> SocketAddr {
         self.config.address
     }
 
-    /// Lanes in the order of the kernel's array.
+    /// Returns the lanes in the order of the kernel's array.
     pub fn order(&self) -> Vec<Slot> {
         self.members.iter().map(|member| member.slot).collect()
     }
 
-    /// A descriptor of the lane's socket, for the lane to own.
+    /// Returns a descriptor of the lane's socket, for the lane to own.
     pub fn descriptor(&self, lane: usize) -> Result<OwnedFd, GroupError> {
         let socket =
             self.members[self.position(lane)?].socket.as_ref().ok_or(GroupError::NoSuchLane(lane))?;
@@ -189,7 +191,7 @@ impl Group {
         Ok(duplicate.into())
     }
 
-    /// The program as it is attached now.
+    /// Returns the program as attached now.
     pub fn program(&self) -> Result<Program, GroupError> {
         let order = self.order();
         let program = match self.config.transport {
@@ -235,7 +237,7 @@ impl Group {
         self.attach()
     }
 
-    /// Opens a socket for a lane that has none, at the end of the kernel's array, or ends its draining.
+    /// Opens a socket for a lane without one, at the end of the kernel's array, or ends the lane's draining.
     pub fn restore(&mut self, lane: usize) -> Result<(), GroupError> {
         match self.position(lane) {
             Ok(position) if self.members[position].socket.is_none() => {
@@ -252,8 +254,8 @@ impl Group {
         self.attach()
     }
 
-    /// Finds TCP listeners that something else has closed (`ss --kill`, a defect) and opens new ones in their
-    /// place. Returns the lanes whose socket is a new one and that need its descriptor.
+    /// Opens new TCP listeners in place of those that something else has closed (`ss --kill`, a defect).
+    /// Returns the lanes whose socket is a new one and that need its descriptor.
     ///
     /// One that died leaves an order that is known. Where several did, it depends on which was first, which
     /// cannot be known; then every socket but one is replaced, and connections that wait in those are reset.
@@ -384,8 +386,8 @@ impl Group {
         attached.map_err(|source| GroupError::Attach { address, source })
     }
 
-    /// Until the program that follows a removal is attached, nothing may be sent to the place that the last socket
-    /// moves into, nor to the place it has now.
+    /// Attaches the program for the time before a removal, which sends nothing to the last socket's present
+    /// and coming place.
     fn attach_around_last(&mut self) -> Result<(), GroupError> {
         let last = self.members.len() - 1;
         let drains = std::mem::replace(&mut self.members[last].slot.draining, true);
@@ -423,7 +425,7 @@ impl fmt::Debug for Group {
 
 struct Member {
     slot: Slot,
-    /// `None` while others still hold descriptors of a socket this group has let go of.
+    /// Socket of the lane; `None` while others still hold descriptors of one that this group has let go of.
     socket: Option<Socket>,
     inode: u64,
 }

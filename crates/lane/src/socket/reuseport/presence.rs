@@ -1,17 +1,17 @@
-//! Whether a UDP socket still exists after this process's part of it was closed.
+//! Test whether a UDP socket still exists after this process closed its descriptor.
 
 use std::fs;
 use std::io;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-/// Returns what identifies the socket in `/proc/net/udp`.
+/// Returns the number that identifies the socket in `/proc/net/udp`.
 pub(super) fn inode(socket: impl AsFd) -> io::Result<u64> {
     Ok(rustix::fs::fstat(socket)?.st_ino)
 }
 
-/// Waits at most a second; false when something still holds the socket. Where `/proc` cannot be read the socket is
-/// taken to be closed.
+/// Waits at most a second for the socket's end; returns false when something still holds the socket. Where
+/// `/proc` cannot be read the socket is taken to be closed.
 pub(super) fn wait_until_closed(inode: u64) -> bool {
     let deadline = Instant::now() + PATIENCE;
     while exists(inode) {

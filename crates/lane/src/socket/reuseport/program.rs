@@ -6,17 +6,18 @@ use super::client_address::{SELECTOR_FACTOR, SELECTOR_SHIFT};
 use super::steering::{SteeredSilo, Steering};
 use crate::socket::cbpf::{Ancillary, Arithmetic, AssembleError, Assembler, Condition, Label, Program};
 
-/// One place in the kernel's array.
+/// Place in the kernel's array of a group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Slot {
-    /// The lane whose socket is there.
+    /// Lane that has its socket at this place.
     pub lane: usize,
-    /// Whether nothing new shall be sent to it.
+    /// True if the lane is to be sent nothing new.
     pub draining: bool,
 }
 
-/// A random lane of the silo that serves the NIC. Without one there, or for other NICs, the kernel's hash; while
-/// a lane drains, a random one of the rest in place of the hash, which does not know about draining.
+/// Makes the program that returns a random lane of the silo that serves the NIC. Without one there, or for
+/// other NICs, it is the kernel's hash; while a lane drains, a random one of the rest in place of the hash,
+/// which does not know about draining.
 pub(super) fn tcp(steering: &Steering, order: &[Slot]) -> Result<Program, AssembleError> {
     let all = positions(order, 0..steering.lane_count());
     let mut asm = Assembler::new();
@@ -37,9 +38,10 @@ pub(super) fn tcp(steering: &Steering, order: &[Slot]) -> Result<Program, Assemb
     asm.assemble()
 }
 
-/// A client's packet goes to a lane of the silo that serves its NIC, fixed by the client's address; through a NIC that no
-/// silo serves, to one of all lanes. A packet of a connection that the server opened goes to the lane that its ids lead
-/// to. A lane that is gone is stood in for by one of its silo, then by any.
+/// Makes the program for Rx packets. A client's packet goes to a lane of the silo that serves its NIC, fixed
+/// by the client's address; through a NIC that no silo serves, to one of all lanes. A packet of a connection
+/// that the server opened goes to the lane that its ids lead to. A lane that is gone is stood in for by one
+/// of its silo, then by any.
 pub(super) fn rx(steering: &Steering, order: &[Slot]) -> Result<Program, AssembleError> {
     let lanes = steering.lane_count();
     let targets = lane_targets(steering, order);
@@ -80,8 +82,8 @@ pub(super) fn rx(steering: &Steering, order: &[Slot]) -> Result<Program, Assembl
     asm.assemble()
 }
 
-/// Leaves in `A` what `client_selector` computes. IP options and extension headers would stand where the port
-/// is looked for; they are the same in all packets of a client, if it sends any.
+/// Emits code that leaves in `A` the result of `client_selector`. IP options and extension headers would
+/// stand where the port is looked for; they are the same in all packets of a client, if it sends any.
 fn load_client_selector(asm: &mut Assembler) {
     let (of_ipv6, mix) = (asm.label(), asm.label());
     asm.load_network_word(0);
@@ -106,8 +108,8 @@ fn load_client_selector(asm: &mut Assembler) {
     asm.compute(Arithmetic::ShiftRight(SELECTOR_SHIFT));
 }
 
-/// Goes to `target` for packets of connections that the server opened. The answer to a VERSION question lacks the
-/// client's flag too, but servers ask such questions about connections that they accepted.
+/// Emits a jump to `target` for packets of connections that the server opened. The answer to a VERSION
+/// question lacks the client's flag too, but servers ask such questions about connections that they accepted.
 fn unless_of_client(asm: &mut Assembler, target: Label) {
     let of_client = asm.label();
     asm.load_word(TYPE_AND_FLAGS_AT);
@@ -118,7 +120,7 @@ fn unless_of_client(asm: &mut Assembler, target: Label) {
     asm.place(of_client);
 }
 
-/// Runs `body` for packets of the silo's NICs; `A` holds the interface index before and, for others, after it.
+/// Emits `body` for packets of the silo's NICs; `A` holds the interface index before and, for others, after.
 fn for_nics_of(asm: &mut Assembler, silo: &SteeredSilo, body: impl FnOnce(&mut Assembler, &SteeredSilo)) {
     if silo.ifindexes.is_empty() {
         return;
@@ -133,7 +135,7 @@ fn for_nics_of(asm: &mut Assembler, silo: &SteeredSilo, body: impl FnOnce(&mut A
     asm.place(next);
 }
 
-/// `X` holds the client's selector; leaves a lane id of the silo in `A`, as `silo_lane` does.
+/// Emits code that makes of the client's selector in `X` a lane id of the silo in `A`, as `silo_lane` does.
 fn lane_of_silo(asm: &mut Assembler, silo: &SteeredSilo, lanes: usize) {
     let Range { start, end } = silo.lanes.clone();
     let (elsewhere, done) = (asm.label(), asm.label());
@@ -154,8 +156,9 @@ fn lane_of_silo(asm: &mut Assembler, silo: &SteeredSilo, lanes: usize) {
     asm.place(done);
 }
 
-/// Random rather than the NIC's flow hash: virtio and others compute none, and 0 would send all to one lane.
-/// A handshake stays with the listener that got its first packet, so a resent SYN is not dealt out again.
+/// Emits the return of a random position. Random rather than the NIC's flow hash: virtio and others compute
+/// none, and 0 would send all to one lane. A handshake stays with the listener that got its first packet, so
+/// a resent SYN is not dealt out again.
 fn return_random(asm: &mut Assembler, positions: &[u32]) {
     asm.load_ancillary(Ancillary::Random);
     asm.compute(Arithmetic::Modulo(positions.len() as u32));
@@ -200,7 +203,7 @@ fn return_from_run(asm: &mut Assembler, first: u32, run: &Range<usize>) {
     asm.return_a();
 }
 
-/// A conditional jump of any length, as a short one around a long one.
+/// Emits a conditional jump of any length, as a short one around a long one.
 fn far_jump_if(asm: &mut Assembler, condition: Condition, target: Label) {
     let skip = asm.label();
     asm.jump_unless(condition, skip);
@@ -208,7 +211,7 @@ fn far_jump_if(asm: &mut Assembler, condition: Condition, target: Label) {
     asm.place(skip);
 }
 
-/// Positions of the sockets of `lanes` that take new work, by lane id.
+/// Returns the positions of the sockets of `lanes` that take new work, by lane id.
 fn positions(order: &[Slot], lanes: Range<usize>) -> Vec<u32> {
     let mut found: Vec<(usize, u32)> = order
         .iter()
@@ -220,7 +223,7 @@ fn positions(order: &[Slot], lanes: Range<usize>) -> Vec<u32> {
     found.into_iter().map(|(_, at)| at).collect()
 }
 
-/// For each lane id the position that takes its packets.
+/// Returns for each lane id the position that takes the lane's packets.
 fn lane_targets(steering: &Steering, order: &[Slot]) -> Vec<u32> {
     let all = positions(order, 0..steering.lane_count());
     let mut targets = Vec::with_capacity(steering.lane_count());
@@ -236,7 +239,7 @@ fn lane_targets(steering: &Steering, order: &[Slot]) -> Vec<u32> {
     targets
 }
 
-/// A position no group has: the kernel falls back to its hash over all sockets.
+/// Position that no group has: the kernel falls back to its hash over all sockets.
 const HASH: u32 = u32::MAX;
 // Rx packet header: epoch, then connection id with the channel in its low bits; type and flags are bytes 20 and 21.
 const EPOCH_AT: u32 = 0;

@@ -1,43 +1,43 @@
-//! Assignment of NICs to lanes, as the selectors need it.
+//! Assignment of NICs to lanes, as selectors need it.
 
 use std::ops::Range;
 
 use crate::layout::Layout;
 
-/// The silos of a server. Lane ids run through all silos without a gap, from 0.
+/// Silos of a server. Lane ids run through all silos without a gap, from 0.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Steering {
     silos: Vec<SteeredSilo>,
 }
 
-/// One silo's share.
+/// Interfaces and lanes of one silo.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SteeredSilo {
-    /// Interfaces it serves.
+    /// Indices of the interfaces that the silo serves.
     pub ifindexes: Vec<u32>,
-    /// Lanes of the silo.
+    /// Ids of the silo's lanes.
     pub lanes: Range<usize>,
 }
 
-/// Lanes or interfaces that cannot be steered.
+/// Reason why lanes or interfaces cannot be steered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SteeringError {
-    /// A silo is empty or does not go on where the one before it ended.
+    /// A silo is empty or does not continue the lanes of the silo before.
     #[error("silo {0} must have at least one lane, numbered on from the silo before it")]
     Lanes(usize),
-    /// More lanes than a selector can name.
+    /// There are more lanes than a selector can name.
     #[error("{0} lanes; at most {LANES_MAX} can share an address")]
     TooManyLanes(usize),
-    /// An interface in two silos.
+    /// An interface is in two silos.
     #[error("interface {0} is served by more than one silo")]
     SharedInterface(u32),
 }
 
-/// Bounds the selector's jumps to what classic BPF can span.
+/// Most lanes, which bounds the selector's jumps to what classic BPF can span.
 pub const LANES_MAX: usize = 256;
 
 impl Steering {
-    /// Checks that lanes are numbered without gaps and that every interface has one silo.
+    /// Makes a steering of silos, with lanes numbered without gaps and one silo for every interface.
     pub fn new(silos: Vec<SteeredSilo>) -> Result<Self, SteeringError> {
         let mut next_lane = 0;
         for (at, silo) in silos.iter().enumerate() {
@@ -59,7 +59,7 @@ impl Steering {
         }
     }
 
-    /// The silos of a layout.
+    /// Makes the steering of a layout's silos.
     pub fn by_layout(layout: &Layout) -> Result<Self, SteeringError> {
         let steered = |silo: &crate::layout::SiloLayout| {
             let first = silo.lanes.first().map_or(0, |lane| lane.id);
@@ -71,17 +71,17 @@ impl Steering {
         Self::new(layout.silos.iter().map(steered).collect())
     }
 
-    /// `lanes` lanes in one silo, whatever NIC packets come by.
+    /// Makes a steering of `lanes` lanes in one silo, whatever NIC packets come by.
     pub fn single_silo(lanes: usize) -> Result<Self, SteeringError> {
         Self::new(vec![SteeredSilo { ifindexes: Vec::new(), lanes: 0..lanes }])
     }
 
-    /// The silos in order.
+    /// Returns the silos in order of their lanes.
     pub fn silos(&self) -> &[SteeredSilo] {
         &self.silos
     }
 
-    /// Lanes of all silos.
+    /// Returns the number of lanes of all silos.
     pub fn lane_count(&self) -> usize {
         self.silos.last().map_or(0, |silo| silo.lanes.end)
     }

@@ -1,4 +1,5 @@
-//! Operations whose futures are dropped: what they own stays until the kernel is done, and what they bring goes.
+//! Tests of operations with dropped futures: their memory stays until the kernel is done, and their results
+//! go.
 
 use std::path::Path;
 use std::time::Duration;
@@ -64,7 +65,7 @@ fn what_is_made_and_nobody_waits_for_is_closed_and_nothing_is_made_elsewhere() {
     });
 }
 
-/// Descriptors of this process beneath a directory: other tests have their own.
+/// Returns the number of this process's descriptors beneath a directory: other tests have their own.
 fn open_beneath(path: &Path) -> usize {
     let open = std::fs::read_dir("/proc/self/fd").unwrap().filter_map(|entry| {
         // It may be closed meanwhile.

@@ -1,4 +1,4 @@
-//! The kernel's handles, and what they name.
+//! Tests of the kernel's handles, and the files that they name.
 
 use std::time::Duration;
 

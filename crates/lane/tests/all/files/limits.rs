@@ -1,4 +1,4 @@
-//! Limits of file systems.
+//! Tests of limits of file systems.
 
 use lane::backend::uring::FileOperations;
 use lane::fs::{AttributeChange, Dir, FileKind, OpenHow, RenameHow, SetTime, Timestamp, XattrHow};

@@ -1,4 +1,4 @@
-//! Locks that another process sees.
+//! Tests of locks that another process sees.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::process::{Command, Stdio};
@@ -64,7 +64,7 @@ fn kept_locks_last_until_their_keeper_goes_whatever_else_is_closed() {
     });
 }
 
-/// Another process that has a file open and locks it as told.
+/// A process that has a file open and locks it as told.
 struct Other {
     child: std::process::Child,
     answers: BufReader<std::process::ChildStdout>,

@@ -1,5 +1,5 @@
-//! Files on real file systems: tmpfs, and ext4 and xfs in images where this machine lets them be mounted. What a writable tree
-//! relies on, and what the parity tests cannot ask of a world.
+//! Tests of files on real file systems: tmpfs, and ext4 and xfs in images where this machine lets them be
+//! mounted. They cover what a writable tree relies on, and what the parity tests cannot ask of a world.
 
 mod given_up;
 mod handles;
@@ -52,7 +52,7 @@ fn run(file_operations: FileOperations, test: impl Future<Output = ()> + 'static
     run_here(RuntimeOptions { ring, buffers }, test).unwrap();
 }
 
-/// A file system.
+/// File system on which a test runs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
     Tmpfs,
@@ -84,7 +84,7 @@ async fn read(file: &File) -> Vec<u8> {
     bytes
 }
 
-/// Returns the path of an open file: it tells no descriptor, so one is looked for.
+/// Returns the path of an open file, found among this process's descriptors.
 fn path_of(file: &File) -> PathBuf {
     let stat = file.stat().unwrap();
     let links = std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().path());
@@ -99,7 +99,7 @@ fn name(text: &str) -> CString {
     CString::new(text).unwrap()
 }
 
-/// The error number.
+/// Returns the error number of a failure.
 fn errno<T>(result: std::io::Result<T>) -> Result<T, i32> {
     result.map_err(|error| error.raw_os_error().unwrap())
 }

@@ -1,4 +1,4 @@
-//! Rules of the kernel for a server that has given up capabilities that it does not need.
+//! Tests of the kernel's rules for a server that has given up capabilities that it does not need.
 
 use lane::fs::{Allocate, AttributeChange, OpenHow, OpenKind};
 use lane::privileges;

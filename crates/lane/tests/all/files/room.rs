@@ -1,4 +1,4 @@
-//! Holes, room and copies on the disk.
+//! Tests of holes, room and copies on the disk.
 
 use lane::fs::{Allocate, SeekTo, SyncOf};
 

@@ -1,5 +1,5 @@
-//! Writes of what lies in several places: a stream's receive buffers, the lane's own, memory that a lender
-//! lends.
+//! Tests of writes of bytes in several places: a stream's receive buffers, the lane's own, memory that a
+//! lender lends.
 
 use std::net::SocketAddr;
 

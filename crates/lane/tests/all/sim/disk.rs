@@ -1,5 +1,5 @@
-//! A server's files when the power goes or the process is killed in the middle of what it does, and when the disk is full,
-//! refuses or forgets.
+//! Tests of a server's files in trouble. The power goes or the process is killed in the middle of a change;
+//! the disk is full, refuses or forgets.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -394,7 +394,7 @@ fn locks_of_other_processes_are_seen_and_see_ours() {
     });
 }
 
-/// Five steps: a new file beside, its bytes, safe; its name over the old one, safe.
+/// Replaces a file in five steps: a new file beside, its bytes, safe; its name over the old one, safe.
 async fn replace(bytes: &[u8]) -> io::Result<()> {
     let root = Dir::open_root(Path::new("/srv")).unwrap();
     let aside = root.create(&name("aside"), NEW).await?;

@@ -10,7 +10,7 @@ use lane::{spawn, time};
 
 use crate::sim::{accept, connect, echo_server, listen, pattern, send};
 
-/// Sends a message and takes the echo, over a new connection.
+/// Sends a message over a new connection and returns the echo.
 async fn echo(message: &[u8]) -> std::io::Result<Vec<u8>> {
     let stream = connect("10.0.0.1:80").await?;
     echo_over(&stream, message).await

@@ -1,4 +1,4 @@
-//! Connections that one lane of a host accepts and another serves.
+//! Tests of connections that one lane of a host accepts and another serves.
 
 use std::cell::Cell;
 use std::io::IoSlice;
@@ -103,7 +103,7 @@ fn a_stream_that_something_was_received_from_stays_and_one_that_is_lost_on_its_w
     assert_eq!(server.descriptors(), 0, "all are closed, the one on its way too");
 }
 
-/// A connection says first whose it is, and what follows waits for the lane that gets it.
+/// Tests a connection that first names its lane. What follows waits for the lane that gets it.
 #[test]
 fn a_stream_whose_first_bytes_were_received_alone_can_be_given_away() {
     seeds(50, |seed| {
@@ -139,8 +139,8 @@ fn a_stream_whose_first_bytes_were_received_alone_can_be_given_away() {
     });
 }
 
-/// Lanes of one host listen at one address: the group's rule says which accepts, and one that leaves is
-/// passed over.
+/// Tests lanes of one host that listen at one address. The group's rule says which accepts, and one that
+/// leaves is passed over.
 #[test]
 fn lanes_share_one_port_and_steering_chooses_among_them() {
     seeds(10, |seed| {

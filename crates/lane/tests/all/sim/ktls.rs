@@ -1,4 +1,4 @@
-//! Kernel TLS of simulated hosts, with records that are not encrypted: type, key, length, plaintext.
+//! Tests of kernel TLS of simulated hosts, with records that are not encrypted: type, key, length, plaintext.
 
 use lane::backend::sim::{Config, KernelTls, RecordLayer, World, seeds};
 use lane::buffer::BufClass;
@@ -8,7 +8,7 @@ use lane::socket::ktls::KtlsRefusal;
 
 use super::{accept, connect, listen, send};
 
-/// "Encrypts" by naming the key.
+/// Record layer that "encrypts" by naming the key.
 struct Readable {
     key: u8,
 }
@@ -35,7 +35,7 @@ fn config(can_change_key: bool) -> Config {
     config
 }
 
-/// All that comes until the end.
+/// Receives until the end of the stream.
 async fn read_all(stream: &TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     loop {
@@ -47,7 +47,7 @@ async fn read_all(stream: &TcpStream) -> Vec<u8> {
     }
 }
 
-/// Records as (type, key, plaintext), neighbours of one type and key joined.
+/// Parses records as (type, key, plaintext), with neighbours of the same type and key joined.
 fn parse(bytes: &[u8]) -> Vec<(u8, u8, Vec<u8>)> {
     let mut records: Vec<(u8, u8, Vec<u8>)> = Vec::new();
     let mut rest = bytes;

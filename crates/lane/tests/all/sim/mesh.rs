@@ -1,4 +1,4 @@
-//! Mail between the lanes of a simulated host: the seed decides how long word is on its way.
+//! Tests of mail between the lanes of a simulated host: the seed decides how long a message is on its way.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -9,7 +9,7 @@ use lane::backend::sim::{Config, Host, World, seeds};
 use lane::mesh::{CallError, Exchange, Limits, Mail, Member, Members, Port, Refused, Sender};
 use lane::{spawn, time};
 
-/// A host of `lanes` lanes.
+/// Makes a host of `lanes` lanes.
 fn host_of(world: &World, lanes: usize) -> Host {
     let host = world.host("10.0.0.1");
     for number in 1..lanes {
@@ -18,7 +18,7 @@ fn host_of(world: &World, lanes: usize) -> Host {
     host
 }
 
-/// The exchange of the tests, as every lane finds it.
+/// Returns the exchange of the tests, as every lane finds it.
 fn exchange(limits: Limits) -> Exchange<u64, u64> {
     lane::current().mesh().exchange("test", limits).unwrap()
 }
@@ -144,7 +144,8 @@ fn two_lanes_that_storm_each_other_with_calls_both_end() {
     });
 }
 
-/// Each call makes the other side call back before it answers, ever deeper: the circle runs out of calls and unwinds.
+/// Tests calls that make the other side call back before the answer, ever deeper: the circle runs out of
+/// calls and unwinds.
 #[test]
 fn lanes_that_call_each_other_in_circles_run_out_of_calls_and_unwind() {
     async fn serve(mut port: Port<u64, u64>) {

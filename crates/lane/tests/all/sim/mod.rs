@@ -1,5 +1,5 @@
-//! The simulated backend, driven through the lane's own types: what holds on io_uring holds here, faults strike
-//! as told, and a seed repeats a run to the last event.
+//! Tests of the simulated backend, driven through the lane's own types. What holds on io_uring holds here,
+//! faults strike as told, and a seed repeats a run to the last event.
 
 mod crash;
 mod disk;
@@ -33,7 +33,7 @@ async fn connect(to: &str) -> std::io::Result<TcpStream> {
     TcpStream::connect(to.parse().unwrap()).await
 }
 
-/// The next connection, however often the host is short of something.
+/// Accepts the next connection, however often the host is short of something.
 async fn accept(listener: &TcpListener) -> TcpStream {
     loop {
         if let Ok(stream) = listener.accept().await {
@@ -65,7 +65,7 @@ async fn receive_all(stream: &TcpStream) -> std::io::Result<Vec<u8>> {
     }
 }
 
-/// Sends back what it receives until the end, for every connection to `port`.
+/// Sends back all received bytes until the end, for every connection to `port`.
 async fn echo_server(port: u16) {
     let listener = listen(port);
     loop {
@@ -82,7 +82,7 @@ async fn echo_server(port: u16) {
     }
 }
 
-/// Bytes that tell their place.
+/// Returns bytes by which their places can be told.
 fn pattern(len: usize) -> Vec<u8> {
     (0..len as u64).map(|n| (n.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 56) as u8).collect()
 }

@@ -1,4 +1,4 @@
-//! Blocking work on the helpers of a simulated host.
+//! Tests of blocking work on the helpers of a simulated host.
 
 use std::cell::RefCell;
 use std::rc::Rc;

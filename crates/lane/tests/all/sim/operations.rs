@@ -1,5 +1,4 @@
-//! Properties of operations that show only where the test rules the world: lost power, cut links, a late
-//! kernel.
+//! Tests of operations that show only where the test rules the world: lost power, cut links, a late kernel.
 
 use std::cell::Cell;
 use std::ffi::CString;

@@ -9,7 +9,7 @@ use lane::{Ended, time};
 
 use crate::sim::{connect, listen};
 
-/// Takes connections in, and panics at every one but each third.
+/// Accepts connections, and panics at every one but each third.
 fn accept_badly(listener: &Rc<TcpListener>, accepted: &Rc<Cell<u32>>) -> impl Future<Output = Ended> + use<> {
     let (listener, accepted) = (Rc::clone(listener), Rc::clone(accepted));
     async move {

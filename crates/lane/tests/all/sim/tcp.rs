@@ -37,7 +37,7 @@ fn bytes_arrive_in_order_and_the_end_is_seen_whatever_the_network_does() {
 
 #[test]
 fn an_accepted_stream_ends_where_the_peers_host_is_gone_and_stays_where_it_is_silent() {
-    /// Returns how the stream ends within half an hour, or `None`.
+    /// Returns the end of the stream within half an hour, or `None`.
     fn end(trouble: impl FnOnce(&World, &Host, &Host)) -> Option<ErrorKind> {
         let world = World::new(1, Config::clean());
         let (server, client) = (world.host("10.0.0.1"), world.host("10.0.0.2"));

@@ -16,7 +16,7 @@ fn bind(addr: &str) -> UdpSocket {
     UdpSocket::bind(addr.parse().unwrap(), &UdpOptions::default()).unwrap()
 }
 
-/// Sends `payload` cut into datagrams of `segment` bytes, in as many calls as it takes.
+/// Sends `payload` cut into datagrams of `segment` bytes, in as many calls as needed.
 async fn send(socket: &UdpSocket, to: &str, segment: u16, payload: &[u8]) {
     let mut sent = 0;
     while sent < payload.len() {
@@ -29,7 +29,7 @@ async fn send(socket: &UdpSocket, to: &str, segment: u16, payload: &[u8]) {
     }
 }
 
-/// Everything that arrives until nothing has for a second.
+/// Receives everything that arrives until nothing has for a second.
 async fn receive(socket: &UdpSocket) -> Vec<Datagram> {
     let mut received = Vec::new();
     while time::timeout(Duration::from_secs(1), socket.recv(&mut received, 16)).await.is_ok() {}
@@ -40,7 +40,7 @@ fn payloads(received: &[Datagram]) -> Vec<Vec<u8>> {
     received.iter().flat_map(|datagram| datagram.segments().map(<[u8]>::to_vec)).collect()
 }
 
-/// Sends `count` numbered datagrams from 10.0.0.2 to 10.0.0.1 and gives the numbers that arrive.
+/// Sends `count` numbered datagrams from 10.0.0.2 to 10.0.0.1 and returns the numbers that arrive.
 fn numbers_through(world: &World, count: u32) -> Vec<u32> {
     let (server, client) = (world.host("10.0.0.1"), world.host("10.0.0.2"));
     client.spawn(async move {

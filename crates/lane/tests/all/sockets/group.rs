@@ -1,4 +1,5 @@
-//! Listener groups: which lane gets which connection and packet, before and after listeners come and go.
+//! Tests of listener groups: which lane gets which connection and packet, before and after listeners come and
+//! go.
 
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::time::{Duration, Instant};
@@ -22,7 +23,7 @@ fn open(transport: Transport, ip: Ipv4Addr, port: u16, steering: Steering) -> Re
     Group::open(config, steering)
 }
 
-/// Lanes 0 and 1 for the first NIC, 2 and 3 for the second.
+/// Returns a steering of lanes 0 and 1 for the first NIC, 2 and 3 for the second.
 fn two_silos(ifindexes: [u32; 2]) -> Steering {
     let silo = |n: usize| SteeredSilo { ifindexes: vec![ifindexes[n]], lanes: 2 * n..2 * n + 2 };
     Steering::new(vec![silo(0), silo(1)]).unwrap()
@@ -57,7 +58,7 @@ impl Server {
         });
     }
 
-    /// The lane dies: its descriptor goes, and the group is told.
+    /// Removes a lane that dies: its descriptor goes, and the group is told.
     fn remove(&mut self, lane: usize) {
         self.lanes[lane] = None;
         self.group.remove(lane).unwrap();
@@ -68,7 +69,8 @@ impl Server {
         self.take_descriptor(transport, lane);
     }
 
-    /// Makes 40 connections through a NIC; how many each lane was given. None may be refused.
+    /// Makes 40 connections through a NIC, of which none may be refused; returns how many each lane was
+    /// given.
     fn connect_40(&self, nic: usize) -> [usize; 4] {
         let address = (TwoNics::server_address(nic), self.group.address().port());
         let clients: Vec<TcpStream> =
@@ -86,7 +88,8 @@ impl Server {
         taken
     }
 
-    /// Sends a packet for each connection id through a NIC, each from a client of its own; the lane each came to.
+    /// Sends a packet for each connection id through a NIC, each from another client; returns the lane of
+    /// each.
     fn send_rx(&self, nic: usize, cids: &[u32]) -> Vec<usize> {
         self.send_flagged(nic, cids, CLIENT_INITIATED)
     }
@@ -115,8 +118,8 @@ impl Server {
     }
 }
 
-/// The socket of the `n`th client. A child process that another test has just started may still hold the last one of
-/// that port.
+/// Binds the socket of the `n`th client. A child process that another test has just started may still hold
+/// the last one of that port.
 fn bind_client(n: usize) -> UdpSocket {
     let mut bound = None;
     eventually(|| {
@@ -126,7 +129,7 @@ fn bind_client(n: usize) -> UdpSocket {
     bound.expect("waited for")
 }
 
-/// The port of the `n`th client.
+/// Returns the port of the `n`th client.
 fn client_port(n: usize) -> u16 {
     20_000 + n as u16
 }
@@ -412,7 +415,7 @@ fn group_works_over_ipv6() {
     TcpStream::connect(group.address()).unwrap();
 }
 
-/// Behaviour of the kernel that [`Group`] relies on, tested without it.
+/// Tests behaviour of the kernel that [`Group`] relies on, without a group.
 #[test]
 fn kernel_moves_the_last_socket_of_a_group_into_the_place_of_a_closed_one() {
     let join = |port: u16| {

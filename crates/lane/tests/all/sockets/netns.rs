@@ -1,4 +1,5 @@
-//! A server and a client in network namespaces of their own, joined by two pairs of virtual NICs.
+//! Environment of a server and a client in network namespaces of their own, joined by two pairs of virtual
+//! NICs.
 
 use std::net::Ipv4Addr;
 
@@ -13,8 +14,8 @@ pub(crate) struct TwoNics {
 }
 
 impl TwoNics {
-    /// `None` where the test may not make namespaces: it is skipped. The calling thread is in the server's
-    /// namespace afterwards.
+    /// Makes the namespaces. `None` where the test may not make them: it is skipped. The calling thread is in
+    /// the server's namespace afterwards.
     #[track_caller]
     pub(crate) fn new() -> Option<Self> {
         let server = Namespace::new_or_skip()?;
@@ -39,7 +40,7 @@ impl TwoNics {
         Ipv4Addr::new(10, 9, nic as u8, 1)
     }
 
-    /// The client's address that packets through a NIC come from.
+    /// Returns the client's address from which packets through a NIC come.
     pub(crate) fn client_address(nic: usize) -> Ipv4Addr {
         Ipv4Addr::new(10, 9, nic as u8, 2)
     }

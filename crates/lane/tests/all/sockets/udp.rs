@@ -1,4 +1,4 @@
-//! Bursts over loopback: what is sent in one call arrives as the same datagrams, joined or not.
+//! Tests of bursts over loopback: datagrams sent in one call arrive as the same datagrams, joined or not.
 
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, UdpSocket};
@@ -34,7 +34,7 @@ fn receive_soon(socket: &UdpSocket, buffer: &mut [u8]) -> Received {
     }
 }
 
-/// Every datagram of `length` payload bytes, however the kernel joins them.
+/// Receives every datagram of `length` payload bytes, however the kernel joins them.
 fn receive_datagrams(socket: &UdpSocket, length: usize) -> Vec<Vec<u8>> {
     let mut buffer = vec![0; gro::BYTES_MAX];
     let mut datagrams: Vec<Vec<u8>> = Vec::new();

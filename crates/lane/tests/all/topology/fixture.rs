@@ -95,7 +95,8 @@ impl Machine {
         }
     }
 
-    /// `below_pci` is the path from the PCI function to the device the interface belongs to.
+    /// Adds a device's NIC; `below_pci` is the path from the PCI function to the device that the interface
+    /// belongs to.
     fn device_nic(&self, name: &str, fields: &Fields, below_pci: &str) {
         let pci = self.pci_function(name, fields);
         let device = format!("{pci}{below_pci}");
@@ -189,7 +190,7 @@ pub(crate) const TWO_NODES: &str = "
     disk nvme0n1 node=1 gib=100
 ";
 
-/// Sub-NUMA clustering: eight nodes in two packages, ids with a gap, NICs on three of them.
+/// Machine with sub-NUMA clustering: eight nodes in two packages, ids with a gap, NICs on three of them.
 pub(crate) const EIGHT_NODES: &str = "
     node 0 cpus=0-1 mem=16 dist=10,11,11,11,21,21,21,21
     node 1 cpus=2-3 mem=16 dist=11,10,11,11,21,21,21,21

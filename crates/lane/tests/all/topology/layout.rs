@@ -1,4 +1,4 @@
-//! Lanes and silos on the fixture machines.
+//! Tests of lanes and silos on the fixture machines.
 
 use lane::layout::{LaneCount, Layout, LayoutError, Wishes};
 
@@ -13,7 +13,7 @@ fn with(lanes: LaneCount) -> Wishes {
     Wishes { lanes, ..Wishes::default() }
 }
 
-/// `node:cpus` of each silo.
+/// Returns `node:cpus` of each silo.
 fn shape(layout: &Layout) -> Vec<String> {
     let silo = |silo: &lane::layout::SiloLayout| {
         let cpus: Vec<String> = silo.lanes.iter().map(|lane| lane.cpu.to_string()).collect();

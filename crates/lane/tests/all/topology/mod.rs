@@ -1,4 +1,4 @@
-//! Reading machines from sysfs trees, and laying lanes out on them.
+//! Tests that read machines from sysfs trees, and lay lanes out on them.
 
 mod fixture;
 mod layout;

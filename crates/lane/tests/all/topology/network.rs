@@ -1,4 +1,4 @@
-//! Findings about what leaves a machine: bonds, addresses, queueing disciplines.
+//! Tests of findings about what leaves a machine: bonds, addresses, queueing disciplines.
 
 use lane::probe::{
     Address, DefaultRoute, Finding, Network, Qdisc, Redirect, SourceRule, Verdict, examine_network,
@@ -7,7 +7,7 @@ use lane::topology::Napi;
 
 use crate::topology::fixture::{Machine, TWO_NODES};
 
-/// eth0 (index 2, node 0) and eth1 (index 3, node 1) below bond0 (index 4).
+/// Makes a machine with eth0 (index 2, node 0) and eth1 (index 3, node 1) below bond0 (index 4).
 fn bonded(mode: &str) -> Machine {
     let machine = Machine::new(&format!("{TWO_NODES}\n stacked bond0 index=4 lower=eth0,eth1"));
     machine.write("sys/class/net/bond0/bonding/mode", mode);

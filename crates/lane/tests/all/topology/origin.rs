@@ -1,9 +1,10 @@
-//! To which node connections are traced, on machines whose lists tell the truth and on those whose lists lie.
+//! Tests of the nodes that connections are traced to, on machines with lists that tell the truth and with
+//! lists that lie.
 
 use lane::topology::{CpuSet, Evidence, Irq, Napi, Nic, NicKind, Node, Origins, RxQueue, Topology};
 
-/// Two nodes with CPUs 0-1 and 2-3; `eth0` (index 2) on node 0, `eth1` (index 3) on node 1, `bond0` (index 9) over
-/// both, `lo`. Interrupts go to the CPUs given for each NIC.
+/// Makes a machine of two nodes with CPUs 0-1 and 2-3. It has `eth0` (index 2) on node 0, `eth1` (index 3) on
+/// node 1, `bond0` (index 9) over both, and `lo`. Interrupts go to the CPUs given for each NIC.
 fn machine(irqs: [&[u32]; 2]) -> Topology {
     let node = |id: u32| Node {
         id,
@@ -47,7 +48,7 @@ fn origins(topology: &Topology) -> Origins {
     Origins::new(topology, &[], &[0, 1])
 }
 
-/// Asks with an unknown NAPI id.
+/// Returns the node for an interface and a CPU, with an unknown NAPI id.
 fn by_cpu(origins: &Origins, interface: u32, cpu: u32) -> Option<u32> {
     origins.node_of(Some(interface), || Some(999), || Some(cpu)).map(|(node, _)| node)
 }

@@ -1,4 +1,4 @@
-//! Findings about invented machines, and about this one.
+//! Tests of findings about invented machines, and about this one.
 
 use std::path::Path;
 
@@ -15,7 +15,7 @@ fn finding(machine: &Machine, name: &str) -> Finding {
     found.unwrap_or_else(|| panic!("no finding about {name}"))
 }
 
-/// A machine with one file that the kernel would have.
+/// Makes a machine with one file that the kernel would have.
 fn with_file(description: &str, path: &str, content: &str) -> Machine {
     let machine = Machine::new(description);
     machine.write(path, content);

@@ -1,4 +1,4 @@
-//! Modes, owners, times and extended attributes.
+//! Modes, owners, times and extended attributes of a simulated disk.
 
 use std::io;
 use std::rc::Rc;
@@ -94,14 +94,14 @@ impl Disk {
         }
     }
 
-    /// The value of an extended attribute (fgetxattr(2)); `ENODATA` where there is none.
+    /// Returns the value of an extended attribute (fgetxattr(2)); `ENODATA` without one.
     pub(crate) fn xattr_get(&self, inode: &Inode, name: &[u8], engine: &mut Engine) -> io::Result<Vec<u8>> {
         self.may_fail(self.config.name_error, engine)?;
         self.check_xattr(inode, name, READ)?;
         inode.xattrs.borrow().get(name).cloned().ok_or_else(|| errno(libc::ENODATA))
     }
 
-    /// The names of all extended attributes (flistxattr(2)).
+    /// Returns the names of all extended attributes (flistxattr(2)).
     pub(crate) fn xattr_list(&self, inode: &Inode, engine: &mut Engine) -> io::Result<Vec<Vec<u8>>> {
         self.may_fail(self.config.name_error, engine)?;
         let may_see = |name: &Vec<u8>| self.is_privileged() || !name.starts_with(b"trusted.");
@@ -145,7 +145,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Takes an extended attribute away (fremovexattr(2)); `ENODATA` where there is none.
+    /// Removes an extended attribute (fremovexattr(2)); `ENODATA` without one.
     pub(crate) fn xattr_remove(
         &mut self,
         inode: &Rc<Inode>,
@@ -168,7 +168,7 @@ impl Disk {
         self.notify(inode, engine);
     }
 
-    /// Changes attributes, and the time of that.
+    /// Changes attributes, and the change time.
     fn set_attributes(
         &mut self,
         inode: &Rc<Inode>,
@@ -221,7 +221,7 @@ impl Inode {
         self.set(Attributes { mtime: stamp, ctime: stamp, ..self.attributes.get() }, record);
     }
 
-    /// Something else of it has changed.
+    /// Notes another change of the inode: the change time moves.
     pub(super) fn changed(&self, stamp: Timestamp, record: &mut Record) {
         self.set(Attributes { ctime: stamp, ..self.attributes.get() }, record);
     }
@@ -233,10 +233,10 @@ impl Inode {
     }
 }
 
-/// A time of reading older than this is moved by the next one, whatever else has happened. Seconds.
+/// Age of an access time, in seconds, from which the next read moves it in any case.
 const ATIME_AGE_MAX_S: i64 = 24 * 60 * 60;
-/// Linux's limits, bytes.
+/// Longest name of an attribute, in bytes, as on Linux.
 const XATTR_NAME_MAX: usize = 255;
 const XATTR_VALUE_MAX: usize = 65_536;
-/// Cost of each attribute beside its bytes, as in ext4.
+/// Bytes that each attribute costs beside its own, as in ext4.
 const XATTR_OVERHEAD: usize = 16;

@@ -1,4 +1,4 @@
-//! The bytes of a file: what readers see at once, and what of it a loss of power may leave.
+//! Content of a file: what readers see at once, and what a loss of power may leave.
 //!
 //! A disk writes sectors, each whole or not at all, in any order and whenever it likes. So each sector that was changed
 //! since the last sync keeps what it was before each change, and after a loss of power any of these may be what it is.
@@ -16,32 +16,33 @@ use super::pages::{PAGE, Page, Space};
 use crate::backend::file::SeekTo;
 use crate::backend::sim::engine::Engine;
 
-/// A file's bytes.
+/// Content of a file, with the states that may come back.
 pub(super) struct Content {
     space: Rc<Space>,
     len: usize,
-    /// By number; what is not there is a hole.
+    /// Pages by number; a missing one is a hole.
     pages: BTreeMap<usize, Rc<Page>>,
-    /// Of sectors changed since the last sync.
+    /// Sectors changed since the last sync, with their histories.
     changed: BTreeMap<usize, History>,
-    /// Since the last sync, the first that of the disk.
+    /// Sizes since the last sync; the first is the disk's.
     sizes: Vec<Size>,
-    /// Changes so far.
+    /// Number of changes so far.
     event: u64,
-    /// The last size that was set and is on the disk.
+    /// Number of the last set size that is on the disk.
     committed: u64,
 }
 
 /// Earlier states of a sector, which may come back.
 struct History {
     versions: Vec<Version>,
-    /// Since which change it is what readers see; `None` when the disk has refused that and will not be asked again.
+    /// Change since which readers see the present state; `None` when the disk has refused it and will not be
+    /// asked again.
     live_since: Option<u64>,
 }
 
 struct Version {
     since: u64,
-    /// `None` is zeros.
+    /// Bytes of the sector; `None` for zeros.
     bytes: Option<Box<[u8; SECTOR]>>,
 }
 
@@ -49,7 +50,7 @@ struct Version {
 struct Size {
     since: u64,
     len: usize,
-    /// Set, not grown by a write.
+    /// True for a size that was set, not grown by a write.
     is_set: bool,
 }
 
@@ -97,17 +98,17 @@ impl Content {
         self.len
     }
 
-    /// Bytes of its pages.
+    /// Returns the bytes of the content's pages.
     pub(super) fn allocated(&self) -> u64 {
         (self.pages.len() * PAGE) as u64
     }
 
-    /// Returns the pages of the content: those that are shared are the same.
+    /// Returns the pages of the content, of which shared ones are the same.
     pub(super) fn pages(&self) -> impl Iterator<Item = &Rc<Page>> {
         self.pages.values()
     }
 
-    /// Fills `into` from `offset` on; all of it is inside the file.
+    /// Fills `into` from `offset` on, inside the file.
     pub(super) fn read(&self, offset: usize, into: &mut [u8]) {
         let mut done = 0;
         while done < into.len() {
@@ -127,7 +128,7 @@ impl Content {
         bytes
     }
 
-    /// Pages that writing a range would need room for: holes, and what is shared with another file.
+    /// Returns the pages that writing a range would need room for: holes, and those shared with another file.
     pub(super) fn needs(&self, range: Range<usize>) -> impl Iterator<Item = usize> + '_ {
         let pages = range.start / PAGE..range.end.div_ceil(PAGE);
         pages.filter(|page| self.pages.get(page).is_none_or(|page| Rc::strong_count(page) > 1))
@@ -145,8 +146,8 @@ impl Content {
         }
     }
 
-    /// Sets the size. What is beyond goes; what is added reads as zeros. Gives the number by which the journal may
-    /// [commit](Content::commit) it.
+    /// Sets the size. Data beyond is dropped, and new bytes read as zeros. Returns the number by which the
+    /// journal may [commit](Content::commit) it.
     pub(super) fn resize(&mut self, len: usize) -> u64 {
         self.event += 1;
         if len <= self.len {
@@ -159,14 +160,14 @@ impl Content {
         self.event
     }
 
-    /// Sets a size beyond the end. Gives what [`Content::resize`] does.
+    /// Sets a size beyond the end. Returns the number that [`Content::resize`] does.
     pub(super) fn grow(&mut self, len: usize) -> u64 {
         self.event += 1;
         self.set_len(len, true);
         self.event
     }
 
-    /// Makes a range read as zeros. It is inside the file, and gives its room back.
+    /// Makes a range inside the file read as zeros, and frees its room.
     pub(super) fn punch(&mut self, range: Range<usize>) {
         self.event += 1;
         for sector in self.sectors_with_room(range.clone()) {
@@ -175,14 +176,14 @@ impl Content {
         self.clear(range);
     }
 
-    /// Takes room for a range, which reads as it did.
+    /// Allocates room for a range, whose content stays.
     pub(super) fn allocate(&mut self, range: Range<usize>) {
         for page in range.start / PAGE..range.end.div_ceil(PAGE) {
             self.pages.entry(page).or_insert_with(|| Page::zeroed(&self.space));
         }
     }
 
-    /// Shares all of `other`, in place of what was here.
+    /// Shares all of `other`, in place of the present content.
     pub(super) fn reflink(&mut self, other: &Self) -> u64 {
         self.event += 1;
         let mut sectors: Vec<_> = self.sectors_with_room(0..LEN_MAX).collect();
@@ -195,7 +196,7 @@ impl Content {
         self.event
     }
 
-    /// The next data or hole from `offset` on; `None` when there is none before the end of the file.
+    /// Returns the next data or hole from `offset` on; `None` when there is none before the end of the file.
     pub(super) fn seek(&self, offset: usize, to: SeekTo) -> Option<usize> {
         if offset >= self.len {
             return None;
@@ -213,7 +214,7 @@ impl Content {
         }
     }
 
-    /// All new, and safe.
+    /// Replaces the whole content, synced.
     pub(super) fn replace(&mut self, bytes: &[u8]) {
         self.pages.clear();
         self.put(0, bytes);
@@ -221,15 +222,15 @@ impl Content {
         self.sync();
     }
 
-    /// All that was written is safe, but for what the disk has refused.
+    /// Makes all written data safe, but for what the disk has refused.
     pub(super) fn sync(&mut self) {
         self.changed.retain(|_, history| history.live_since.is_none());
         self.sizes.clear();
         self.committed = self.event;
     }
 
-    /// The disk has refused some of it, sizes that were set being safe. The kernel keeps showing what it could not write,
-    /// and never writes it again.
+    /// Notes that the disk has refused some of the data, sizes that were set being safe. The kernel keeps
+    /// showing what it could not write, and never writes it again.
     pub(super) fn fail_sync(&mut self, engine: &mut Engine) {
         for (sector, history) in std::mem::take(&mut self.changed) {
             let refused = match history.live_since {
@@ -254,7 +255,7 @@ impl Content {
         self.changed.len() > CHANGED_MAX || self.event - self.committed > EVENTS_MAX
     }
 
-    /// The journal has a size that was set, and all that were set before it.
+    /// Notes that the journal has a size that was set, and all that were set before it.
     pub(super) fn commit(&mut self, resize: u64) {
         self.committed = self.committed.max(resize);
     }
@@ -269,7 +270,7 @@ impl Content {
         }
     }
 
-    /// Pages go out of memory: those that the disk has refused come back as it has them.
+    /// Drops pages from memory: those that the disk has refused come back as it has them.
     pub(super) fn forget(&mut self, range: Range<usize>) {
         let sectors = range.start / SECTOR..range.end.div_ceil(SECTOR);
         let refused: Vec<_> =
@@ -281,7 +282,7 @@ impl Content {
         self.clear(self.len..self.len.next_multiple_of(PAGE));
     }
 
-    /// Of every changed sector, some version since the last sync is on the disk; so of the size.
+    /// Leaves of every changed sector, and of the size, some version since the last sync.
     pub(super) fn lose_power(&mut self, left: Left, engine: &mut Engine) {
         let sizes = std::mem::take(&mut self.sizes);
         let changed = std::mem::take(&mut self.changed);
@@ -299,7 +300,8 @@ impl Content {
         self.sync();
     }
 
-    /// Returns what a loss of power leaves of it at least: nothing has come to the disk that need not have.
+    /// Returns the least that a loss of power leaves of the file: nothing that need not have come to the
+    /// disk.
     pub(super) fn on_disk(&self) -> Vec<u8> {
         let set = self.sizes.iter().rfind(|size| size.is_set && size.since <= self.committed);
         let len = set.or(self.sizes.first()).map_or(self.len, |size| size.len);
@@ -324,8 +326,7 @@ impl Content {
         bytes
     }
 
-    /// Notes that the content is no longer visible, though a loss of power may bring it back: its room is
-    /// free.
+    /// Frees the content's room, as it is no longer visible, though a loss of power may bring it back.
     pub(super) fn discount(&mut self) {
         for page in self.pages.values_mut() {
             if Rc::strong_count(page) > 1 {
@@ -336,13 +337,13 @@ impl Content {
         }
     }
 
-    /// Notes that the content is visible again.
+    /// Takes room for the content, which is visible again.
     pub(super) fn count(&self) {
         self.pages.values().for_each(|page| page.count());
     }
 
-    /// The changes between which a sector's versions may be on the disk: behind the last size set that cut it and is
-    /// there, before the first that cut it and is not.
+    /// Returns the changes between which a sector's versions may be on the disk. They lie behind the last
+    /// size set that cut the sector and is there, before the first that cut it and is not.
     fn allowed(&self, sector: usize, sizes: &[Size]) -> Range<u64> {
         let cuts = sizes.iter().filter(|size| size.is_set && size.len < (sector + 1) * SECTOR);
         let mut allowed = 0..u64::MAX;
@@ -379,7 +380,7 @@ impl Content {
         }
     }
 
-    /// A sector is about to change.
+    /// Keeps the version of a sector that is about to change.
     fn remember(&mut self, sector: usize) {
         let now = self.sector(sector);
         let history = self
@@ -450,7 +451,7 @@ impl Content {
         }
     }
 
-    /// Returns the sectors of a range that lie in pages: elsewhere it is zeros already.
+    /// Returns the sectors of a range that lie in pages; the others are zeros already.
     fn sectors_with_room(&self, range: Range<usize>) -> impl Iterator<Item = usize> + use<> {
         let pages = range.start / PAGE..range.end.div_ceil(PAGE);
         let in_range =
@@ -461,8 +462,8 @@ impl Content {
 }
 
 impl History {
-    /// Draws one of the versions that began before the end of `allowed` and ended behind its start; outer
-    /// `None` is the one that readers see.
+    /// Draws one of the versions that began before the end of `allowed` and ended behind its start; the outer
+    /// `None` is the version that readers see.
     #[expect(clippy::option_option, reason = "a sector of zeros has no bytes")]
     fn draw(self, allowed: Range<u64>, left: Left, engine: &mut Engine) -> Option<Option<Box<[u8; SECTOR]>>> {
         let mut ends: Vec<u64> = self.versions.iter().skip(1).map(|version| version.since).collect();
@@ -482,11 +483,11 @@ impl History {
     }
 }
 
-/// Size that a disk writes whole or not at all, in bytes.
+/// Unit that a disk writes whole or not at all, in bytes.
 pub(super) const SECTOR: usize = 512;
 const SECTORS: usize = PAGE / SECTOR;
-/// No file is as long.
+/// Limit that no file's length reaches, in bytes.
 const LEN_MAX: usize = 1 << 48;
-/// Sectors changed, and changes, before the kernel writes back of itself.
+/// Sectors changed, and changes, after which the kernel writes back of itself.
 const CHANGED_MAX: usize = 1 << 17;
 const EVENTS_MAX: u64 = 1 << 16;

@@ -1,4 +1,4 @@
-//! Changes of a file's bytes, and how they are made safe. What is written shows at once; what of it a loss of
+//! Changes of a file's bytes, and how they are made safe. Written bytes show at once; what of them a loss of
 //! power leaves is the affair of [`super::content`].
 
 use std::io::{self, IoSlice};
@@ -13,7 +13,7 @@ use crate::backend::sim::config::JournalKind;
 use crate::backend::sim::engine::Engine;
 
 impl Disk {
-    /// Writes at `offset`; takes less than given at random, and where room ends.
+    /// Writes at `offset`; takes fewer bytes than given at random, and where room ends.
     pub(crate) fn write(
         &mut self,
         inode: &Rc<Inode>,
@@ -80,7 +80,8 @@ impl Disk {
         Ok(())
     }
 
-    /// Copies up to `len` bytes from one file to another, or within one (copy_file_range(2)). Says how many.
+    /// Copies up to `len` bytes from one file to another, or within one (copy_file_range(2)); returns how
+    /// many.
     ///
     /// # Errors
     /// `EINVAL` where the ranges overlap in one file.
@@ -109,7 +110,7 @@ impl Disk {
         self.write(to, to_offset, &[IoSlice::new(&bytes)], engine).map(|n| n as u64)
     }
 
-    /// Gives one file the content of another, which they share until either changes it (ioctl FICLONE).
+    /// Gives one file the content of another, which the two share until either changes (ioctl FICLONE).
     ///
     /// # Errors
     /// `EOPNOTSUPP` where the file system has no such thing.
@@ -133,7 +134,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Returns where data or a hole is next (lseek(2)).
+    /// Returns the next place of data or of a hole (lseek(2)).
     ///
     /// # Errors
     /// `ENXIO` where there is none before the end of the file.
@@ -143,8 +144,9 @@ impl Disk {
         content.seek(offset, to).map(|at| at as u64).ok_or_else(|| errno(libc::ENXIO))
     }
 
-    /// Makes safe what an open file is: a file's content, size and attributes, a directory's names. Whether the file's own
-    /// name is safe then, as on journalled file systems, is a matter of chance, as POSIX does not promise it.
+    /// Makes an open file safe: a file's content, size and attributes, a directory's names. Whether the
+    /// file's own name is safe then, as on journalled file systems, is a matter of chance, as POSIX does not
+    /// promise it.
     ///
     /// # Errors
     /// `EIO` when the disk refuses, to every description that was open then: what was written since the last sync is torn
@@ -173,7 +175,7 @@ impl Disk {
         file.check_failures()
     }
 
-    /// Makes safe all there is (syncfs(2)).
+    /// Makes everything safe (syncfs(2)).
     pub(crate) fn sync_all(&mut self, engine: &mut Engine) -> io::Result<()> {
         if self.config.read_only {
             return Ok(());
@@ -209,7 +211,8 @@ impl Disk {
         }
     }
 
-    /// A change of a file's bytes has been made: its times move, its watchers learn, the journal gets what is its.
+    /// Concludes a change of a file's bytes: moves the file's times, tells watchers, adds `record` to the
+    /// journal.
     pub(super) fn written(&mut self, inode: &Rc<Inode>, mut record: Record, engine: &mut Engine) {
         inode.modified(self.stamp(engine), &mut record);
         if !record.is_empty() {
@@ -223,13 +226,14 @@ impl Disk {
         }
     }
 
-    /// Returns what the journal says of a size that was set.
+    /// Returns the journal's record of a size that was set.
     pub(super) fn resize(&self, inode: &Rc<Inode>, event: u64) -> Record {
         vec![Change::Resize { of: Rc::clone(&inode.stored), event }]
     }
 
-    /// Watchers of the directory in which it was found learn of a change, and those of its other names do
-    /// not. It may have lost the name meanwhile: that is told too. Those that watch it itself learn as well.
+    /// Tells watchers of the directory in which the inode was found of a change, and those of the inode
+    /// itself. Watchers of its other names learn nothing. It may have lost the name meanwhile: that is told
+    /// too.
     pub(super) fn notify(&mut self, inode: &Inode, engine: &mut Engine) {
         self.notify_above(inode, engine);
         self.watches.itself_changed(inode.serial(), engine);
@@ -244,12 +248,12 @@ impl Disk {
     }
 }
 
-/// Converts a number of bytes as the kernel does: `EINVAL` where it would be negative.
+/// Converts a number of bytes as the kernel does: `EINVAL` where the number would be negative.
 fn signed(n: u64) -> io::Result<u64> {
     i64::try_from(n).map(|_| n).map_err(|_| errno(libc::EINVAL))
 }
 
-/// A range of a file.
+/// Returns a range of a file.
 ///
 /// # Errors
 /// `EFBIG` where no file reaches.
@@ -259,7 +263,7 @@ fn range_of(offset: u64, len: u64) -> io::Result<Range<usize>> {
     Ok(place(offset)?..place(end)?)
 }
 
-/// Largest size of a file: that of ext4 with blocks of 4 KiB.
+/// Largest size of a file in bytes: that of ext4 with blocks of 4 KiB.
 const SIZE_MAX: u64 = (1 << 44) - PAGE as u64;
-/// Bytes that one copy moves at most.
+/// Most bytes that one copy moves.
 const COPY_MAX: u64 = 1 << 20;

@@ -1,4 +1,4 @@
-//! Changes of a tree by path, as other programs of the host make them while a server serves it.
+//! Changes of a tree by path, as other programs of the host make them while a server serves the tree.
 
 use std::cell::RefCell;
 use std::io;
@@ -19,7 +19,7 @@ pub(super) struct NamePlace {
 }
 
 impl Disk {
-    /// Returns where `path` has its name; the directory must exist.
+    /// Returns the place of `path`'s last name, in a directory that must exist.
     pub(super) fn place(&self, path: &[u8]) -> io::Result<NamePlace> {
         let (parent, name) = split_last(path);
         if matches!(name, b"" | b"." | b"..") || name.contains(&0) {
@@ -30,7 +30,7 @@ impl Disk {
         Ok(NamePlace { parent, name: name.to_vec() })
     }
 
-    /// Returns what `path` names; a link at its end is followed when `follow`.
+    /// Returns the inode that `path` names; follows a link at the path's end when `follow`.
     pub(super) fn find(&self, path: &[u8], follow: bool) -> io::Result<Rc<Inode>> {
         resolve(&self.root, path, Rules { keep_last: !follow, ..BY_TEST })
     }
@@ -52,7 +52,8 @@ impl Disk {
         Ok(())
     }
 
-    /// Puts a link or special file at `path`, and makes the directories above it; `EEXIST` when something has the name.
+    /// Puts a link or special file at `path`, and makes the directories above; `EEXIST` when something has
+    /// the name.
     pub(super) fn make(&mut self, path: &[u8], node: Node, engine: &mut Engine) -> io::Result<()> {
         let place = self.place_in_made(path, engine)?;
         if place.get().is_some() {
@@ -62,7 +63,7 @@ impl Disk {
         self.add(&place.parent, &place.name, node, mode, engine).map(drop)
     }
 
-    /// The file at `path`, made with the directories above it if it is not there.
+    /// Returns the file at `path`, made with the directories above if none is there.
     pub(super) fn file_at(&mut self, path: &[u8], engine: &mut Engine) -> io::Result<Rc<Inode>> {
         if let Ok(found) = self.find(path, true) {
             found.content()?;
@@ -72,7 +73,7 @@ impl Disk {
         self.create_at(&place.parent, &place.name, 0o644, true, engine)
     }
 
-    /// Puts a new file at `path` in one step, in place of what had the name: write aside and rename.
+    /// Puts a new file at `path` in one step, in place of what had the name: writes aside and renames.
     pub(super) fn replace(
         &mut self,
         path: &[u8],
@@ -103,7 +104,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Takes a name away, with all beneath it.
+    /// Takes a name away, with all beneath.
     pub(super) fn remove(&mut self, path: &[u8], engine: &mut Engine) -> io::Result<()> {
         let place = self.place(path)?;
         let found = place.get().ok_or_else(|| errno(libc::ENOENT))?;
@@ -113,7 +114,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Moves a name.
+    /// Moves the name `from` to `to` ([`Disk::rename_at`]).
     pub(super) fn rename_path(
         &mut self,
         from: &[u8],
@@ -137,7 +138,7 @@ impl Disk {
         self.place(path)
     }
 
-    /// Empties a directory, as it must be before it can go: a descriptor that is still open sees no entries.
+    /// Empties a directory, as is needed before a removal: a descriptor that is still open sees no entries.
     fn empty(&mut self, inode: &Rc<Inode>, engine: &mut Engine) {
         let Ok(entries) = inode.directory() else { return };
         let names: Vec<_> = entries.borrow().keys().cloned().collect();
@@ -157,5 +158,5 @@ impl NamePlace {
     }
 }
 
-/// From the world's root, whatever the permission bits say.
+/// Rules of a walk from the world's root, whatever the permission bits say.
 const BY_TEST: Rules = Rules { follow: true, keep_last: false, absolute: true, privileged: true };

@@ -40,19 +40,19 @@ impl Fs {
         Self { core, host, synced: true }
     }
 
-    /// Returns a handle to the same files whose changes are not synced: a loss of power leaves what it will
-    /// of those since the last [`Fs::sync`].
+    /// Returns a handle to the same files, with changes that are not synced: a loss of power may undo any
+    /// since the last [`Fs::sync`].
     pub fn unsynced(&self) -> Self {
         Self { synced: false, ..self.clone() }
     }
 
-    /// Makes a directory and all above it.
+    /// Makes a directory, and every directory above that is not there.
     pub fn create_dir_all(&self, path: &str) -> io::Result<()> {
         self.act(|disk, engine| disk.make_directories(path.as_bytes(), engine))
     }
 
-    /// Writes a file in place, as truncating and writing do; makes it, and the directories above it, if it
-    /// is not there.
+    /// Writes a file in place, as truncating and writing do; makes the file, and the directories above, if
+    /// none is there.
     pub fn write(&self, path: &str, bytes: impl Into<Vec<u8>>) -> io::Result<()> {
         let bytes = bytes.into();
         self.act(|disk, engine| {
@@ -82,7 +82,7 @@ impl Fs {
         self.act(|disk, engine| disk.replace(path.as_bytes(), &bytes, self.synced, engine))
     }
 
-    /// Adds to the end of a file.
+    /// Appends bytes to a file.
     pub fn append(&self, path: &str, bytes: &[u8]) -> io::Result<()> {
         self.modify(path.as_bytes(), |content| {
             let end = content.len();
@@ -90,12 +90,12 @@ impl Fs {
         })
     }
 
-    /// Writes into a file.
+    /// Writes bytes into a file at an offset.
     pub fn write_at(&self, path: &str, offset: usize, bytes: &[u8]) -> io::Result<()> {
         self.modify(path.as_bytes(), |content| content.write(offset, bytes))
     }
 
-    /// Sets a file's length.
+    /// Sets a file's length, in bytes.
     pub fn truncate(&self, path: &str, len: usize) -> io::Result<()> {
         self.act_on(path, true, |disk, inode, engine| disk.truncate(inode, len as u64, engine))
     }
@@ -106,7 +106,7 @@ impl Fs {
         self.act_on(path, true, |disk, inode, engine| disk.allocate(inode, how, range.start, len, engine))
     }
 
-    /// Gives the file at `to` the content of the one at `from`, which they share until either changes.
+    /// Gives the file at `to` the content of the file at `from`, which the two share until either changes.
     pub fn reflink(&self, from: &str, to: &str) -> io::Result<()> {
         self.act(|disk, engine| {
             let (from, to) = (disk.find(from.as_bytes(), true)?, disk.file_at(to.as_bytes(), engine)?);
@@ -115,17 +115,17 @@ impl Fs {
         })
     }
 
-    /// Takes a name away; a directory goes with all beneath it.
+    /// Takes a name away; a directory goes with all beneath.
     pub fn remove(&self, path: &str) -> io::Result<()> {
         self.act(|disk, engine| disk.remove(path.as_bytes(), engine))
     }
 
-    /// Moves a name, over what has the new one.
+    /// Moves a name, over what has the new name.
     pub fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         self.rename_with(from, to, RenameHow::Replace)
     }
 
-    /// Moves a name.
+    /// Moves a name as renameat2(2) with the flags of `how` does.
     pub fn rename_with(&self, from: &str, to: &str, how: RenameHow) -> io::Result<()> {
         self.act(|disk, engine| disk.rename_path(from.as_bytes(), to.as_bytes(), how, engine))
     }
@@ -145,7 +145,7 @@ impl Fs {
         self.act(|disk, engine| disk.make(path.as_bytes(), Node::Special, engine))
     }
 
-    /// Sets permission bits.
+    /// Sets permission bits, not following a link at the path's end.
     pub fn set_mode(&self, path: &str, mode: u32) -> io::Result<()> {
         self.act_on(path, false, |disk, inode, engine| disk.chmod(inode, mode, engine))
     }
@@ -155,13 +155,13 @@ impl Fs {
         self.act_on(path, false, |disk, inode, engine| disk.chown(inode, Some(uid), Some(gid), engine))
     }
 
-    /// Sets the time of the last change of the content.
+    /// Sets the time of the last change of a file's content.
     pub fn set_mtime(&self, path: &str, mtime: Timestamp) -> io::Result<()> {
         let mtime = SetTime::At(mtime);
         self.act_on(path, false, |disk, inode, engine| disk.utimens(inode, SetTime::Keep, mtime, engine))
     }
 
-    /// Sets an extended attribute.
+    /// Sets an extended attribute to `value`.
     pub fn set_xattr(&self, path: &str, name: &str, value: &[u8]) -> io::Result<()> {
         self.act_on(path, false, |disk, inode, engine| {
             disk.xattr_set(inode, name.as_bytes(), value, XattrHow::Any, engine)
@@ -181,8 +181,8 @@ impl Fs {
         })
     }
 
-    /// Makes safe what `path` names: a file's content and attributes, a directory's names (fsync(2)). Whether a file's name
-    /// is safe with it, the dice say.
+    /// Makes what `path` names safe: a file's content and attributes, a directory's names (fsync(2)). Whether
+    /// a file's name is safe with it, the dice say.
     pub fn sync(&self, path: &str) -> io::Result<()> {
         self.only_act(|disk, engine| {
             let inode = disk.find(path.as_bytes(), true)?;
@@ -190,7 +190,7 @@ impl Fs {
         })
     }
 
-    /// Makes safe all there is (syncfs(2)).
+    /// Makes everything safe (syncfs(2)).
     pub fn sync_all(&self) -> io::Result<()> {
         self.only_act(Disk::sync_all)
     }
@@ -200,55 +200,57 @@ impl Fs {
         self.core.with(|state| state.disks[self.host.0].blocked.get())
     }
 
-    /// The bytes of a file as readers see them.
+    /// Returns the bytes of a file as readers see them.
     pub fn read(&self, path: &str) -> io::Result<Vec<u8>> {
         self.only_act(|disk, _| Ok(disk.find(path.as_bytes(), true)?.content()?.borrow().to_vec()))
     }
 
-    /// Attributes of what `path` names, not following a link at its end.
+    /// Returns the attributes of what `path` names, not following a link at the path's end.
     pub fn stat(&self, path: &str) -> io::Result<Stat> {
         self.only_act(|disk, _| Ok(disk.find(path.as_bytes(), false)?.stat()))
     }
 
-    /// Returns how full the file system is.
+    /// Returns how full the file system is (fstatfs(2)).
     pub fn system(&self) -> SystemStat {
         self.core.with(|state| state.disks[self.host.0].statfs())
     }
 
-    /// All there is by path, but for the root, as processes see it.
+    /// Returns the whole tree by path, but for the root, as processes see it.
     pub fn tree(&self) -> BTreeMap<String, Found> {
         self.core.with(|state| state.disks[self.host.0].tree())
     }
 
-    /// Returns what takes room though no name leads to it.
+    /// Returns counts of what takes room though no name leads there.
     pub fn unnamed(&self) -> Unnamed {
         self.core.with(|state| state.disks[self.host.0].unnamed())
     }
 
-    /// All that is safe, by path: what a loss of power now leaves if nothing more has come to the disk.
+    /// Returns all that is safe, by path: what a loss of power now leaves if nothing more has come to the
+    /// disk.
     pub fn tree_on_disk(&self) -> BTreeMap<String, Found> {
         self.core.with(|state| state.disks[self.host.0].tree_on_disk())
     }
 
-    /// The whole disk as processes see it, to be [set back](Fs::set_back) to.
+    /// Returns an image of the whole disk as processes see it, to be [set back](Fs::set_back) to.
     pub fn image(&self) -> Image {
         self.core.with(|state| state.disks[self.host.0].image())
     }
 
-    /// The whole disk is as it was then, safely so, and gives out again what it gave out since: inode numbers with their
-    /// generations. For a host without a process ([`Host::kill`](super::super::Host::kill),
-    /// [`Host::lose_power`](super::super::Host::lose_power)).
+    /// Sets the whole disk, safely, to what it was when the image was made. Given out again is what was given
+    /// out since: inode numbers with their generations. For a host without a process
+    /// ([`Host::kill`](super::super::Host::kill), [`Host::lose_power`](super::super::Host::lose_power)).
     pub fn set_back(&self, image: &Image) {
         self.core.with(|state| state.disks[self.host.0].set_back(image));
     }
 
-    /// A writer whose writes are not synced. Makes the file, and the directories above it, if it is not there.
+    /// Returns a writer with writes that are not synced; makes the file, and the directories above, if none
+    /// is there.
     pub fn writer(&self, path: &str) -> io::Result<Writer> {
         self.act(|disk, engine| disk.file_at(path.as_bytes(), engine).map(drop))?;
         Ok(Writer { fs: self.unsynced(), path: path.into() })
     }
 
-    /// Locks a range of a file as another process of the host does, until what this gives is dropped.
+    /// Locks a range of a file as another process of the host does, until the returned lock is dropped.
     ///
     /// # Errors
     /// `EAGAIN` while the server has a lock that it cannot share.
@@ -260,7 +262,7 @@ impl Fs {
         })
     }
 
-    /// Loses the change events queued for every lane, which learn only that they are lost.
+    /// Drops the change events queued for every lane, and tells each lane only that events are lost.
     pub fn overflow_watches(&self) {
         self.core.with(|state| state.disks[self.host.0].watches.overflow(&mut state.engine));
     }
@@ -274,20 +276,20 @@ impl Fs {
         });
     }
 
-    /// Changes, writes and syncs that the host's server has begun so far.
+    /// Returns the changes, writes and syncs that the host's server has begun so far.
     pub fn steps(&self) -> u64 {
         self.core.with(|state| state.disks[self.host.0].steps)
     }
 
-    /// Cuts the host's power just before its server begins the change, write or sync after `steps` more, as
-    /// [`Host::lose_power`](crate::backend::sim::Host::lose_power) does; nothing after that is done. What it waits for
-    /// then never comes.
+    /// Cuts the host's power just before the server begins the change, write or sync after `steps` more.
+    /// Works as [`Host::lose_power`](crate::backend::sim::Host::lose_power); nothing after that is done. What
+    /// the server waits for then never comes.
     pub fn lose_power_after(&self, steps: u64) {
         self.cut_after(steps, Cut::Power);
     }
 
-    /// Kills only the process after so many steps ([`Fs::lose_power_after`]), as
-    /// [`Host::kill`](crate::backend::sim::Host::kill) does.
+    /// Kills only the process after `steps` more changes, as [`Host::kill`](crate::backend::sim::Host::kill)
+    /// does ([`Fs::lose_power_after`]).
     pub fn kill_after(&self, steps: u64) {
         self.cut_after(steps, Cut::Process);
     }
@@ -323,7 +325,7 @@ impl Fs {
         })
     }
 
-    /// Makes a file's content safe, if this handle's changes are.
+    /// Makes a file's content safe, if this handle's changes are safe.
     fn settle(&self, inode: &Inode) -> io::Result<()> {
         if let (true, Ok(content)) = (self.synced, inode.content()) {
             content.borrow_mut().sync();
@@ -331,7 +333,7 @@ impl Fs {
         Ok(())
     }
 
-    /// Acts, and makes names and attributes safe if this handle's changes are.
+    /// Runs `act`, and makes names and attributes safe if this handle's changes are safe.
     fn act<R>(&self, act: impl FnOnce(&mut Disk, &mut Engine) -> io::Result<R>) -> io::Result<R> {
         self.only_act(|disk, engine| {
             let result = act(disk, engine);
@@ -353,12 +355,12 @@ impl Fs {
 }
 
 impl Writer {
-    /// Writes at an offset; readers see it at once.
+    /// Writes bytes at an offset, which readers see at once.
     pub fn write_at(&self, offset: usize, bytes: &[u8]) -> io::Result<()> {
         self.fs.modify(&self.path, |content| content.write(offset, bytes))
     }
 
-    /// Sets the length.
+    /// Sets the file's length, in bytes.
     pub fn truncate(&self, len: usize) -> io::Result<()> {
         self.fs.act(|disk, engine| {
             let inode = disk.find(&self.path, true)?;
@@ -366,7 +368,7 @@ impl Writer {
         })
     }
 
-    /// Makes all that was written safe.
+    /// Makes all bytes written safe (fsync(2)).
     pub fn sync(&self) -> io::Result<()> {
         self.fs.only_act(|disk, engine| {
             let inode = disk.find(&self.path, true)?;
@@ -377,5 +379,5 @@ impl Writer {
 
 /// A lock owner that holds no locks.
 const NOBODY: u64 = u64::MAX;
-/// Owners of locks from here on are other processes.
+/// First owner of locks that is another process.
 const FOREIGN: u64 = 1 << 63;

@@ -1,4 +1,5 @@
-//! Handles: what names a file whatever its names are, until it is gone (name_to_handle_at(2), open_by_handle_at(2)).
+//! Handles, which name a file whatever its names are, until the file is gone (name_to_handle_at(2),
+//! open_by_handle_at(2)).
 
 use std::io;
 use std::rc::{Rc, Weak};
@@ -8,7 +9,7 @@ use crate::backend::file::{FileHandle, FileKind};
 use crate::backend::sim::engine::Engine;
 
 impl Disk {
-    /// Number and generation, as ext4 gives them.
+    /// Returns the handle of an inode: number and generation, as ext4 gives them.
     ///
     /// # Errors
     /// `EOPNOTSUPP` where the file system has no handles, as overlayfs.
@@ -21,7 +22,7 @@ impl Disk {
         Ok(FileHandle { kind: INO32_GEN, bytes: bytes.into() })
     }
 
-    /// Returns what a handle names: also what has no name any more, while it is open.
+    /// Returns the inode of a handle, even one without a name while a descriptor holds it open.
     ///
     /// # Errors
     /// `EPERM` where the server may not (CAP_DAC_READ_SEARCH); `ESTALE` when the file is gone, or its number
@@ -59,7 +60,7 @@ impl Disk {
         }
     }
 
-    /// The handle of what has this name.
+    /// Returns the handle of the inode with this name.
     pub(crate) fn handle_at(
         &self,
         dir: &Rc<Inode>,
@@ -70,7 +71,7 @@ impl Disk {
         self.handle_of(&inode)
     }
 
-    /// The directory above an open one; the root is above itself.
+    /// Returns the directory above an open one; the root is above itself.
     pub(crate) fn parent_of(&self, dir: &Rc<Inode>, engine: &mut Engine) -> io::Result<Rc<Inode>> {
         self.may_fail(self.config.name_error, engine)?;
         dir.directory()?;
@@ -84,5 +85,5 @@ impl Disk {
     }
 }
 
-/// linux/exportfs.h: FILEID_INO32_GEN.
+/// Type of a handle made of an inode's number and generation, FILEID_INO32_GEN of linux/exportfs.h.
 const INO32_GEN: i32 = 1;

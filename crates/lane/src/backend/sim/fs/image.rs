@@ -1,6 +1,6 @@
-//! The disk as it was: an image of all that processes see, and the whole disk set back to it, as a machine is to a snapshot of
-//! its disk or an operator does with a backup of the device. What was given out since (inode numbers and their generations) is
-//! given out again, to other files.
+//! Images of a disk: all that processes see, and the whole disk set back to that. So a machine is set back to
+//! a snapshot of its disk, or by an operator to a backup of the device. What was given out since (inode
+//! numbers and their generations) is given out again, to other files.
 
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -10,10 +10,10 @@ use super::inode::{Attributes, Inode, Name, Node, Stored};
 use super::{Disk, ROOT_INO, dev_of};
 use crate::backend::file::Timestamp;
 
-/// Content of a disk at a moment, all of it safe.
+/// Content of a disk at a moment, all of that content safe.
 #[derive(Clone)]
 pub struct Image {
-    /// By number.
+    /// Inodes by number.
     inodes: BTreeMap<u64, Kept>,
     generations: u64,
 }
@@ -30,14 +30,14 @@ struct Kept {
 #[derive(Clone)]
 enum KeptNode {
     File(Vec<u8>),
-    /// Numbers by name.
+    /// A directory, as inode numbers by name.
     Directory(BTreeMap<Vec<u8>, u64>),
     Symlink(Vec<u8>),
     Special,
 }
 
 impl Disk {
-    /// All that has a name, as processes see it.
+    /// Returns an image of all that has a name, as processes see it.
     pub(super) fn image(&self) -> Image {
         let mut image = Image { inodes: BTreeMap::new(), generations: self.generations };
         let mut left = vec![Rc::clone(&self.root)];
@@ -66,7 +66,7 @@ impl Disk {
         image
     }
 
-    /// Holds what the image does, and nothing else. Nothing may be open.
+    /// Sets the disk back to the image's content and nothing else; nothing may be open.
     pub(super) fn set_back(&mut self, image: &Image) {
         self.forget_process();
         self.journal.commit_all();

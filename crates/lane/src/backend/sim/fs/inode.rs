@@ -1,5 +1,5 @@
-//! Inodes, twice: as processes see them ([`Inode`]), and as the disk will have them ([`Stored`]) once the changes that
-//! the journal holds have come to it. A file's bytes are in one place and know both.
+//! Inodes, twice: as processes see them ([`Inode`]), and as the disk will have them ([`Stored`]). The two
+//! differ by the changes that the journal holds. A file's bytes are in one place and know both.
 
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, BTreeSet};
@@ -14,19 +14,19 @@ use crate::backend::file::{FileKind, Stat, Timestamp};
 
 /// A file, directory or link as processes see it. Lives as long as a name or an open descriptor holds it.
 pub(crate) struct Inode {
-    /// Unlike its number no other's, ever.
+    /// Number that no other inode ever had, unlike the inode number.
     serial: u64,
     dev: u64,
     pub(super) stored: Rc<Stored>,
-    /// Of a directory.
+    /// Entries of a directory.
     entries: RefCell<BTreeMap<Vec<u8>, Rc<Inode>>>,
     pub(super) attributes: Cell<Attributes>,
     pub(super) xattrs: RefCell<BTreeMap<Vec<u8>, Vec<u8>>>,
     pub(super) nlink: Cell<u32>,
-    /// Made without a name, and never given one: it may still get one.
+    /// True while the inode, made without a name, was never given one; a link may still come.
     pub(super) is_temporary: Cell<bool>,
     pub(super) names: RefCell<Vec<Rc<Name>>>,
-    /// The name by which an operation in progress found the inode: watchers of that one's directory learn of
+    /// Name by which an operation in progress found the inode. Watchers of that name's directory learn of
     /// changes, as fsnotify tells the parent of the entry that was opened.
     pub(super) found_by: RefCell<Option<Rc<Name>>>,
     /// Pages that are not in memory, by number.
@@ -36,13 +36,13 @@ pub(crate) struct Inode {
     pub(super) failures: Cell<(u32, bool)>,
 }
 
-/// A name that an inode has in a directory, or had last: it stays the same when it is moved.
+/// A name that an inode has in a directory, or had last; the same record lasts when the inode is moved.
 pub(super) struct Name {
     pub(super) dir: RefCell<Weak<Inode>>,
     pub(super) called: RefCell<Vec<u8>>,
 }
 
-/// State of an inode on the disk, once the journal has come to it.
+/// State of an inode on the disk, once the journal has come there.
 pub(super) struct Stored {
     pub(super) number: u64,
     pub(super) generation: u32,
@@ -57,7 +57,7 @@ pub(super) struct Stored {
 /// Kind of an inode.
 pub(super) enum Node {
     File(RefCell<Content>),
-    /// The names that are on the disk.
+    /// A directory with the names that are on the disk.
     Directory(RefCell<BTreeMap<Vec<u8>, Rc<Stored>>>),
     Symlink(Vec<u8>),
     /// A pipe, socket or device.
@@ -70,14 +70,14 @@ pub(super) struct Attributes {
     pub(super) mode: u32,
     pub(super) uid: u32,
     pub(super) gid: u32,
-    /// On the disk with the next change of another.
+    /// Time of the last read, which comes to the disk with the next change of another attribute.
     pub(super) atime: Timestamp,
     pub(super) mtime: Timestamp,
     pub(super) ctime: Timestamp,
 }
 
 impl Attributes {
-    /// Of what has just been made.
+    /// Returns the attributes of an inode just made.
     fn new(mode: u32, time: Timestamp) -> Self {
         Self { mode, uid: OWNER, gid: OWNER, atime: time, mtime: time, ctime: time }
     }
@@ -103,7 +103,7 @@ impl Stored {
         })
     }
 
-    /// Returns what an image has, with the number that it had.
+    /// Returns the stored inode that an image describes, with its number there.
     pub(super) fn of_image(
         number: u64,
         generation: u32,
@@ -123,12 +123,12 @@ impl Stored {
         })
     }
 
-    /// The root of an empty tree.
+    /// Returns the root of an empty tree.
     pub(super) fn root(space: &Rc<Space>) -> Rc<Self> {
         Self::new(Node::Directory(RefCell::default()), 0o755, 0, now(std::time::Duration::ZERO), space)
     }
 
-    /// A directory's names.
+    /// Returns a directory's names on the disk; `None` for other kinds.
     pub(super) fn entries(&self) -> Option<&RefCell<BTreeMap<Vec<u8>, Rc<Self>>>> {
         match &self.node {
             Node::Directory(entries) => Some(entries),
@@ -159,7 +159,7 @@ impl Stored {
         }
     }
 
-    /// A loss of power has brought it back, or left it.
+    /// Takes room and number for an inode that a loss of power has brought back, or left.
     pub(super) fn count(&self) {
         self.holds_number.set(true);
         if let Some(content) = self.content() {
@@ -194,7 +194,7 @@ impl Inode {
         })
     }
 
-    /// Returns what tells it from every other inode there ever was.
+    /// Returns the number that tells the inode from every other there ever was.
     pub(super) fn serial(&self) -> u64 {
         self.serial
     }
@@ -203,7 +203,7 @@ impl Inode {
         self.stored.number
     }
 
-    /// Returns when it was made.
+    /// Returns the time when the inode was made.
     pub(crate) fn born(&self) -> Timestamp {
         self.stored.born
     }
@@ -248,12 +248,12 @@ impl Inode {
         matches!(self.stored.node, Node::Directory(_))
     }
 
-    /// The directory's entries, or `ENOTDIR`.
+    /// Returns the directory's entries, or `ENOTDIR`.
     pub(super) fn directory(&self) -> io::Result<&RefCell<BTreeMap<Vec<u8>, Rc<Self>>>> {
         if self.is_directory() { Ok(&self.entries) } else { Err(errno(libc::ENOTDIR)) }
     }
 
-    /// The file's content; `EISDIR` for a directory.
+    /// Returns the file's content; `EISDIR` for a directory, `EINVAL` for other kinds.
     pub(super) fn content(&self) -> io::Result<&RefCell<Content>> {
         match &self.stored.node {
             Node::File(content) => Ok(content),
@@ -262,7 +262,7 @@ impl Inode {
         }
     }
 
-    /// Returns the link's target, if it is one.
+    /// Returns the link's target; `None` for other kinds.
     pub(super) fn target(&self) -> Option<&[u8]> {
         match &self.stored.node {
             Node::Symlink(target) => Some(target),
@@ -270,12 +270,13 @@ impl Inode {
         }
     }
 
-    /// Checks whether the server, owner of all and not root, may use it so.
+    /// Checks permission bits for the server, owner of all files and not root. `EACCES` where a bit is
+    /// missing.
     pub(super) fn check_access(&self, bits: u32) -> io::Result<()> {
         if self.attributes.get().mode & bits == bits { Ok(()) } else { Err(errno(libc::EACCES)) }
     }
 
-    /// The directory it has a name in; `None` for the root and what was removed.
+    /// Returns the directory of the inode's first name; `None` for the root and for what was removed.
     pub(super) fn parent(&self) -> Option<Rc<Self>> {
         self.names.borrow().first().and_then(|name| name.dir.borrow().upgrade())
     }

@@ -1,4 +1,4 @@
-//! Changes of names and attributes that are seen but not yet safe, in their order.
+//! Changes of names and attributes that are seen but not yet safe, in order.
 //!
 //! With [`Journal::Ordered`](JournalKind::Ordered), as of ext4, xfs and others, they come to the disk in this order, each
 //! whole: a loss of power keeps those up to a moment between the last sync and now. Whatever makes one of them safe makes
@@ -16,7 +16,7 @@ use super::inode::{Attributes, Stored};
 use crate::backend::sim::config::JournalKind;
 use crate::backend::sim::engine::Engine;
 
-/// Changes that have not come to the disk.
+/// Queue of changes that have not come to the disk.
 #[derive(Default)]
 pub(super) struct Journal {
     records: VecDeque<Record>,
@@ -25,7 +25,7 @@ pub(super) struct Journal {
 /// Changes that an ordered journal keeps together.
 pub(super) type Record = Vec<Change>;
 
-/// One change of one thing that is whole on a disk.
+/// Change of something that is whole on a disk.
 pub(super) enum Change {
     /// A name in a directory stands for something else, or for nothing.
     Name {
@@ -57,7 +57,7 @@ impl Journal {
         }
     }
 
-    /// The first `n` records have come to the disk.
+    /// Writes the first `n` records to the disk.
     pub(super) fn commit(&mut self, n: usize) {
         self.records.drain(..n).flatten().for_each(Change::apply);
     }
@@ -66,21 +66,22 @@ impl Journal {
         self.commit(self.records.len());
     }
 
-    /// All up to the last record that is about an inode or a name of it.
+    /// Writes to the disk all records up to the last about an inode or a name of that inode.
     pub(super) fn commit_to(&mut self, of: &Rc<Stored>) {
         let concerns = |change: &Change| change.is_of(of) || change.names(of);
         let last = self.records.iter().rposition(|record| record.iter().any(concerns));
         self.commit(last.map_or(0, |last| last + 1));
     }
 
-    /// All changes of one inode alone: of a directory, its names.
+    /// Writes to the disk all changes of one inode alone: of a directory, its names.
     pub(super) fn settle(&mut self, of: &Rc<Stored>) {
         for record in &mut self.records {
             record.extract_if(.., |change| change.is_of(of)).for_each(Change::apply);
         }
     }
 
-    /// The last name that an inode was given, and what that name was before, whatever else there is.
+    /// Writes to the disk the last name that an inode was given, and earlier changes of that name, whatever
+    /// else there is.
     pub(super) fn settle_name(&mut self, of: &Rc<Stored>) {
         let records = self.records.iter().enumerate().rev();
         let given = records.flat_map(|(at, record)| record.iter().map(move |change| (at, change)));
@@ -92,7 +93,8 @@ impl Journal {
         }
     }
 
-    /// The power goes. What is left of changes that are not safe is on the disk then. Gives the directories that changed.
+    /// Ends the journal as a loss of power does, and returns the directories that changed. What is left of
+    /// changes that are not safe is on the disk then.
     pub(super) fn lose_power(&mut self, kind: JournalKind, engine: &mut Engine) -> Vec<Rc<Stored>> {
         let left = Left::draw(engine);
         let dirs = self.records.iter().flatten().filter_map(|change| match change {
@@ -165,12 +167,12 @@ impl Change {
         }
     }
 
-    /// Returns whether it gives an inode a name.
+    /// Returns whether the change gives an inode a name.
     fn names(&self, stored: &Rc<Stored>) -> bool {
         matches!(self, Self::Name { to: Some(to), .. } if Rc::ptr_eq(to, stored))
     }
 
-    /// Returns what of the disk it changes.
+    /// Returns the part of the disk that the change is of.
     fn cell(&self) -> Cell {
         match self {
             Self::Name { dir, name, .. } => Cell(Rc::as_ptr(dir), What::Name(name.clone())),
@@ -181,7 +183,7 @@ impl Change {
     }
 }
 
-/// A thing that is whole on a disk, by its inode's place in memory.
+/// A part of a disk that is written whole, by its inode's place in memory.
 #[derive(PartialEq, Eq, Hash)]
 struct Cell(*const Stored, What);
 
@@ -193,5 +195,5 @@ enum What {
     Size,
 }
 
-/// More than that and the journal's older half comes to the disk of itself.
+/// Most records before the journal's older half comes to the disk of itself.
 const RECORDS_MAX: usize = 4096;

@@ -20,7 +20,7 @@ struct Lock {
     kind: LockKind,
 }
 
-/// A lock that another process of the host holds, until this is dropped.
+/// A lock that another process of the host holds, until the value is dropped.
 pub struct ForeignLock {
     inode: Rc<Inode>,
     owner: u64,
@@ -40,7 +40,7 @@ impl Drop for ForeignLock {
 }
 
 impl OpenFile {
-    /// Locks a range, whatever of it was locked by the same description before.
+    /// Locks a range, whatever the same description had locked there before.
     ///
     /// # Errors
     /// `EAGAIN` while another has a lock that it cannot share; `EBADF` where the file was not opened for what the lock is.
@@ -55,7 +55,7 @@ impl OpenFile {
         self.inode.locks.borrow_mut().clear(self.owner(), range);
     }
 
-    /// A lock of another that this one would have to wait for.
+    /// Returns a lock of another owner that this one would have to wait for.
     pub(crate) fn lock_in_the_way(
         &self,
         range: &Range<u64>,
@@ -67,7 +67,7 @@ impl OpenFile {
 }
 
 impl Locks {
-    /// All of an owner's go: the description is closed.
+    /// Releases all of an owner's locks, as the description is closed.
     pub(super) fn release(&mut self, owner: u64) {
         self.held.retain(|lock| lock.owner != owner);
     }

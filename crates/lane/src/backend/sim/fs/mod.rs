@@ -1,6 +1,7 @@
-//! The simulated file system, as hard as the kernel's: a tree in memory per host, as processes see it and as the disk has
-//! it; a page cache that forgets at random, room that ends, slow and failing operations, change notification, handles,
-//! locks; and losses of power, which leave what was synced and of the rest what the dice will.
+//! The simulated file system, as hard as the kernel's: a tree in memory per host, as processes see it and as
+//! the disk has it. There is a page cache that forgets at random, room that ends, slow and failing
+//! operations, change notification, handles and locks. Losses of power leave what was synced, and of the rest
+//! what the dice will.
 //!
 //! | file | what it is about |
 //! |---|---|
@@ -65,26 +66,26 @@ pub(crate) struct Disk {
     root: Rc<Inode>,
     journal: Journal,
     space: Rc<Space>,
-    /// Inodes by number, and those that had it before.
+    /// Inodes by number, with earlier inodes of the same number.
     by_number: BTreeMap<u64, Weak<Inode>>,
-    /// Directories, and files that are watched, without a name: they go when the last descriptor of theirs is closed.
+    /// Directories, and watched files, without a name: each goes when the last descriptor of it is closed.
     removed: Vec<(u64, Weak<Inode>)>,
     last_serial: u64,
-    /// Inodes made so far, but for what was set back: by it one is told from others that had its number.
+    /// Inodes made so far, less those set back: the count tells inodes of the same number apart.
     generations: u64,
-    /// A test's own change: no fault strikes it, nothing is forbidden, nothing counts it.
+    /// True during a test's own change: no fault strikes it, nothing is forbidden, nothing counts it.
     by_test: bool,
-    /// Changes and syncs of the server so far.
+    /// Changes and syncs that the server has begun so far.
     steps: u64,
     /// Fault that happens after so many steps.
     cut: Option<(u64, Cut)>,
-    /// The loss of power has happened: nothing changes until the host is started again.
+    /// True once the loss of power has happened: nothing changes until the host is started again.
     is_cut: bool,
     /// Sends that had to wait for pages, and kept their lane waiting.
     blocked: Cell<u64>,
 }
 
-/// An end that comes in the middle.
+/// Kind of end that comes in the middle of the server's changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::backend::sim) enum Cut {
     Power,
@@ -125,7 +126,7 @@ impl Disk {
         engine.between(self.config.delay.clone())
     }
 
-    /// Tells watchers of files that were removed and that no descriptor holds open any more. Called after
+    /// Tells watchers of files that were removed and that no descriptor holds open any more; called after
     /// every close.
     pub(super) fn sweep(&mut self, engine: &mut Engine) {
         let Self { removed, watches, .. } = self;
@@ -138,7 +139,7 @@ impl Disk {
         });
     }
 
-    /// A description of a file has one holder less. If it was the last and could write, watchers learn.
+    /// Drops one hold on an open file description, and tells watchers after the last if it could write.
     pub(super) fn closed(&mut self, file: Rc<OpenFile>, engine: &mut Engine) {
         if file.is_writable() && Rc::strong_count(&file) == 1 {
             file.act();
@@ -148,19 +149,19 @@ impl Disk {
         self.sweep(engine);
     }
 
-    /// The time files are stamped with.
+    /// Returns the time that files are stamped with, rounded down to the configured step.
     fn stamp(&self, engine: &Engine) -> Timestamp {
         let step = self.config.timestamp_step.as_nanos().max(1);
         let steps = engine.now().as_nanos() / step;
         now(Duration::from_nanos(u64::try_from(steps * step).expect("worlds last less than 500 years")))
     }
 
-    /// The configuration has changed.
+    /// Passes the journal's kind on to the space, which may then reuse inode numbers at once.
     pub(super) fn configured(&self) {
         self.space.reuse_numbers_at_once(self.config.journal == super::config::JournalKind::Ordered);
     }
 
-    /// A change of the server's begins, or a sync: counted, and refused where nothing can be written.
+    /// Begins a change or sync of the server: counts it, and refuses it where nothing can be written.
     ///
     /// # Errors
     /// `EROFS`, and `EIO` at the rate given and when the power is about to go.
@@ -193,12 +194,12 @@ impl Disk {
         self.by_test || self.config.privileged
     }
 
-    /// `EACCES` where the bits say so.
+    /// Checks permission bits unless the process is privileged: `EACCES` where the bits say so.
     fn check_access(&self, inode: &Inode, bits: u32) -> io::Result<()> {
         if self.is_privileged() { Ok(()) } else { inode.check_access(bits) }
     }
 
-    /// A new inode without a name, made in `dir`: a set-group-id bit there is handed down.
+    /// Makes a new inode without a name in `dir`, with a set-group-id bit handed down from there.
     ///
     /// # Errors
     /// `ENOSPC` or `EDQUOT` when there are too many.
@@ -237,7 +238,7 @@ fn dev_of(host: HostId) -> u64 {
     host.0 as u64 + 1
 }
 
-/// The time of day at a moment of the world.
+/// Converts a moment of the world to the time of day.
 fn now(moment: Duration) -> Timestamp {
     let since = wall_clock(moment)
         .duration_since(std::time::SystemTime::UNIX_EPOCH)
@@ -250,7 +251,7 @@ fn errno(number: i32) -> io::Error {
 }
 
 const ROOT_INO: u64 = 2;
-/// Permission bits of the owner.
+/// Permission bits of the owner, by use.
 const READ: u32 = 0o400;
 const WRITE: u32 = 0o200;
 const SEARCH: u32 = 0o100;

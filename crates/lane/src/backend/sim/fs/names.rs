@@ -1,5 +1,5 @@
-//! Operations on names: one component, never a path, in a directory that it has open, by the rules of the
-//! system calls, errors in their order.
+//! Operations on names: one component, never a path, in a directory that the caller has open. They follow the
+//! rules of the system calls, errors in their order.
 
 use std::cell::RefCell;
 use std::io;
@@ -17,7 +17,7 @@ use crate::backend::sim::engine::Engine;
 type NameEntry<'a> = (&'a Rc<Inode>, &'a [u8]);
 
 impl Disk {
-    /// Makes a file, or opens the one that is there unless it must be new (open(2), O_CREAT, O_EXCL).
+    /// Makes a file, or opens what is there unless the file must be new (open(2), O_CREAT, O_EXCL).
     ///
     /// # Errors
     /// `EEXIST` where it must be new; `EISDIR`, and `ELOOP` for a symbolic link, where it may be there.
@@ -78,7 +78,7 @@ impl Disk {
         self.add(dir, name, Node::Directory(RefCell::default()), mode & 0o1777 & !UMASK, engine).map(drop)
     }
 
-    /// Makes a symbolic link, which holds whatever it is given.
+    /// Makes a symbolic link with any target.
     pub(crate) fn symlink_at(
         &mut self,
         dir: &Rc<Inode>,
@@ -127,7 +127,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Takes a name away that is no directory's.
+    /// Takes away a name that is no directory's.
     pub(crate) fn unlink_at(&mut self, dir: &Rc<Inode>, name: &[u8], engine: &mut Engine) -> io::Result<()> {
         let inode = self.look_up_to_change(dir, name, engine)?;
         if inode.is_directory() {
@@ -147,7 +147,7 @@ impl Disk {
         Ok(())
     }
 
-    /// Moves a name (renameat2(2)).
+    /// Moves a name between directories (renameat2(2)).
     pub(crate) fn rename_at(
         &mut self,
         (from_dir, from): NameEntry<'_>,
@@ -188,7 +188,7 @@ impl Disk {
         }
     }
 
-    /// Checks whether one inode may take the place of the other.
+    /// Checks whether the inode `moved` may take the place of `before`.
     fn check_replace(&self, moved: &Inode, before: Option<&Rc<Inode>>) -> io::Result<()> {
         let Some(before) = before else { return Ok(()) };
         match (moved.is_directory(), before.directory()) {
@@ -199,7 +199,8 @@ impl Disk {
         }
     }
 
-    /// A directory that gets another parent is written to itself, and that parent has one more link.
+    /// Checks whether a directory may get another parent: the directory is written to, and the parent has one
+    /// more link.
     fn check_leaves(&self, moved: &Inode, from: &Rc<Inode>, to: &Rc<Inode>) -> io::Result<()> {
         if !moved.is_directory() || Rc::ptr_eq(from, to) {
             return Ok(());
@@ -311,7 +312,7 @@ impl Disk {
         self.journal.push(record);
     }
 
-    /// An inode loses a name. The record is to say what becomes of that.
+    /// Takes a name from an inode, and writes to `record` what becomes of that.
     pub(super) fn drop_link(
         &mut self,
         inode: &Rc<Inode>,
@@ -334,7 +335,7 @@ impl Disk {
         inode.changed(stamp, record);
     }
 
-    /// A directory's entry has changed: its time moves and its watchers learn.
+    /// Concludes a change of a directory's entry: moves the directory's time and tells its watchers.
     pub(super) fn entry_changed(
         &mut self,
         (dir, name): (&Rc<Inode>, &[u8]),
@@ -348,13 +349,13 @@ impl Disk {
         self.watches.entry_changed((dir, name), is_directory, what, engine);
     }
 
-    /// Returns what has this name, a link itself.
+    /// Returns the inode with this name, a link itself.
     pub(crate) fn child(&self, dir: &Rc<Inode>, name: &[u8], engine: &mut Engine) -> io::Result<Rc<Inode>> {
         self.may_fail(self.config.name_error, engine)?;
         self.look_up(dir, name)?.ok_or_else(|| errno(libc::ENOENT))
     }
 
-    /// Returns what a name stands for.
+    /// Returns the inode that a name stands for, or `None`.
     fn look_up(&self, dir: &Rc<Inode>, name: &[u8]) -> io::Result<Option<Rc<Inode>>> {
         let entries = dir.directory()?;
         self.check_access(dir, SEARCH)?;
@@ -375,7 +376,7 @@ impl Disk {
         }
     }
 
-    /// Returns what is about to lose its name.
+    /// Returns the inode that is about to lose its name.
     fn look_up_to_change(
         &mut self,
         dir: &Rc<Inode>,
@@ -388,7 +389,7 @@ impl Disk {
         Ok(inode)
     }
 
-    /// Checks whether a directory takes new names: one that was removed takes none.
+    /// Checks whether a directory takes new names; `ENOENT` for a directory that was removed.
     fn check_place(&self, dir: &Inode) -> io::Result<()> {
         if dir.nlink.get() == 0 {
             return Err(errno(libc::ENOENT));
@@ -398,7 +399,8 @@ impl Disk {
 }
 
 impl Inode {
-    /// Gets a name, the one that it had elsewhere if it is moved; what had it loses it.
+    /// Gives the inode a name, with the record of an earlier name if moved. Another inode with that name
+    /// loses it.
     pub(super) fn put_at(
         self: &Rc<Self>,
         dir: &Rc<Self>,
@@ -420,7 +422,7 @@ impl Inode {
         record.push(Change::Name { dir: Rc::clone(&dir.stored), name: name.to_vec(), to });
     }
 
-    /// Loses a name.
+    /// Takes a name from the inode and returns the name's record, if it had the name.
     fn take_from(&self, dir: &Rc<Self>, name: &[u8]) -> Option<Rc<Name>> {
         let mut names = self.names.borrow_mut();
         let index = names.iter().position(|kept| kept.is(dir, name));
@@ -434,7 +436,7 @@ impl Inode {
         lost
     }
 
-    /// Returns whether it is `outer` or lies beneath it.
+    /// Returns whether the inode is `outer` or lies beneath it.
     fn is_within(self: &Rc<Self>, outer: &Rc<Self>) -> bool {
         let mut at = Some(Rc::clone(self));
         while let Some(here) = at {
@@ -447,10 +449,10 @@ impl Inode {
     }
 }
 
-/// A name stands for nothing any more.
+/// Returns the change after which a name stands for nothing.
 fn no_name(dir: &Rc<Inode>, name: &[u8]) -> Change {
     Change::Name { dir: Rc::clone(&dir.stored), name: name.to_vec(), to: None }
 }
 
-/// Mode bits that the process withholds, as most do.
+/// Mode bits that the process withholds (umask(2)).
 const UMASK: u32 = 0o022;

@@ -1,5 +1,5 @@
-//! Open file descriptions: what a descriptor names, and what is the description's own: its locks, and which failures to
-//! write back it was told of.
+//! Open file descriptions: an inode, and the description's own state. The latter is its locks, and which
+//! failures to write back it was told of.
 
 use std::cell::Cell;
 use std::io;
@@ -14,14 +14,14 @@ pub(crate) struct OpenFile {
     pub(crate) inode: Rc<Inode>,
     access: Access,
     owner: u64,
-    /// By which name; `None` where it had none.
+    /// Name by which the file was opened; `None` where it had none.
     name: Option<Rc<Name>>,
-    /// Of the inode's failures those that it was told of, or that were told before it was opened.
+    /// Count of the inode's write-back failures told to this description, or told to another before the open.
     told: Cell<u32>,
 }
 
 impl OpenFile {
-    /// `owner` is unlike that of any other description of the host.
+    /// Makes an open file description with an `owner` of locks unlike that of any other on the host.
     pub(in crate::backend::sim) fn new(inode: Rc<Inode>, access: Access, owner: u64) -> Rc<Self> {
         let (failures, was_told) = inode.failures.get();
         // An event that no watcher was told of is told to the next watcher.
@@ -34,7 +34,7 @@ impl OpenFile {
         self.access == Access::Write
     }
 
-    /// Something is done to the file by this description.
+    /// Notes that this description's name is the one by which the next operation finds the file.
     pub(in crate::backend::sim) fn act(&self) {
         self.inode.found_by.replace(self.name.clone());
     }
@@ -44,7 +44,7 @@ impl OpenFile {
         self.owner
     }
 
-    /// `EIO`, once, when something could not be written back since it was opened (errseq in the kernel).
+    /// Returns `EIO`, once, when something could not be written back since the open (errseq in the kernel).
     pub(super) fn check_failures(&self) -> io::Result<()> {
         let (failures, _) = self.inode.failures.get();
         if self.told.replace(failures) == failures {
@@ -62,7 +62,7 @@ impl Drop for OpenFile {
 }
 
 impl Inode {
-    /// The disk has refused what was to be written back.
+    /// Notes that the disk has refused what was to be written back.
     pub(super) fn fail(&self) {
         let (failures, _) = self.failures.get();
         self.failures.set((failures.wrapping_add(1), false));

@@ -1,10 +1,11 @@
-//! The room of a disk: pages of files, each counted once however many files share it, and inodes with their numbers.
+//! The room of a disk: pages of files, each counted once however many files share it, and inodes with their
+//! numbers.
 
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
-/// Space used on a disk, counted where it comes and goes.
+/// Space in use on a disk, counted where pages and inodes come and go.
 #[derive(Debug)]
 pub(super) struct Space {
     pages: Cell<u64>,
@@ -14,7 +15,7 @@ pub(super) struct Space {
     reuses_at_once: Cell<bool>,
 }
 
-/// One page of one file, or of several that were reflinked.
+/// A page of one file, or of several that were reflinked.
 pub(super) struct Page {
     pub(super) bytes: [u8; PAGE],
     space: Rc<Space>,
@@ -32,17 +33,18 @@ impl Space {
         })
     }
 
-    /// Pages in use.
+    /// Returns the pages in use, of 4 KiB each.
     pub(super) fn pages(&self) -> u64 {
         self.pages.get()
     }
 
-    /// Inodes in use.
+    /// Returns the inodes in use.
     pub(super) fn inodes(&self) -> u64 {
         self.inodes.get()
     }
 
-    /// The lowest number that no inode has: as in ext4 a new file often gets that of the last one removed.
+    /// Takes the lowest number that no inode has: as in ext4 a new file often gets that of the last one
+    /// removed.
     pub(super) fn take_number(&self) -> u64 {
         self.inodes.set(self.inodes.get() + 1);
         if let Some(number) = self.free_numbers.borrow_mut().pop_first() {
@@ -51,8 +53,8 @@ impl Space {
         self.next_number.replace(self.next_number.get() + 1)
     }
 
-    /// Checks whether the number of what is gone from sight is another's before its going is safe. Only where
-    /// nothing that comes later can be safe without it: two files would have one number otherwise.
+    /// Sets whether the number of an inode gone from sight is free before its going is safe. Right only where
+    /// nothing that comes later can be safe without that: two files would have one number otherwise.
     pub(super) fn reuse_numbers_at_once(&self, does: bool) {
         self.reuses_at_once.set(does);
     }
@@ -66,7 +68,7 @@ impl Space {
         self.free_numbers.borrow_mut().insert(number);
     }
 
-    /// After a loss of power a number is in use again, or was never given out.
+    /// Makes the number of every inode lost with the power free, after the tree is recovered.
     pub(super) fn recover_numbers(&self, first: u64, used: &BTreeSet<u64>) {
         let free = (first..self.next_number.get()).filter(|number| !used.contains(number));
         *self.free_numbers.borrow_mut() = free.collect();
@@ -81,14 +83,14 @@ impl Page {
         Rc::new(page)
     }
 
-    /// Takes its room, unless it has.
+    /// Counts the page's room, unless counted already.
     pub(super) fn count(&self) {
         if !self.counted.replace(true) {
             self.space.pages.set(self.space.pages.get() + 1);
         }
     }
 
-    /// Gives its room back, unless it has.
+    /// Frees the page's room, unless free already.
     pub(super) fn discount(&self) {
         if self.counted.replace(false) {
             self.space.pages.set(self.space.pages.get() - 1);

@@ -1,4 +1,4 @@
-//! Operations on files: open, read, look up, list.
+//! Operations on files and directories that change neither: open, read, look up, list.
 
 use std::ffi::CString;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -15,7 +15,7 @@ use crate::backend::file::{DirEntry, DirPart, FileKind, NamesPart, OpenHow, Open
 use crate::backend::sim::engine::Engine;
 
 impl Disk {
-    /// Reads if the page cache has it: `None` is a miss.
+    /// Reads if the page cache has the bytes; `None` is a miss.
     pub(crate) fn try_read(
         &self,
         inode: &Inode,
@@ -30,7 +30,7 @@ impl Disk {
         self.read(inode, offset, into, engine).map(Some)
     }
 
-    /// Reads; gives less than asked for at the end of the file, and at random.
+    /// Reads bytes; gives fewer than asked for at the end of the file, and at random.
     pub(crate) fn read(
         &self,
         inode: &Inode,
@@ -52,7 +52,7 @@ impl Disk {
         Ok(n)
     }
 
-    /// A copy of up to `len` bytes for a socket.
+    /// Returns a copy of up to `len` bytes for a socket.
     pub(crate) fn read_for_socket(
         &self,
         inode: &Inode,
@@ -72,7 +72,7 @@ impl Disk {
         Ok(bytes)
     }
 
-    /// Brings pages in. They may be gone again by the next read.
+    /// Brings pages into the page cache; they may be gone again by the next read.
     pub(crate) fn warm(&self, inode: &Inode, offset: u64, len: usize, engine: &mut Engine) -> io::Result<()> {
         inode.content()?;
         self.may_fail(self.config.read_error, engine)?;
@@ -141,7 +141,7 @@ impl Disk {
         }
     }
 
-    /// Opens the directory a volume exports, from the root of the tree.
+    /// Opens the directory that a volume exports, from the root of the tree.
     pub(crate) fn open_root(&self, path: &[u8]) -> io::Result<Rc<Inode>> {
         let rules =
             Rules { follow: true, keep_last: false, absolute: true, privileged: self.is_privileged() };
@@ -151,12 +151,12 @@ impl Disk {
         Ok(inode)
     }
 
-    /// The path of the same inode without links.
+    /// Returns the path of the same inode without links.
     pub(crate) fn canonical(&self, path: &[u8]) -> io::Result<Vec<u8>> {
         canonical(&self.root, path)
     }
 
-    /// Returns where the link `path` beneath `dir` points.
+    /// Returns the target of the link `path` beneath `dir`.
     pub(crate) fn read_link_at(
         &self,
         dir: &Rc<Inode>,
@@ -172,7 +172,7 @@ impl Disk {
         Ok(target.to_vec())
     }
 
-    /// Attributes of `path` beneath `dir`, not following a link at its end.
+    /// Returns the attributes of `path` beneath `dir`, not following a link at the path's end.
     pub(crate) fn stat_at(&self, dir: &Rc<Inode>, path: &[u8], engine: &mut Engine) -> io::Result<Stat> {
         self.may_fail(self.config.name_error, engine)?;
         let rules =
@@ -180,7 +180,7 @@ impl Disk {
         resolve(dir, path, rules).map(|inode| inode.stat())
     }
 
-    /// Every entry, in an order that must not be relied on; `EFBIG` when there are more than `max`.
+    /// Returns every entry, in an order that must not be relied on; `EFBIG` when there are more than `max`.
     pub(crate) fn entries(
         &self,
         dir: &Inode,
@@ -203,7 +203,7 @@ impl Disk {
         Ok(listed)
     }
 
-    /// Some of the entries from `position` on, in the order of what their names hash to.
+    /// Returns some of the entries from `position` on, in the order of their names' hashes.
     pub(crate) fn entries_part(
         &self,
         dir: &Inode,
@@ -246,7 +246,7 @@ impl Disk {
         Ok(names)
     }
 
-    /// `EROFS` where nothing can be written.
+    /// Checks whether anything can be written; `EROFS` where not.
     fn check_writable(&self) -> io::Result<()> {
         if self.config.read_only { Err(errno(libc::EROFS)) } else { Ok(()) }
     }
@@ -262,13 +262,13 @@ impl Inode {
         self.cold.borrow_mut().extend(range.start / PAGE..range.end.div_ceil(PAGE));
     }
 
-    /// Returns where the first byte of a range is that is not in memory.
+    /// Returns the offset of the first byte of a range that is not in memory.
     fn cold_from(&self, offset: u64, len: usize) -> Option<u64> {
         let pages = offset / PAGE..(offset + len as u64).div_ceil(PAGE);
         self.cold.borrow().range(pages).next().map(|page| (page * PAGE).max(offset))
     }
 
-    /// Brings a range into memory; says whether some of it was not there.
+    /// Brings a range into memory; returns whether part of the range was not there.
     pub(crate) fn bring_in(&self, offset: u64, len: usize) -> bool {
         let pages = offset / PAGE..(offset + len as u64).div_ceil(PAGE);
         let mut cold = self.cold.borrow_mut();
@@ -278,7 +278,7 @@ impl Inode {
     }
 }
 
-/// A name's place in the order of its directory: a position of lseek(2), and not that of the start.
+/// Returns a name's place in the order of its directory: a position of lseek(2), and not that of the start.
 fn place(name: &[u8]) -> u64 {
     let mut hasher = DefaultHasher::new();
     name.hash(&mut hasher);
@@ -286,5 +286,5 @@ fn place(name: &[u8]) -> u64 {
 }
 
 const PAGE: u64 = 4096;
-/// Few, so that small directories have several parts.
+/// Most entries of a part, few so that small directories have several parts.
 const PART_ENTRIES_MAX: usize = 40;

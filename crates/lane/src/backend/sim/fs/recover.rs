@@ -1,5 +1,5 @@
-//! State after a loss of power: what the journal has, made a tree again as a file system check would, and of
-//! each file's bytes some state since its last sync.
+//! State after a loss of power. The tree is what the journal has, repaired as a file system check would. Each
+//! file's bytes are some state since its last sync.
 
 use std::collections::{BTreeSet, HashMap, HashSet};
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use crate::backend::sim::config::JournalKind;
 use crate::backend::sim::engine::Engine;
 
 impl Disk {
-    /// The power goes. No operation and no descriptor holds an inode any more.
+    /// Ends everything as a loss of power does; no operation and no descriptor holds an inode any more.
     pub(in crate::backend::sim) fn lose_power(&mut self, engine: &mut Engine) {
         self.forget_process();
         let dirs = self.journal.lose_power(self.config.journal, engine);
@@ -28,14 +28,14 @@ impl Disk {
         self.recount();
     }
 
-    /// All that holds on to the file system is gone with its process: watches, and what was to end it.
+    /// Forgets what ends with the process: watches, removed files, and a fault that was to come.
     pub(in crate::backend::sim) fn forget_process(&mut self) {
         self.watches.clear();
         self.removed.clear();
         (self.cut, self.is_cut) = (None, false);
     }
 
-    /// Room and numbers are what the tree that is left takes.
+    /// Recounts room and inode numbers from the tree that is left.
     pub(super) fn recount(&mut self) {
         let (mut used, mut beneath) = (BTreeSet::new(), vec![Rc::clone(&self.root)]);
         while let Some(inode) = beneath.pop() {
@@ -52,9 +52,9 @@ impl Disk {
 
 #[derive(Default)]
 struct Recovery {
-    /// Directories.
+    /// Directories visited.
     seen: HashSet<*const Stored>,
-    /// Inodes that are no directories, which may have several names.
+    /// Inodes other than directories, which may have several names.
     others: HashMap<*const Stored, Rc<Inode>>,
 }
 

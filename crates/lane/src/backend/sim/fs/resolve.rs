@@ -1,5 +1,5 @@
-//! From a path to an inode: beneath a directory, by the rules of openat2's RESOLVE_BENEATH (`openat2(2)`),
-//! or from the root for a test's own look-ups.
+//! The walk from a path to an inode. It goes beneath a directory, by the rules of openat2's RESOLVE_BENEATH
+//! (`openat2(2)`), or from the root for a test's own look-ups.
 
 use std::io;
 use std::rc::Rc;
@@ -9,17 +9,17 @@ use super::{Inode, SEARCH, errno};
 /// Rules of a path walk.
 #[derive(Clone, Copy)]
 pub(super) struct Rules {
-    /// Links in the middle of the path, and at its end unless `keep_last`.
+    /// True where links are followed, in the middle of the path, and at its end unless `keep_last`.
     pub(super) follow: bool,
-    /// A link at the end of the path is itself what is looked for.
+    /// True where a link at the end of the path is itself the result.
     pub(super) keep_last: bool,
-    /// The start is the world's root: absolute paths start there and `..` stays there.
+    /// True where the start is the world's root: absolute paths start there and `..` stays there.
     pub(super) absolute: bool,
-    /// Permission bits do not bind the walk.
+    /// True where permission bits do not bind the walk.
     pub(super) privileged: bool,
 }
 
-/// Walks `path` from `start`.
+/// Walks `path` from `start` to an inode.
 ///
 /// # Errors
 /// `EXDEV` where the path leads out, `ELOOP` for links not followed or too many, `ENOENT`, `ENOTDIR`,
@@ -36,7 +36,7 @@ pub(super) fn resolve(start: &Rc<Inode>, path: &[u8], rules: Rules) -> io::Resul
     Ok(walk.at.pop().expect("a walk never leaves its start"))
 }
 
-/// The path without links of what `path` names, both from the world's root.
+/// Returns the path without links of what `path` names, both from the world's root.
 pub(super) fn canonical(root: &Rc<Inode>, path: &[u8]) -> io::Result<Vec<u8>> {
     let rules = Rules { follow: true, keep_last: false, absolute: true, privileged: true };
     let mut walk = Walk { at: vec![Rc::clone(root)], names: Vec::new(), rules, links: 0 };
@@ -53,16 +53,16 @@ pub(super) fn split_last(path: &[u8]) -> (&[u8], &[u8]) {
 }
 
 struct Walk {
-    /// From the start to where the walk is.
+    /// Inodes from the start to where the walk is.
     at: Vec<Rc<Inode>>,
-    /// Of all in `at` but the start.
+    /// Names of all inodes in `at` but the first.
     names: Vec<Vec<u8>>,
     rules: Rules,
     links: u32,
 }
 
 impl Walk {
-    /// Follows `path`; `last` tells whether it is the end of the whole walk.
+    /// Follows `path`, which is the end of the whole walk if `last`.
     fn follow(&mut self, path: &[u8], last: bool) -> io::Result<()> {
         if path.first() == Some(&b'/') {
             if !self.rules.absolute {
@@ -126,7 +126,7 @@ impl Walk {
     }
 }
 
-/// Linux's limits, bytes and links.
+/// Linux's limits of a path in bytes and of links followed.
 pub(super) const PATH_MAX: usize = 4096;
 pub(super) const NAME_MAX: usize = 255;
 const LINKS_MAX: u32 = 40;

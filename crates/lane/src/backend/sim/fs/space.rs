@@ -1,4 +1,4 @@
-//! Room on a disk, and errors when there is none.
+//! Room on a disk, and errors when the disk is full.
 
 use std::io;
 use std::ops::Range;
@@ -9,7 +9,7 @@ use super::{Disk, errno};
 use crate::backend::file::SystemStat;
 
 impl Disk {
-    /// Returns how full the file system is (fstatfs(2)): the whole of it, whatever the quota.
+    /// Returns how full the whole file system is, whatever the quota (fstatfs(2)).
     pub(crate) fn statfs(&self) -> SystemStat {
         let blocks = self.config.capacity_bytes / PAGE as u64;
         SystemStat {
@@ -24,7 +24,7 @@ impl Disk {
         }
     }
 
-    /// Returns how many bytes of a range there is room for, from its start on.
+    /// Returns how many bytes of a range, from its start on, have room.
     ///
     /// # Errors
     /// `ENOSPC` or `EDQUOT` where there is room for none.
@@ -38,7 +38,7 @@ impl Disk {
         if n == 0 && !range.is_empty() { Err(self.no_room()) } else { Ok(n) }
     }
 
-    /// Checks room for a whole range, all or nothing ([`Disk::room_for`]).
+    /// Checks whether a whole range has room ([`Disk::room_for`]).
     pub(super) fn room_for_all(&self, content: &Content, range: Range<usize>) -> io::Result<()> {
         if self.room_for(content, range.clone())? == range.len() { Ok(()) } else { Err(self.no_room()) }
     }

@@ -6,46 +6,46 @@ use std::rc::Rc;
 use super::Disk;
 use super::inode::{Inode, Node, Stored};
 
-/// Something in a tree, by the path that [`Fs::tree`](super::Fs::tree) gives for it.
+/// An inode in a tree, by the path that [`Fs::tree`](super::Fs::tree) gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Found {
-    /// Number of the inode; names of one file share it.
+    /// Number of the inode, the same for all names of a file.
     pub ino: u64,
-    /// Number that tells it from others that had the inode number.
+    /// Number that tells the inode from others that had the same inode number.
     pub generation: u32,
-    /// Permission bits.
+    /// Permission bits, as in `st_mode`.
     pub mode: u32,
     /// Kind of the inode.
     pub kind: FoundKind,
-    /// Extended attributes.
+    /// Values of the extended attributes, by name.
     pub xattrs: BTreeMap<Vec<u8>, Vec<u8>>,
 }
 
-/// Kind of what was found.
+/// Kind of an inode found in a tree.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FoundKind {
-    /// A file's bytes.
+    /// A file, with its bytes.
     File(Vec<u8>),
-    /// A directory.
+    /// A directory, whose entries have paths of their own.
     Directory,
-    /// A symbolic link's target.
+    /// A symbolic link, with its target.
     Symlink(Vec<u8>),
     /// A pipe, socket or device.
     Special,
 }
 
-/// Files that take room on a disk though no name leads to them: files that are open, or that nothing holds
+/// Counts of what takes room on a disk though no name leads there: files that are open, or that nothing holds
 /// and are lost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Unnamed {
     /// Pages of 4 KiB.
     pub pages: u64,
-    /// Files, directories and links.
+    /// Inodes: files, directories and links.
     pub inodes: u64,
 }
 
 impl Disk {
-    /// Returns what no name leads to.
+    /// Returns counts of what no name leads to.
     pub(super) fn unnamed(&self) -> Unnamed {
         let (mut pages, mut inodes) = (HashSet::new(), HashSet::new());
         add_held(&self.root, &mut pages, &mut inodes);
@@ -55,14 +55,14 @@ impl Disk {
         }
     }
 
-    /// All there is, but for the root, as processes see it.
+    /// Returns the whole tree, but for the root, as processes see it.
     pub(super) fn tree(&self) -> BTreeMap<String, Found> {
         let mut found = BTreeMap::new();
         add_seen(&self.root, "", &mut found);
         found
     }
 
-    /// All that is safe now: what a loss of power leaves if nothing more has come to the disk.
+    /// Returns all that is safe now: what a loss of power leaves if nothing more has come to the disk.
     pub(super) fn tree_on_disk(&self) -> BTreeMap<String, Found> {
         let mut found = BTreeMap::new();
         add_stored(&self.root.stored, "", &mut found);

@@ -1,4 +1,5 @@
-//! Change notification: each lane's watches and the events queued for it, with inotify's merging and overflow.
+//! Change notification: each lane's watches and the events queued for that lane, with inotify's merging and
+//! overflow.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::rc::Rc;
@@ -17,7 +18,7 @@ pub(in crate::backend::sim) struct Watches {
 
 #[derive(Default)]
 struct LaneWatches {
-    /// The serial number of each file and directory.
+    /// Serial number of each watched file and directory.
     watched: BTreeMap<i32, u64>,
     last: i32,
     queue: VecDeque<WatchEvent>,
@@ -25,7 +26,7 @@ struct LaneWatches {
 }
 
 impl Watches {
-    /// Watches a file or directory; the same again is the same watch.
+    /// Watches a file or directory; returns the same watch for the same inode again.
     pub(in crate::backend::sim) fn add(&mut self, lane: usize, inode: &Rc<Inode>) -> Watch {
         let lane = self.lanes.entry(lane).or_default();
         if let Some((&watch, _)) = lane.watched.iter().find(|&(_, &serial)| serial == inode.serial()) {
@@ -43,7 +44,7 @@ impl Watches {
         }
     }
 
-    /// Everything queued for a lane; empty when there is nothing, and then `waker` will be told.
+    /// Takes everything queued for a lane; notes `waker` where the queue is empty.
     pub(in crate::backend::sim) fn take(&mut self, lane: usize, waker: &Waker) -> Vec<WatchEvent> {
         let lane = self.lanes.entry(lane).or_default();
         if lane.queue.is_empty() {
@@ -52,7 +53,7 @@ impl Watches {
         lane.queue.drain(..).collect()
     }
 
-    /// The entry `name` of a directory has changed.
+    /// Tells the watchers of a directory that the entry `name` has changed.
     pub(super) fn entry_changed(
         &mut self,
         (dir, name): (&Inode, &[u8]),
@@ -67,7 +68,7 @@ impl Watches {
         }
     }
 
-    /// A directory's own attributes have changed, or those of a file, or its content or count of names.
+    /// Tells the watchers of an inode that its attributes, content or count of names have changed.
     pub(super) fn itself_changed(&mut self, serial: u64, engine: &mut Engine) {
         for lane in self.lanes.values_mut() {
             if let Some(watch) = lane.watch_of(serial) {
@@ -76,7 +77,7 @@ impl Watches {
         }
     }
 
-    /// Returns whether a watch is on the inode.
+    /// Returns whether any lane watches the inode.
     pub(super) fn are_of(&self, serial: u64) -> bool {
         self.lanes.values().any(|lane| lane.watch_of(serial).is_some())
     }
@@ -91,7 +92,7 @@ impl Watches {
         }
     }
 
-    /// Every lane loses what is queued for it, as when the kernel's queue runs over.
+    /// Drops what is queued for every lane, as when the kernel's queue runs over.
     pub(super) fn overflow(&mut self, engine: &mut Engine) {
         for lane in self.lanes.values_mut() {
             lane.queue.clear();
@@ -121,5 +122,5 @@ impl LaneWatches {
     }
 }
 
-/// inotify's default limit (`max_queued_events`).
+/// Most events queued: inotify's default limit (`max_queued_events`).
 const QUEUED_MAX: usize = 16_384;

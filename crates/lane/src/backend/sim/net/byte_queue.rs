@@ -1,10 +1,10 @@
-//! Bytes in, bytes out, in order.
+//! A queue of bytes, in order.
 
 /// A queue of bytes in one piece of memory: what leaves is copied once and moved rarely.
 #[derive(Default)]
 pub(super) struct ByteQueue {
     bytes: Vec<u8>,
-    /// Position of the queue's beginning; what lies before has left.
+    /// Position of the queue's beginning; bytes before have left.
     head: usize,
 }
 
@@ -25,7 +25,7 @@ impl ByteQueue {
         self.bytes.extend_from_slice(bytes);
     }
 
-    /// The first `n` bytes.
+    /// Removes and returns the first `n` bytes.
     ///
     /// # Panics
     /// When there are fewer.

@@ -1,4 +1,4 @@
-//! Connections begin: listeners, the three-way handshake, refusals, and accept queues that are full.
+//! Opening of connections: listeners, the three-way handshake, refusals, and accept queues that are full.
 
 use std::io;
 use std::net::SocketAddr;
@@ -35,14 +35,14 @@ impl Network {
         Ok(id)
     }
 
-    /// A socket yet to be connected.
+    /// Makes a socket yet to be connected.
     pub(in crate::backend::sim) fn stream_socket(&mut self, host: HostId) -> SocketId {
         let id = self.new_id();
         self.sockets.insert(id, Socket::Stream(StreamSocket::new(host, None)));
         id
     }
 
-    /// Returns whether a connection waits to be accepted; if none, `waker` will be told.
+    /// Returns whether a connection waits to be accepted; notes `waker` where none does.
     pub(in crate::backend::sim) fn has_connection(
         &mut self,
         listener: SocketId,
@@ -57,7 +57,7 @@ impl Network {
         Ok(!listener.queue.is_empty())
     }
 
-    /// Checks whether an accept fails now though a connection waits: the world is short of something.
+    /// Checks whether an accept fails now though a connection waits, as the world is short of something.
     pub(in crate::backend::sim) fn accept_fails(&self, engine: &mut Engine) -> io::Result<()> {
         if !engine.chance(self.config.tcp.accept_error) {
             return Ok(());
@@ -66,7 +66,7 @@ impl Network {
         Err(io::Error::from_raw_os_error(errors[engine.rng.random_range(0..errors.len())]))
     }
 
-    /// Takes the connection that has waited longest, with its peer's address.
+    /// Takes the connection that has waited longest, with the peer's address.
     pub(in crate::backend::sim) fn accept(&mut self, listener: SocketId) -> Option<(SocketId, SocketAddr)> {
         let Some(Socket::Listener(listener)) = self.sockets.get_mut(&listener) else { return None };
         let (host, conn) = (listener.host, listener.queue.pop_front()?);
@@ -77,7 +77,8 @@ impl Network {
         Some((id, conn.ends[Side::Client as usize].addr))
     }
 
-    /// Starts to connect, or looks how far it has come: `Ok(false)` is "not yet", and `op` is told when.
+    /// Starts to connect, or looks how far an attempt has come: `Ok(false)` is "not yet", and `op` is told
+    /// when.
     pub(crate) fn connect(
         &mut self,
         socket: SocketId,
@@ -136,7 +137,7 @@ impl Network {
         Ok(conn)
     }
 
-    /// A client's first packet reaches the server's host.
+    /// Acts on a client's first packet, which reaches the server's host.
     pub(super) fn syn(&mut self, conn: ConnId, attempt: u32, engine: &mut Engine) {
         let Some(c) = self.conns.get(&conn) else { return };
         let [client, server] = &c.ends;
@@ -171,7 +172,7 @@ impl Network {
         engine.after(KEEP_ALIVE_IDLE, NetEvent::KeepAlive { conn, unanswered: 0 }.into());
     }
 
-    /// The server's consent reaches the client.
+    /// Acts on the server's consent, which reaches the client.
     pub(super) fn syn_ack(&mut self, conn: ConnId, attempt: u32, engine: &mut Engine) {
         let Some(c) = self.conns.get_mut(&conn) else { return };
         let (from, to) = (c.ends[Side::Server as usize].host, c.ends[Side::Client as usize].host);
@@ -187,7 +188,7 @@ impl Network {
         engine.wake_ops(&mut c.ends[Side::Client as usize].waiting);
     }
 
-    /// A packet of the handshake is lost: it is sent again after a doubling wait, or given up.
+    /// Sends a lost packet of the handshake again after a doubling wait, or gives up.
     fn retry(
         &mut self,
         conn: ConnId,
@@ -218,7 +219,7 @@ impl StreamSocket {
     }
 }
 
-/// First wait of a client whose packet got no answer.
+/// First wait of a client after a packet that got no answer.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 /// Time for which a host looks for a neighbour that is not there.
 const NEIGHBOUR_TIMEOUT: Duration = Duration::from_secs(3);

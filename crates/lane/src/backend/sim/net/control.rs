@@ -39,29 +39,29 @@ impl Net {
         });
     }
 
-    /// Mends every cut.
+    /// Mends every cut between hosts.
     pub fn heal_all(&self) {
         self.core.with_net(|net| net.links.heal_all());
     }
 
-    /// Gives both ways between two hosts settings of their own.
+    /// Sets the link settings of both ways between two hosts.
     pub fn set_link(&self, a: &Host, b: &Host, config: LinkConfig) {
         self.set_link_oneway(a, b, config.clone());
         self.set_link_oneway(b, a, config);
     }
 
-    /// Gives one way settings of its own. What is on the way already keeps its time.
+    /// Sets the link settings of one way. What is on the way already keeps its time.
     pub fn set_link_oneway(&self, from: &Host, to: &Host, config: LinkConfig) {
         self.core.with_net(|net| net.links.set(from.id(), to.id(), config));
     }
 
-    /// The settings of one way.
+    /// Returns the link settings of one way.
     pub fn link(&self, from: &Host, to: &Host) -> LinkConfig {
         self.core.with_net(|net| net.links.config(from.id(), to.id()))
     }
 
-    /// Puts an address translator before a host: others see its datagrams come from `public`, at ports of the
-    /// translator's choice, and reach it only there or directly. Streams pass untranslated.
+    /// Puts an address translator before a host. Others see the host's datagrams come from `public`, at ports
+    /// of the translator's choice, and reach it only there or directly. Streams pass untranslated.
     ///
     /// # Panics
     /// When another host has the address, or `public` is no IP address.
@@ -73,13 +73,13 @@ impl Net {
         });
     }
 
-    /// The translator before a host forgets its ports: the host's sockets are seen at others from now on.
+    /// Makes the translator before a host forget its ports: other hosts see new ports from now on.
     pub fn rebind_nat(&self, host: &Host) {
         self.core.with_net(|net| net.nats.rebind(host.id()));
     }
 
     /// Resets every connection between two hosts at both ends, as a middlebox that lost its state does.
-    /// Returns how many there were.
+    /// Returns the number of connections reset.
     pub fn reset_connections(&self, a: &Host, b: &Host) -> usize {
         let (a, b) = (a.id(), b.id());
         self.core.with_net_and_engine(|net, engine| {
@@ -99,9 +99,9 @@ impl Net {
         })
     }
 
-    /// Steers datagrams for a port of `host` among the sockets of its SO_REUSEPORT group, by their place in
-    /// it: the order in which they bound. `None`, or a place that does not exist, falls back to the hash.
-    /// The hook sees packets of groups only, and must not touch the world.
+    /// Steers datagrams for a port of `host` among the sockets of its SO_REUSEPORT group. The hook returns a
+    /// place in the group: the order in which the sockets bound. `None`, or a place that does not exist,
+    /// falls back to the hash. The hook sees packets of groups only, and must not touch the world.
     pub fn steer_udp(
         &self,
         host: &Host,
@@ -125,12 +125,12 @@ impl Net {
         });
     }
 
-    /// Returns what has happened so far.
+    /// Returns the statistics of the network so far.
     pub fn stats(&self) -> NetStats {
         self.core.with_net(|net| net.stats)
     }
 
-    /// Connections that still hold state at either end.
+    /// Returns the number of connections that still hold state at either end.
     pub fn connections(&self) -> usize {
         self.core.with_net(|net| net.connections())
     }

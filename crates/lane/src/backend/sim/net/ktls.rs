@@ -11,10 +11,10 @@ use crate::socket::ktls::KtlsRefusal;
 
 /// Makes records of what one stream sends, as the kernel would.
 pub trait RecordLayer: Send {
-    /// Takes the first key, or the next one.
+    /// Takes the first or the next key, as the kernel's `crypto_info` structure.
     fn set_key(&mut self, crypto_info: &[u8]) -> Result<(), KtlsRefusal>;
 
-    /// One record of at most 16 KiB of plaintext.
+    /// Makes one record of at most 16 KiB of plaintext.
     fn seal(&mut self, record_type: u8, plain: &[u8]) -> Vec<u8>;
 }
 
@@ -26,8 +26,8 @@ pub struct KernelTls {
 }
 
 impl KernelTls {
-    /// `make` is asked for a record layer for each stream. `can_change_key` is false for kernels before 6.14: a second
-    /// key is refused then without asking the record layer.
+    /// Makes kernel TLS that asks `make` for a record layer for each stream. `can_change_key` is false for
+    /// kernels before 6.14: a second key is refused then without asking the record layer.
     pub fn new(
         can_change_key: bool,
         make: impl Fn() -> Box<dyn RecordLayer> + Send + Sync + 'static,
@@ -47,7 +47,7 @@ impl fmt::Debug for KernelTls {
 }
 
 impl Network {
-    /// Gives a stream its first or next key.
+    /// Gives a stream the first or next key.
     pub(in crate::backend::sim) fn set_ktls_key(
         &mut self,
         socket: SocketId,

@@ -1,4 +1,4 @@
-//! The way from one host to another: its delay, width, loss, and whether it is cut.
+//! The way from one host to another: delay, width, loss, and cuts.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -15,7 +15,7 @@ pub(in crate::backend::sim) struct Links {
 }
 
 struct Link {
-    /// `None` follows the usual settings.
+    /// Link settings of this way; `None` follows the usual settings.
     own: Option<LinkConfig>,
     cut: bool,
     busy_until: Duration,
@@ -54,7 +54,7 @@ impl Links {
         self.links.values_mut().for_each(|link| link.cut = false);
     }
 
-    /// Marks a host as without power, or with it again.
+    /// Marks a host as without power, or as powered again.
     pub(super) fn set_down(&mut self, host: HostId, down: bool) {
         self.down.retain(|&other| other != host);
         if down {
@@ -66,7 +66,7 @@ impl Links {
         self.down.contains(&from) || self.down.contains(&to) || self.link(from, to).cut
     }
 
-    /// Time on the way of a small packet, or of a stream's burst: a lost one takes longer.
+    /// Returns the time on the way of a small packet, or of a stream's burst; a lost packet takes longer.
     pub(super) fn stream_delay(&mut self, from: HostId, to: HostId, engine: &mut Engine) -> Duration {
         let config = self.config(from, to);
         let mut delay = config.latency + engine.up_to(config.jitter);
@@ -83,7 +83,8 @@ impl Links {
         engine.chance(loss)
     }
 
-    /// Returns when the last bit of `bytes`, sent no earlier than `start`, has left a link of limited width.
+    /// Returns the time when the last bit of `bytes`, sent no earlier than `start`, has left a link of
+    /// limited width.
     pub(super) fn depart(&mut self, from: HostId, to: HostId, bytes: usize, start: Duration) -> Duration {
         let Some(bandwidth) = self.config(from, to).bandwidth else { return start };
         let link = self.link(from, to);
@@ -91,14 +92,14 @@ impl Links {
         link.busy_until
     }
 
-    /// IP packets that a datagram takes on this link.
+    /// Returns the number of IP packets that a datagram takes on this link.
     pub(super) fn fragments(&mut self, from: HostId, to: HostId, payload: usize, headers: usize) -> usize {
         let room = self.config(from, to).mtu.saturating_sub(headers).max(1);
         payload.div_ceil(room).max(1)
     }
 
-    /// Puts a datagram of `bytes`, headers included, on the way in so many fragments, of which none may be lost.
-    /// `jitter` is shared by a batch.
+    /// Puts a datagram of `bytes`, headers included, on the way in so many fragments. A datagram that loses a
+    /// fragment is lost. `jitter` is shared by a batch.
     pub(super) fn send_datagram(
         &mut self,
         from: HostId,
@@ -149,7 +150,7 @@ impl Links {
     }
 }
 
-/// Time that `bytes` take at a rate in bytes per second.
+/// Returns the time that `bytes` take at a rate in bytes per second.
 pub(super) fn time_for(bytes: usize, rate: u64) -> Duration {
     let nanos = bytes as u128 * 1_000_000_000 / u128::from(rate.max(1));
     Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
@@ -157,5 +158,5 @@ pub(super) fn time_for(bytes: usize, rate: u64) -> Duration {
 
 /// First wait before a stream sends a lost segment again.
 const RESEND_AFTER: Duration = Duration::from_millis(200);
-/// A link that loses everything is a partition, and said so by `cut`.
+/// Highest loss of a stream's link: a link that loses everything is a partition, which `cut` stands for.
 const LOSS_OF_STREAMS_MAX: f64 = 0.9;

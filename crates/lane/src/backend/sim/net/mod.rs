@@ -1,4 +1,4 @@
-//! The simulated network: hosts with addresses, ports and sockets, and the links between them.
+//! The simulated network: hosts with addresses, ports and sockets, and the links that connect them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -44,7 +44,7 @@ pub(crate) struct HostId(pub(in crate::backend::sim) usize);
 pub(in crate::backend::sim) type ConnId = u64;
 pub(crate) type SocketId = u64;
 
-/// Every host's part of the network.
+/// State of the network of all hosts.
 pub(crate) struct Network {
     pub(in crate::backend::sim) config: NetConfig,
     pub(in crate::backend::sim) stats: NetStats,
@@ -67,7 +67,7 @@ enum Socket {
 /// A TCP socket's hold on its connection.
 struct StreamSocket {
     host: HostId,
-    /// `None` before it connects.
+    /// Connection and side; `None` before a connect begins.
     conn: Option<(ConnId, Side)>,
     send_buffer: Option<usize>,
     unsent_max: Option<usize>,
@@ -87,29 +87,29 @@ struct Listener {
 /// Something that reaches a host, or that a host's own timers bring about.
 #[derive(Debug)]
 pub(super) enum NetEvent {
-    /// A client's wish to connect; `attempt` counts from 0.
+    /// A client's wish to connect, with `attempt` counted from 0.
     Syn { conn: ConnId, attempt: u32 },
-    /// A server's consent.
+    /// The consent of a server to a connection reaches the client.
     SynAck { conn: ConnId, attempt: u32 },
-    /// The end of a connection, or of an attempt, as `side` learns it.
+    /// The end of a connection, or of an attempt, as `side` learns of the end.
     Reset { conn: ConnId, side: Side, errno: i32 },
-    /// The server's host asks whether the client's is there; `unanswered` counts the questions before.
+    /// The server's host asks whether the client's is there, after `unanswered` questions without an answer.
     KeepAlive { conn: ConnId, unanswered: u32 },
     /// The first segment that `side` sent has arrived.
     Deliver { conn: ConnId, side: Side },
-    /// Bytes of `side` are acknowledged up to a position, and it may send up to another.
+    /// Bytes of `side` are acknowledged up to `upto`, and `side` may send up to `limit`.
     Ack { conn: ConnId, side: Side, upto: u64, limit: u64 },
     /// A lane looks at what the kernel has filled.
     Reap(LaneNumber),
-    /// A receive that was to pause has.
+    /// A receive that was to pause has paused.
     Paused(SocketId),
     /// Bytes held back for more to come have waited long enough.
     Uncork { conn: ConnId, side: Side },
-    /// A datagram.
+    /// A datagram reaches a host.
     Datagram(Box<Packet>),
     /// The report of a datagram that found no socket at its port.
     Unreachable(Box<Unreached>),
-    /// A socket whose send was refused takes datagrams again.
+    /// A socket that refused a send takes datagrams again.
     Drained(SocketId),
 }
 
@@ -137,7 +137,7 @@ impl Network {
         self.ports.host_with(ip)
     }
 
-    /// Acts on an event.
+    /// Acts on an event that is due.
     pub(super) fn handle(&mut self, event: NetEvent, engine: &mut Engine) {
         match event {
             NetEvent::Syn { conn, attempt } => self.syn(conn, attempt, engine),
@@ -164,7 +164,7 @@ impl Network {
         }
     }
 
-    /// Sends on a stream; `None` when its buffer is full.
+    /// Sends on a stream; returns `None` when the stream's buffer is full.
     pub(crate) fn send(
         &mut self,
         socket: SocketId,
@@ -176,8 +176,7 @@ impl Network {
         self.try_with_conn(conn, engine, |c, around| c.send(side, parts, more, around))?
     }
 
-    /// Returns whether the socket takes something, or would tell an error. If not, the operation is told
-    /// when.
+    /// Returns whether the socket takes bytes, or would tell an error. If not, `op` is told when.
     pub(crate) fn is_writable(&mut self, socket: SocketId, op: OpKey) -> io::Result<bool> {
         let (ready, waiting) = match self.sockets.get_mut(&socket).ok_or_else(canceled)? {
             Socket::Stream(stream) => {
@@ -199,8 +198,8 @@ impl Network {
         self.conns.get(&conn).map(|conn| conn.unacknowledged(side)).ok_or_else(not_connected)
     }
 
-    /// Computes the retransmission timeout as Linux does: the round trip, and four times how much it varies,
-    /// or 200 ms.
+    /// Computes the retransmission timeout as Linux does: the round trip, and four times its variation, or
+    /// 200 ms.
     pub(super) fn retransmission_timeout(&mut self, socket: SocketId) -> io::Result<Duration> {
         let (conn, side) = self.stream_of(socket)?;
         let ends = &self.conns.get(&conn).ok_or_else(not_connected)?.ends;
@@ -269,7 +268,8 @@ impl Network {
         }
     }
 
-    /// Index of the interface that a stream's own address is on: 1 for loopback, then one for each address of the host.
+    /// Returns the index of the interface with a stream's own address: 1 for loopback, then one for each
+    /// address of the host.
     pub(super) fn interface_of(&self, socket: SocketId) -> Option<u32> {
         let Some(Socket::Stream(StreamSocket { host, conn: Some((conn, side)), .. })) =
             self.sockets.get(&socket)
@@ -279,7 +279,7 @@ impl Network {
         self.ports.interface_of(*host, self.conns.get(conn)?.ends[*side as usize].addr.ip())
     }
 
-    /// Closes a socket.
+    /// Closes a socket of any kind.
     pub(super) fn close(&mut self, id: SocketId, engine: &mut Engine) {
         match self.sockets.remove(&id) {
             Some(Socket::Stream(StreamSocket {
@@ -305,7 +305,7 @@ impl Network {
         }
     }
 
-    /// A host loses power with all its sockets: no packet tells its peers.
+    /// Takes the power from a host with all its sockets; no packet tells their peers.
     pub(super) fn lose_power(&mut self, host: HostId) {
         for conn in self.conns.values_mut() {
             for side in [Side::Client, Side::Server] {
@@ -331,7 +331,7 @@ impl Network {
         self.links.set_down(host, false);
     }
 
-    /// Connections that still hold state, for reports.
+    /// Returns the number of connections that still hold state, for reports.
     pub(super) fn connections(&self) -> usize {
         self.conns.len()
     }
@@ -365,7 +365,7 @@ impl Network {
         flow.unsent_max = stream.unsent_max.or(flow.unsent_max);
     }
 
-    /// Runs `act` on a connection if it still is one, and forgets it once it is over.
+    /// Runs `act` on a connection if it still exists, and forgets a connection that is over.
     fn with_conn(&mut self, id: ConnId, engine: &mut Engine, act: impl FnOnce(&mut Conn, &mut Around<'_>)) {
         // A connection that is gone has nothing left to tell.
         let _ = self.try_with_conn(id, engine, act);
@@ -405,7 +405,7 @@ impl Socket {
     }
 }
 
-/// IP and UDP headers of a datagram.
+/// Returns the size of the IP and UDP headers of a datagram, in bytes.
 fn datagram_headers(to: SocketAddr) -> usize {
     if to.is_ipv6() { 48 } else { 28 }
 }
@@ -418,12 +418,12 @@ fn not_connected() -> io::Error {
     io::Error::from_raw_os_error(libc::ENOTCONN)
 }
 
-/// Size that Linux makes of any smaller wish.
+/// Smallest size of a send buffer in bytes, which Linux makes of any smaller wish.
 const SEND_BUFFER_MIN: usize = 4608;
 
-/// Time that a stream waits for an acknowledgment beyond its round trip, at least.
+/// Least time that a stream waits for an acknowledgment beyond the round trip.
 const RTO_MIN: Duration = Duration::from_millis(200);
-/// A pause after which a refused socket takes datagrams again.
+/// Pause after which a refused socket takes datagrams again.
 const DRAIN_TIME: Duration = Duration::from_micros(50);
 
 impl From<NetEvent> for Event {

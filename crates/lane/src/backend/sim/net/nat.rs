@@ -1,4 +1,4 @@
-//! Address translation in front of a host, for datagrams: a host that sends from behind it is seen at a
+//! Address translation in front of a host, for datagrams. A host that sends from behind it is seen at a
 //! public address and at ports that change when the translator forgets.
 
 use std::collections::BTreeMap;
@@ -6,7 +6,7 @@ use std::net::{IpAddr, SocketAddr};
 
 use super::HostId;
 
-/// The translators of the world, by the host they stand before.
+/// The address translators of the world, by host.
 #[derive(Default)]
 pub(super) struct Nats {
     nats: BTreeMap<HostId, Nat>,
@@ -28,7 +28,7 @@ impl Nats {
         self.nats.insert(host, nat);
     }
 
-    /// Forgets the ports given out: the same sockets are seen at others from now on.
+    /// Forgets the ports given out: others see the same sockets at new ports from now on.
     pub(super) fn rebind(&mut self, host: HostId) {
         if let Some(nat) = self.nats.get_mut(&host) {
             nat.by_private.clear();
@@ -36,7 +36,7 @@ impl Nats {
         }
     }
 
-    /// The sender that others see.
+    /// Returns the sender's address that others see.
     pub(super) fn outward(&mut self, host: HostId, from: SocketAddr) -> SocketAddr {
         let Some(nat) = self.nats.get_mut(&host) else { return from };
         if let Some(&port) = nat.by_private.get(&from) {

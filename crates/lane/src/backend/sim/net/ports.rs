@@ -28,22 +28,23 @@ pub(super) enum Protocol {
 /// View of a steering hook on a packet that opens a connection, or of a datagram.
 #[derive(Clone, Copy, Debug)]
 pub struct Steered<'a> {
-    /// Sender.
+    /// Address of the sender.
     pub from: SocketAddr,
-    /// Destination.
+    /// Address of the destination.
     pub to: SocketAddr,
-    /// The datagram; empty for a connection.
+    /// Bytes of the datagram; empty for a connection.
     pub payload: &'a [u8],
 }
 
-/// Chooses a socket of a group by its place, as a program attached with SO_ATTACH_REUSEPORT_CBPF does.
+/// Hook that chooses a socket of a group by place, as a program attached with SO_ATTACH_REUSEPORT_CBPF does.
 /// A place that does not exist, or `None`, falls back to the hash.
 pub(super) type Steer = Box<dyn FnMut(Steered<'_>) -> Option<usize>>;
 
 struct Binding {
     ip: IpAddr,
     reuse: bool,
-    /// In the order they bound; a socket that leaves has its place taken by the last, as in the kernel.
+    /// Sockets in the order of their binding; the last takes the place of a socket that leaves, as in the
+    /// kernel.
     sockets: Vec<SocketId>,
 }
 
@@ -63,12 +64,12 @@ impl Ports {
         self.owners.get(&ip).copied()
     }
 
-    /// The host that packets from `from` to `ip` reach.
+    /// Returns the host that packets from `from` to `ip` reach.
     pub(super) fn route(&self, from: HostId, ip: IpAddr) -> Option<HostId> {
         if ip.is_loopback() || ip.is_unspecified() { Some(from) } else { self.host_with(ip) }
     }
 
-    /// The address `host` uses towards `to`, `None` when it has none of that family.
+    /// Returns the address that `host` uses towards `to`, or `None` when no address is of that family.
     pub(super) fn source(&self, host: HostId, to: IpAddr) -> Option<IpAddr> {
         if to.is_loopback() {
             return Some(to);
@@ -77,7 +78,7 @@ impl Ports {
         own.iter().copied().find(|ip| ip.is_ipv4() == to.is_ipv4())
     }
 
-    /// Index of the interface with this address of `host`.
+    /// Returns the index of the interface with this address of `host`.
     pub(super) fn interface_of(&self, host: HostId, ip: IpAddr) -> Option<u32> {
         if ip.is_loopback() {
             return Some(1);
@@ -137,7 +138,7 @@ impl Ports {
         }
     }
 
-    /// The socket that a packet reaches on `host`: a binding to its very address before a wildcard.
+    /// Returns the socket that a packet reaches on `host`: a binding to the exact address before a wildcard.
     pub(super) fn receiver(
         &mut self,
         host: HostId,
@@ -180,7 +181,7 @@ fn overlap(one: IpAddr, other: IpAddr) -> bool {
     one.is_ipv4() == other.is_ipv4() && (one == other || one.is_unspecified() || other.is_unspecified())
 }
 
-/// The kernel hashes addresses and ports; so do we, though differently.
+/// Hashes both addresses and ports, as the kernel does with another function.
 fn hash(packet: Steered<'_>) -> u32 {
     let text = format!("{} {}", packet.from, packet.to);
     (fnv(FNV_OFFSET, text.as_bytes()) >> 32) as u32

@@ -1,5 +1,5 @@
-//! Receive buffers of a simulated lane: a ring of as many buffers as a real lane's, which the kernel fills
-//! while a receive is armed and the lane empties once a turn, by the same rules ([`ReceiveShares`]).
+//! Receive buffers of a simulated lane: a ring of as many buffers as a real lane's. The kernel fills them
+//! while a receive is armed, and the lane empties them once a turn, by the same rules ([`ReceiveShares`]).
 
 use std::cell::Cell;
 use std::collections::VecDeque;
@@ -22,7 +22,7 @@ mod recv_paused;
 /// Number of a lane of the world.
 pub(in crate::backend::sim) type LaneNumber = usize;
 
-/// The receive ring of one lane.
+/// Receive ring of a lane.
 pub(super) struct LaneReceives {
     config: ReceiveConfig,
     /// Buffers that are not with the kernel: filled, untaken or in a task's hands.
@@ -40,17 +40,17 @@ enum Completion {
     NoBuffer,
 }
 
-/// A stream's receive.
+/// Receive state of a stream.
 #[derive(Default)]
 pub(super) struct StreamReceive {
     lane: LaneNumber,
     state: Receive,
     untaken: Untaken,
-    /// Buffers that the kernel has filled and the lane not seen.
+    /// Buffers that the kernel has filled and the lane has not seen.
     filled: usize,
     told: bool,
     starved: bool,
-    /// The stream's task waits for the receive to rest.
+    /// True while the stream's task waits for the receive to rest.
     keeps_quiet: bool,
 }
 
@@ -59,16 +59,16 @@ enum Receive {
     #[default]
     Off,
     On,
-    /// For one buffer.
+    /// The receive is armed for one buffer.
     Once,
-    /// Being cancelled: it may fill more buffers until it is.
+    /// The receive is being cancelled, and may fill more buffers until that is done.
     Pausing,
-    /// A receive into memory of its task has its place.
+    /// A receive into memory of the stream's task takes the ring's place.
     Into,
 }
 
 impl Network {
-    /// Gives a lane its ring.
+    /// Gives a lane a receive ring.
     pub(in crate::backend::sim) fn add_lane(&mut self, lane: LaneNumber, counters: Arc<LaneCounters>) {
         let config = self.config.receive.clone();
         let shares = ReceiveShares::new(config.buffers, config.buffer_bytes);
@@ -100,7 +100,8 @@ impl Network {
             && receive.untaken.is_empty()
     }
 
-    /// Receives from a stream: bytes, none at its end, `None` when nothing has come and `waker` will be told.
+    /// Receives from a stream: bytes, none at the stream's end, `None` when nothing has come and `waker` will
+    /// be told.
     pub(in crate::backend::sim) fn receive(
         &mut self,
         socket: SocketId,
@@ -128,7 +129,7 @@ impl Network {
         Ok(None)
     }
 
-    /// The kernel's part: bytes that have arrived at `side` go to buffers while its receive is armed.
+    /// Puts bytes that have arrived at `side` in buffers while the receive is armed, as the kernel does.
     pub(super) fn fill(&mut self, id: ConnId, side: Side, engine: &mut Engine) {
         let Some(conn) = self.conns.get(&id) else { return };
         let Some(socket) = conn.ends[side as usize].socket else { return };
@@ -163,7 +164,8 @@ impl Network {
         }
     }
 
-    /// The lane's part: takes in what the kernel has filled, keeps to the shares, lets starved receives begin again.
+    /// Takes in what the kernel has filled, keeps to the shares, and lets starved receives begin again, as
+    /// the lane does.
     pub(super) fn reap(&mut self, lane: LaneNumber, engine: &mut Engine) {
         self.reclaim(lane);
         let completions = std::mem::take(&mut lane_of(&mut self.lanes, lane).completions);
@@ -182,7 +184,7 @@ impl Network {
         }
     }
 
-    /// A pause has come to its end.
+    /// Ends a pause, and arms the receive again where a task waits.
     pub(super) fn paused(&mut self, socket: SocketId, engine: &mut Engine) {
         if let Some(Socket::Stream(stream)) = self.sockets.get_mut(&socket)
             && stream.receive.state == Receive::Pausing
@@ -192,7 +194,7 @@ impl Network {
         }
     }
 
-    /// Returns what a datagram's bytes lie in when the lane takes them.
+    /// Returns the memory for a datagram's bytes when the lane takes them.
     pub(super) fn datagram_memory(&mut self, lane: LaneNumber, bytes: Vec<u8>) -> RecvBuf {
         let receives = lane_of(&mut self.lanes, lane);
         if receives.datagrams_lent.get() < datagrams_lent_max(receives.config.datagram_buffers) {
@@ -202,7 +204,7 @@ impl Network {
         RecvBuf::from_vec(bytes)
     }
 
-    /// Forgets what a stream that is closed left untaken.
+    /// Frees the untaken bytes of a stream that is closed.
     pub(super) fn drop_untaken(&mut self, receive: &mut StreamReceive) {
         if let Some(receives) = self.lanes.get(&receive.lane) {
             receives.shares.drop_all(&mut receive.untaken);
@@ -285,7 +287,7 @@ impl Network {
 }
 
 impl LaneReceives {
-    /// The state of a receive that begins now.
+    /// Returns the state of a receive that begins now.
     fn armed(&self) -> Receive {
         if self.shares.is_tight() { Receive::Once } else { Receive::On }
     }

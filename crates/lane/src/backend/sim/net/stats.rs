@@ -1,9 +1,9 @@
-//! The network's own books.
+//! Counts of what the network did.
 
-/// Statistics of the network.
+/// Counts of what happened on the network since the world began.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct NetStats {
-    /// Connections accepted.
+    /// Connections accepted by listeners' hosts.
     pub connections: u64,
     /// Attempts to connect that found no listener.
     pub refused: u64,
@@ -21,7 +21,7 @@ pub struct NetStats {
     pub cut: u64,
     /// Datagrams larger than a link's MTU that might not be fragmented.
     pub too_big: u64,
-    /// Datagrams that a link's MTU cut up; lost if one fragment is.
+    /// Datagrams that a link's MTU cut up; a datagram is lost if one fragment is lost.
     pub fragmented: u64,
     /// Datagrams dropped because a link of limited width was busy.
     pub queue_overflows: u64,

@@ -1,4 +1,4 @@
-//! Streams: what lies in a sender's buffer, on the wire and untaken at the receiver; windows, acknowledgements,
+//! Streams: bytes in a sender's buffer, on the wire and untaken at the receiver; windows, acknowledgements,
 //! half-close, resets, and stalls while the way is cut.
 
 use std::collections::VecDeque;
@@ -15,19 +15,19 @@ use crate::backend::sim::engine::{Engine, Event};
 use crate::backend::sim::ops::OpKey;
 use crate::socket::options::{KEEP_ALIVE_IDLE, KEEP_ALIVE_INTERVAL, KEEP_ALIVE_PROBES};
 
-/// One connection, seen from above: both ends and both directions.
+/// A TCP connection as a whole: both ends and both directions.
 pub(in crate::backend::sim) struct Conn {
     pub(super) phase: Phase,
-    /// Time when the server's consent reaches the client; nothing of the server's may come before.
+    /// Time when the server's consent reaches the client; no byte of the server's may come before.
     pub(super) opens_at: Duration,
-    /// Indexed by [`Side`].
+    /// Ends of the connection, indexed by [`Side`].
     pub(super) ends: [End; 2],
-    /// Flow of each side, indexed by the sender's [`Side`].
+    /// Flow of each side, indexed by the sending [`Side`].
     pub(super) flows: [Flow; 2],
     segment_max: usize,
 }
 
-/// One of the two ends of a stream.
+/// Side of a stream: the client's or the server's.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::backend::sim) enum Side {
     Client = 0,
@@ -42,35 +42,36 @@ pub(super) enum Phase {
     Failed(i32),
 }
 
-/// One end.
+/// State of one end of a connection.
 pub(super) struct End {
     pub(super) host: HostId,
     pub(super) addr: SocketAddr,
     pub(super) reader: Option<Waker>,
-    /// The socket whose receive takes what arrives.
+    /// Socket whose receive takes the bytes that arrive.
     pub(super) socket: Option<SocketId>,
     pub(super) waiting: Vec<OpKey>,
-    /// Sends whose memory the kernel keeps until the peer has acknowledged its bytes.
+    /// Sends with memory that the kernel keeps until the peer has acknowledged their bytes.
     pub(super) unreleased: Vec<OpKey>,
     /// Error that the next operation returns, once.
     pub(super) error: Option<i32>,
-    /// Reset or timed out: nothing moves any more.
+    /// True once reset or timed out: nothing moves any more.
     pub(super) broken: bool,
-    /// Closed by its owner.
+    /// True once the owner has closed the socket.
     pub(super) detached: bool,
     pub(super) read_shut: bool,
-    /// Kernel TLS: what is sent becomes records.
+    /// Kernel TLS, which makes records of what is sent.
     pub(super) records: Option<Box<dyn RecordLayer>>,
 }
 
-/// One direction.
+/// State of one direction of a connection.
 #[derive(Default)]
 pub(super) struct Flow {
     out: ByteQueue,
     fin_wanted: bool,
     fin_sent: bool,
     corked: bool,
-    /// Positions in the stream: sent, acknowledged, and how far the receiver lets the sender go.
+    /// Position in the stream up to which bytes are sent; beside it those acknowledged, and those that the
+    /// receiver allows.
     sent: u64,
     acked: u64,
     limit: u64,
@@ -100,7 +101,7 @@ struct Segment {
     fin: bool,
 }
 
-/// Parts of the world that a connection needs while something happens to it.
+/// Parts of the world that a connection needs to act.
 pub(super) struct Around<'a> {
     pub(super) id: ConnId,
     pub(super) links: &'a mut Links,
@@ -134,13 +135,13 @@ impl Conn {
         }
     }
 
-    /// The server consents; the client learns at `moment`.
+    /// Notes the server's consent, of which the client learns at `moment`.
     pub(super) fn consent(&mut self, moment: Duration) {
         self.opens_at = moment;
         self.flows[Side::Server as usize].last_arrival = moment;
     }
 
-    /// Takes what fits of `parts` into the send buffer.
+    /// Takes as much of `parts` into the send buffer as fits.
     pub(super) fn send(
         &mut self,
         side: Side,
@@ -187,7 +188,8 @@ impl Conn {
         Ok(())
     }
 
-    /// Bytes of `side` that its peer's host has not acknowledged: what a receiver's window keeps out is among them.
+    /// Returns the bytes of `side` that the peer's host has not acknowledged, those that a receiver's window
+    /// keeps out included.
     pub(super) fn unacknowledged(&self, side: Side) -> u64 {
         let flow = &self.flows[side as usize];
         flow.out.len() as u64 + flow.sent - flow.acked
@@ -218,8 +220,8 @@ impl Conn {
         chunk
     }
 
-    /// Returns whether the stream has ended for its reader, which has taken all bytes before; or the error
-    /// that ended it.
+    /// Returns whether the stream has ended for its reader, after all bytes before were taken; or the error
+    /// that ended the stream.
     pub(super) fn ended(&mut self, side: Side) -> io::Result<bool> {
         let end = &mut self.ends[side as usize];
         // A stream that ended in good order stays so for its reader, whatever came later.
@@ -232,14 +234,15 @@ impl Conn {
         Ok(end.broken)
     }
 
-    /// Ends the side's sending once what it sent before has left.
+    /// Ends the side's sending once all bytes sent before have left.
     pub(super) fn finish_sending(&mut self, side: Side, around: &mut Around<'_>) {
         self.flows[side as usize].fin_wanted = true;
         self.flows[side as usize].corked = false;
         self.pump(side, around);
     }
 
-    /// The owner lets go. Untaken bytes, or `reset`, break the connection; else what was sent still leaves.
+    /// Lets go of one end, as its owner has. Untaken bytes, or `reset`, break the connection; else what was
+    /// sent still leaves.
     pub(super) fn detach(&mut self, side: Side, reset: bool, around: &mut Around<'_>) {
         let end = &mut self.ends[side as usize];
         end.detached = true;
@@ -257,7 +260,7 @@ impl Conn {
         }
     }
 
-    /// The side's host loses power: no packet tells the other.
+    /// Takes away the end of a host that loses power, without a packet to the other end.
     pub(super) fn vanish(&mut self, side: Side) {
         let end = &mut self.ends[side as usize];
         (end.broken, end.detached, end.reader) = (true, true, None);
@@ -273,13 +276,13 @@ impl Conn {
         done(&self.ends[0], &self.flows[0]) && done(&self.ends[1], &self.flows[1])
     }
 
-    /// Lets what a cork held back go.
+    /// Sends what a cork held back.
     pub(super) fn uncork(&mut self, side: Side, around: &mut Around<'_>) {
         self.flows[side as usize].corked = false;
         self.pump(side, around);
     }
 
-    /// Puts on the wire what the receiver's window lets through.
+    /// Puts on the wire as much as the receiver's window lets through.
     pub(super) fn pump(&mut self, side: Side, around: &mut Around<'_>) {
         if self.ends[side as usize].broken {
             return;
@@ -311,7 +314,7 @@ impl Conn {
         flow.schedule_delivery(side, around);
     }
 
-    /// Segments reach the receiver, or find the way cut.
+    /// Brings the segments that are due to the receiver, or stalls them where the way is cut.
     pub(super) fn deliver(&mut self, side: Side, around: &mut Around<'_>) {
         self.flows[side as usize].delivering = false;
         let (from, to) = self.hosts(side);
@@ -354,7 +357,7 @@ impl Conn {
         self.flows[side as usize].schedule_delivery(side, around);
     }
 
-    /// The sender learns what has arrived and how far it may go.
+    /// Tells the sender what has arrived and how far to send.
     pub(super) fn acknowledged(&mut self, side: Side, upto: u64, limit: u64, around: &mut Around<'_>) {
         let (from, to) = self.hosts(side);
         if around.links.is_cut(to, from) {
@@ -374,7 +377,7 @@ impl Conn {
         }
     }
 
-    /// A reset reaches `side`.
+    /// Breaks `side`, which a reset reaches, with an error.
     pub(super) fn break_end(&mut self, side: Side, errno: i32, around: &mut Around<'_>) {
         let end = &mut self.ends[side as usize];
         if std::mem::replace(&mut end.broken, true) {
@@ -394,7 +397,7 @@ impl Conn {
         }
     }
 
-    /// Breaks `side` and tells the other with a reset, which overtakes what is in flight and may be lost.
+    /// Breaks `side` and resets the other end; the reset overtakes what is in flight and may be lost.
     fn reset_from(&mut self, side: Side, around: &mut Around<'_>) {
         let end = &mut self.ends[side as usize];
         end.broken = true;
@@ -415,7 +418,7 @@ impl Conn {
         around.engine.after(delay, Event::Net(ack));
     }
 
-    /// Tells the sender of `side` that its receiver has made room, when there is enough to tell.
+    /// Tells the sender of `side` that the receiver has made room, when there is enough to tell.
     fn offer_window(&mut self, side: Side, around: &mut Around<'_>) {
         let flow = &self.flows[side as usize];
         let window = around.tcp.recv_buffer as u64;
@@ -432,7 +435,7 @@ impl Conn {
         }
     }
 
-    /// Returns how long to wait before trying again; `None` when the sender has given up.
+    /// Returns the wait before another attempt, or `None` when the sender has given up.
     fn note_stall(&mut self, side: Side, around: &mut Around<'_>) -> Option<Duration> {
         let now = around.engine.now();
         let flow = &mut self.flows[side as usize];
@@ -445,8 +448,8 @@ impl Conn {
         Some(flow.backoff)
     }
 
-    /// The server's end asks whether the client's host is there and knows the connection, unless something that it sent waits for an
-    /// answer anyhow: that is sent again until it times out.
+    /// Asks from the server's end whether the client's host is there and knows the connection. It does not
+    /// ask while something that it sent waits for an answer: that is sent again until it times out.
     pub(super) fn keep_alive(&mut self, unanswered: u32, around: &mut Around<'_>) {
         let server = &self.ends[Side::Server as usize];
         if server.broken || server.detached {
@@ -470,7 +473,7 @@ impl Conn {
         around.engine.after(after, Event::Net(NetEvent::KeepAlive { conn: around.id, unanswered }));
     }
 
-    /// Sender and receiver of what `side` sends.
+    /// Returns the sender and receiver of what `side` sends.
     fn hosts(&self, side: Side) -> (HostId, HostId) {
         (self.ends[side as usize].host, self.ends[side.other() as usize].host)
     }
@@ -506,7 +509,7 @@ impl End {
 }
 
 impl Flow {
-    /// Bytes that it took from its sender.
+    /// Returns the number of bytes taken from the sender.
     pub(super) fn taken(&self) -> u64 {
         self.sent + self.out.len() as u64
     }
@@ -520,13 +523,13 @@ impl Flow {
         self.send_buffer.saturating_sub(self.out.len() + in_flight)
     }
 
-    /// Bytes that it takes from its sender now.
+    /// Returns the number of bytes that may be taken from the sender now.
     fn room(&self) -> usize {
         let unsent = self.unsent_max.map_or(usize::MAX, |max| max.saturating_sub(self.out.len()));
         self.buffer_room().min(unsent)
     }
 
-    /// Returns when a paced sender may send `n` more bytes.
+    /// Returns the time when a paced sender may send `n` more bytes.
     fn pace(&mut self, n: usize, now: Duration) -> Duration {
         let start = self.paced_until.max(now);
         if let Some(rate) = self.pacing {
@@ -556,14 +559,14 @@ impl Flow {
     }
 }
 
-/// Plaintext of a TLS record, at most, and its content type for application data.
+/// Most plaintext of a TLS record in bytes, and the content type for application data.
 const RECORD_BYTES_MAX: usize = 16 << 10;
 const APPLICATION_DATA: u8 = 23;
-/// Ethernet, IP and TCP headers of a segment, for links of limited width.
+/// Bytes of Ethernet, IP and TCP headers of a segment, for links of limited width.
 const HEADERS: usize = 66;
-/// MSG_MORE holds bytes back no longer than this.
+/// Longest time that MSG_MORE holds bytes back.
 const CORK_MAX: Duration = Duration::from_millis(200);
-/// Waits between attempts to get through a cut.
+/// Shortest and longest wait between attempts to get through a cut.
 const BACKOFF_MIN: Duration = Duration::from_millis(200);
 const BACKOFF_MAX: Duration = Duration::from_secs(8);
 const ACK_AGAIN: Duration = Duration::from_millis(500);

@@ -1,4 +1,4 @@
-//! Datagrams: batches taken apart as GSO does, joined again at random as GRO does, and every way to get lost.
+//! Datagrams: batches taken apart as GSO does, joined again at random as GRO does, and lost in every way.
 
 use std::collections::VecDeque;
 use std::io;
@@ -15,7 +15,7 @@ use crate::backend::{Datagram, DatagramBatch, UNREACHABLE_MAX, UdpOptions};
 use crate::buffer::RecvBuf;
 use crate::socket::unreachable::{QUOTED_MAX, Unreachable};
 
-/// A bound socket.
+/// A bound UDP socket.
 pub(super) struct UdpSocket {
     pub(super) host: HostId,
     pub(super) addr: SocketAddr,
@@ -24,17 +24,17 @@ pub(super) struct UdpSocket {
     recv_buffer: usize,
     queue: VecDeque<Received>,
     queued_bytes: usize,
-    /// Refuses sends until it has drained.
+    /// True while the socket refuses sends, until drained.
     full: bool,
     waker: Option<Waker>,
-    /// Reports of datagrams that did not arrive, where they were asked for.
+    /// Reports of datagrams that did not arrive, where the owner asked for reports.
     unreachable: Option<VecDeque<Unreachable>>,
-    /// An ICMP error that has yet to fail a receive.
+    /// ICMP error that has yet to fail a receive.
     error: Option<io::Error>,
     pub(super) waiting: Vec<OpKey>,
 }
 
-/// One datagram on its way.
+/// A datagram on the way.
 #[derive(Debug)]
 pub(in crate::backend::sim) struct Packet {
     from: SocketAddr,
@@ -46,24 +46,24 @@ pub(in crate::backend::sim) struct Packet {
     payload: Vec<u8>,
 }
 
-/// The report of a datagram that found no socket, on its way to the sender.
+/// Report of a datagram that found no socket, on the way to the sender.
 #[derive(Debug)]
 pub(in crate::backend::sim) struct Unreached {
     from_host: HostId,
     to_host: HostId,
-    /// Of the datagram, as its sender's side saw it.
+    /// Source address of the datagram, as its sender's side saw it.
     from: SocketAddr,
     report: Unreachable,
 }
 
-/// Datagrams that have arrived in one buffer.
+/// Datagrams that have arrived in the same buffer.
 struct Received {
     from: SocketAddr,
     to: SocketAddr,
     class: u8,
     bytes: Vec<u8>,
     segment: usize,
-    /// A shorter datagram ended the run.
+    /// True once a shorter datagram ended the run.
     closed: bool,
 }
 
@@ -94,7 +94,7 @@ impl Network {
         Ok(id)
     }
 
-    /// Sends a batch; `None` when the socket takes nothing now.
+    /// Sends a batch; returns `None` when the socket takes nothing now.
     pub(in crate::backend::sim) fn send_datagrams(
         &mut self,
         socket: SocketId,
@@ -109,7 +109,7 @@ impl Network {
         self.put_out(socket, host, batch, &bytes, datagrams, engine).map(Some)
     }
 
-    /// Sends a message: all of it, or nothing.
+    /// Sends a message whole, or not at all.
     pub(crate) fn send_message(
         &mut self,
         socket: SocketId,
@@ -129,7 +129,7 @@ impl Network {
         self.put_out(socket, host, batch, &bytes, datagrams, engine).map(Some)
     }
 
-    /// The host of a socket that takes datagrams; `None` where it is full, or becomes it.
+    /// Returns the host of a socket that takes datagrams; `None` where the socket is full, or becomes full.
     fn takes_datagrams(&mut self, socket: SocketId, engine: &mut Engine) -> io::Result<Option<HostId>> {
         let Some(Socket::Udp(udp)) = self.sockets.get_mut(&socket) else { return Err(canceled()) };
         if !udp.full && engine.chance(self.config.udp.would_block) {
@@ -139,7 +139,7 @@ impl Network {
         Ok((!udp.full).then_some(udp.host))
     }
 
-    /// Puts so many datagrams on their way; says how many bytes that is.
+    /// Puts `datagrams` datagrams on the way; returns how many bytes that is.
     fn put_out(
         &mut self,
         socket: SocketId,
@@ -172,7 +172,7 @@ impl Network {
         Ok(sent)
     }
 
-    /// Appends at most `max` buffers to `out`; says whether there were any. If not, `waker` will be told.
+    /// Appends at most `max` buffers to `out`; returns whether there were any. If not, `waker` will be told.
     pub(in crate::backend::sim) fn receive_datagrams(
         &mut self,
         socket: SocketId,
@@ -242,7 +242,7 @@ impl Network {
         engine.wake_ops(&mut udp.waiting);
     }
 
-    /// Reports to the sender of `packet`, known as `to`, that no socket has its port.
+    /// Reports to the sender of `packet`, known as `to`, that no socket has the packet's port.
     fn send_unreachable(&mut self, packet: &Packet, to: SocketAddr, engine: &mut Engine) {
         let quoted = packet.payload[..packet.payload.len().min(QUOTED_MAX)].to_vec();
         let unreached = Unreached {
@@ -340,7 +340,8 @@ impl Packet {
 }
 
 impl Received {
-    /// GRO joins datagrams of one flow and one size; the first shorter one ends the run.
+    /// Returns whether GRO joins the packet to this run: datagrams of one flow and one size, ended by the
+    /// first shorter one.
     fn can_join(&self, packet: &Packet) -> bool {
         !self.closed
             && self.from == packet.from
@@ -377,7 +378,7 @@ impl From<Packet> for Received {
     }
 }
 
-/// Bytes of each datagram, refused as a kernel refuses them.
+/// Returns the bytes of each datagram, with the errors of a kernel that refuses them.
 fn check_segment(batch: &DatagramBatch<'_>) -> io::Result<usize> {
     let total: usize = batch.parts.iter().map(|part| part.len()).sum();
     let segment = usize::from(batch.segment);
@@ -396,7 +397,7 @@ fn concat(parts: &[io::IoSlice<'_>]) -> Vec<u8> {
     bytes
 }
 
-/// Datagrams of one GSO or GRO batch (UDP_MAX_SEGMENTS).
+/// Most datagrams of a GSO or GRO batch (UDP_MAX_SEGMENTS).
 const SEGMENTS_MAX: usize = 64;
-/// Largest UDP payload over IPv4.
+/// Largest UDP payload over IPv4, in bytes.
 const PAYLOAD_MAX: usize = 65_507;

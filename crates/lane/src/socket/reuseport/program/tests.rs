@@ -11,7 +11,7 @@ const NIC_B: u32 = 9;
 const NIC_B_VLAN: u32 = 12;
 const NIC_SHARED: u32 = 1;
 
-/// Two lanes for NIC A, three for NIC B and its VLAN.
+/// Returns a steering of two lanes for NIC A, and three for NIC B and its VLAN.
 fn steering() -> Steering {
     Steering::new(vec![
         SteeredSilo { ifindexes: vec![NIC_A], lanes: 0..2 },
@@ -29,7 +29,7 @@ fn draining(mut order: Vec<Slot>, lanes: &[usize]) -> Vec<Slot> {
     order
 }
 
-/// The lane behind what a program returns; `None` is the kernel's hash.
+/// Returns the lane of a program's result; `None` is the kernel's hash.
 fn lane(order: &[Slot], position: u32) -> Option<usize> {
     order.get(position as usize).map(|slot| slot.lane)
 }
@@ -45,7 +45,7 @@ fn tcp_shares(order: &[Slot], ifindex: u32) -> BTreeMap<Option<usize>, usize> {
     shares
 }
 
-/// Type and flags of an Rx packet.
+/// Type and flags of an Rx packet, as in its header.
 type Kind = [u8; 2];
 const OF_CLIENT: Kind = [1, 0x01];
 const OF_SERVER: Kind = [1, 0];
@@ -58,7 +58,7 @@ fn rx_payload(kind: Kind, epoch: u32, cid: u32) -> Vec<u8> {
     payload
 }
 
-/// IP and UDP header of a packet from `client`.
+/// Returns the IP and UDP header of a packet from `client`.
 fn network_headers(client: SocketAddr) -> Vec<u8> {
     let mut bytes = match client {
         SocketAddr::V4(client) => {
@@ -79,7 +79,7 @@ fn network_headers(client: SocketAddr) -> Vec<u8> {
     bytes
 }
 
-/// The `n`th client, of either family.
+/// Returns the `n`th client, of either family.
 fn client(n: u32) -> SocketAddr {
     let port = 7001 + (n % 3) as u16;
     match n % 2 {
@@ -91,7 +91,7 @@ fn client(n: u32) -> SocketAddr {
     }
 }
 
-/// Returns where a client's packet goes.
+/// Returns the lane of a client's packet.
 fn rx_lane(order: &[Slot], ifindex: u32, from: SocketAddr, cid: u32) -> Option<usize> {
     rx_lane_of(OF_CLIENT, order, ifindex, from, cid)
 }

@@ -1,25 +1,25 @@
-//! Model of what a loss of power may leave, said again and apart from the simulated disk: from nothing but
-//! the trees that were seen after each change, and what was synced when. Slow and plain on purpose.
+//! Model of what a loss of power may leave, written again and apart from the simulated disk. It is made from
+//! nothing but the trees that were seen after each change, and the times of syncs. Slow and plain on purpose.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use lane::backend::sim::{Found, FoundKind, JournalKind};
 
-/// Everything by path.
+/// State of a tree: everything found, by path.
 pub(super) type Tree = BTreeMap<String, Found>;
 
-/// Number that tells files apart, whatever their names and numbers; the root is [`ROOT`].
+/// Number that tells files apart, whatever their names and inode numbers; the root is [`ROOT`].
 pub(super) type Id = u32;
 
-/// Steps on a tree, and its state after each.
+/// Steps on a tree, and the tree's state after each.
 pub(super) struct History {
-    /// After each step; the first is the tree before, all of it safe.
+    /// Trees after each step; the first is the tree before, all of it safe.
     pub(super) trees: Vec<Tree>,
-    /// The step after which each file or directory was synced last.
+    /// Step after which each file or directory was synced last.
     pub(super) synced: BTreeMap<Id, usize>,
-    /// Steps that set a file's size, and to what.
+    /// Steps that set a file's size, with the size.
     pub(super) sizes_set: BTreeMap<Id, Vec<(usize, usize)>>,
-    /// Ordered journals have at least the steps up to this one.
+    /// Step up to which ordered journals have all steps at least.
     pub(super) floor: usize,
 }
 
@@ -32,13 +32,13 @@ impl History {
         self.trees.last().expect("there is the first")
     }
 
-    /// The number of the last step.
+    /// Returns the number of the last step.
     pub(super) fn now(&self) -> usize {
         self.trees.len() - 1
     }
 
-    /// Notes that what `path` names was synced now: a directory's names, and before them in an ordered
-    /// journal all else.
+    /// Notes a sync of what `path` names: a directory's names, and before them in an ordered journal all
+    /// else.
     pub(super) fn sync(&mut self, path: &str) {
         let id = id_at(self.last(), path);
         self.synced.insert(id, self.now());
@@ -63,12 +63,12 @@ impl History {
         self.synced.get(&id).copied().unwrap_or(0)
     }
 
-    /// Every state of a file or directory since it was synced, by step.
+    /// Returns every state of a file or directory since its last sync, by step.
     fn since_sync(&self, id: Id) -> impl Iterator<Item = (usize, &Found)> {
         (self.synced(id)..=self.now()).filter_map(move |step| Some((step, by_id(&self.trees[step], id)?)))
     }
 
-    /// Checks what came back, and says of what kind it was.
+    /// Checks the tree that came back, and returns the kinds of outcomes in it.
     pub(super) fn check(&self, left: &Tree, journal: JournalKind) -> Result<BTreeSet<&'static str>, String> {
         let mut kinds = match journal {
             JournalKind::Ordered => self.check_ordered(left)?,
@@ -93,7 +93,8 @@ impl History {
         Ok(kinds)
     }
 
-    /// All names are those of one step, attributes of that step or of a later sync, content of what that step allows.
+    /// Checks that all names are those of one step, attributes of that step or of a later sync, content of
+    /// what that step allows.
     fn check_ordered(&self, left: &Tree) -> Result<BTreeSet<&'static str>, String> {
         let mut why = format!("names of no step from {} on", self.floor);
         for step in self.floor..=self.now() {
@@ -116,7 +117,8 @@ impl History {
         Err(why)
     }
 
-    /// Each name is what it was after some step since its directory was synced; so are attributes.
+    /// Checks that each name is what it was after some step since its directory was synced; so are
+    /// attributes.
     fn check_unordered(&self, left: &Tree) -> Result<BTreeSet<&'static str>, String> {
         let mut kinds = BTreeSet::new();
         let left_names = names(left);
@@ -180,7 +182,7 @@ impl History {
         }
     }
 
-    /// Bytes of a file whose sizes set up to `upto` are on the disk, and none after it.
+    /// Checks the bytes of a file. Its sizes set up to `upto` are on the disk, and none after it.
     fn check_content(&self, found: &Found, upto: usize) -> Result<(), String> {
         let FoundKind::File(bytes) = &found.kind else { return Ok(()) };
         let id = found.generation;
@@ -248,7 +250,7 @@ fn is_sector_of(version: &[u8], sector: usize, found: &[u8]) -> bool {
     found.iter().enumerate().all(|(n, &byte)| at(n) == byte)
 }
 
-/// Every name: its directory and itself, and what it stands for.
+/// Returns every name, as its directory and itself, and what it stands for.
 pub(super) fn names(tree: &Tree) -> BTreeMap<(Id, String), Id> {
     tree.iter()
         .map(|(path, found)| {

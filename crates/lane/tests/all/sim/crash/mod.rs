@@ -1,5 +1,5 @@
-//! Losses of power, checked by rules written a second time: nothing comes back that may not, and over the seeds all comes
-//! back that may.
+//! Tests of losses of power, by rules written a second time: nothing comes back that may not, and over the
+//! seeds all comes back that may.
 
 use std::cell::RefCell;
 use std::collections::BTreeSet;
@@ -128,7 +128,7 @@ fn crash_often(journal: JournalKind) -> BTreeSet<&'static str> {
     seen.into_inner()
 }
 
-/// One step of the history.
+/// Makes one random step of the history.
 fn change(fs: &Fs, history: &mut History, dice: &mut StdRng) {
     let tree = history.last().clone();
     let path = |dice: &mut StdRng| PATHS[dice.random_range(0..PATHS.len())];
@@ -184,7 +184,7 @@ fn has_parent(tree: &Tree, path: &str) -> bool {
     path.rsplit_once('/').is_some_and(|(dir, _)| dir.is_empty() || tree.contains_key(dir))
 }
 
-/// Inodes and blocks in use are those of the tree.
+/// Checks that inodes and blocks in use are those of the tree.
 fn check_room(fs: &Fs, tree: &Tree) {
     let system = fs.system();
     let numbers: BTreeSet<_> = tree.values().map(|found| found.ino).collect();
@@ -212,7 +212,7 @@ fn check_room(fs: &Fs, tree: &Tree) {
     assert!(system.blocks - system.blocks_free <= most, "holes take no room");
 }
 
-/// A tree without its bytes.
+/// Returns a tree in words, without the bytes of files.
 fn short(tree: &Tree) -> Vec<String> {
     let told = |(path, found): (&String, &lane::backend::sim::Found)| {
         let kind = match &found.kind {

@@ -1,4 +1,5 @@
-//! The time of the last reading moves alike where the file system moves it as Linux's do by default.
+//! Tests that the time of the last reading moves alike where the file system moves it as Linux's do by
+//! default.
 
 use std::ffi::CString;
 use std::path::PathBuf;
@@ -20,7 +21,7 @@ fn a_reading_moves_the_time_of_the_last_alike() {
     same_on_both(&tree, |root, _| moved(root));
 }
 
-/// Sets times, reads, and says whether the time of the last reading has moved, and whether any other has.
+/// Sets times, reads, and returns whether the time of the last reading has moved, and whether any other has.
 async fn moved(root: PathBuf) -> Vec<String> {
     let root = Dir::open_root(&root).unwrap();
     let sub = root.open(&name("sub"), OpenHow::NO_SYMLINKS).await.unwrap().into_dir().unwrap();
@@ -75,6 +76,6 @@ fn name(name: &str) -> CString {
     CString::new(name).unwrap()
 }
 
-/// Of reading and of change: long ago, now (0), and far ahead.
+/// Times of reading and of change: long ago, now (0), and far ahead.
 const TIMES: [(i64, i64); 6] =
     [(1000, 2000), (2000, 1000), (0, 1000), (1000, 0), (4_000_000_000, 1000), (4_000_000_000, 4_100_000_000)];

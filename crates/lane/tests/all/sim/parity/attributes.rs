@@ -1,5 +1,5 @@
-//! Attributes, room, handles and locks: a seeded mix of operations on a few files brings the same in a world and on the
-//! disk, error by error.
+//! Tests of attributes, room, handles and locks. A seeded mix of operations on a few files brings the same in
+//! a world and on the disk, error by error.
 
 use std::ffi::CString;
 use std::path::PathBuf;
@@ -151,7 +151,7 @@ async fn locks(dice: &mut StdRng, file: &File) -> String {
     }
 }
 
-/// Locks of opens that are on no lane, beside those of the files.
+/// Changes locks of opens that are on no lane, beside those of the files.
 async fn kept_locks(dice: &mut StdRng, root: &Dir, keepers: &mut Vec<LockKeeper>) -> String {
     let offset = [0, 5, 10, 15, (1 << 63) - 1][dice.random_range(0..5)];
     let len = [0, 1, 5, 10, 1 << 62][dice.random_range(0..5)];
@@ -212,13 +212,13 @@ async fn handles(dice: &mut StdRng, root: &Dir, file: &File) -> String {
     format!("{text} {is_same:?} {opened:?} {:?}", root.as_file().born().await.unwrap().is_some())
 }
 
-/// Returns what must be alike: all but times and numbers, and the size of a directory.
+/// Returns the attributes that must be alike: all but times and numbers, and the size of a directory.
 fn seen(stat: Stat) -> (FileKind, u64, u32, u32) {
     let size = if stat.kind == FileKind::Directory { 0 } else { stat.size };
     (stat.kind, size, stat.mode, stat.nlink)
 }
 
-/// Returns the owner that the file was given to; at first it is the process's.
+/// Returns the owner that the file was given to; at first the owner is the process's.
 fn owner(id: u32) -> Option<u32> {
     (1..=3).contains(&id).then_some(id)
 }

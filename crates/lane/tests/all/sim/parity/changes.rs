@@ -1,4 +1,5 @@
-//! Changes of names and files: a seeded mix of operations brings the same in a world and in tmpfs, error by error.
+//! Tests of changes of names and files. A seeded mix of operations brings the same in a world and in tmpfs,
+//! error by error.
 
 use std::ffi::CString;
 use std::path::PathBuf;
@@ -14,7 +15,7 @@ fn any_mix_of_changes_of_names_brings_alike() {
     same_in_any_mix(mix);
 }
 
-/// Does what the dice say, and tells what came of each.
+/// Runs operations at random, and returns the outcome of each.
 async fn mix(root: PathBuf, seed: u64) -> Vec<String> {
     let mut dice = StdRng::seed_from_u64(seed);
     let root = Dir::open_root(&root).unwrap();
@@ -97,7 +98,7 @@ async fn mix(root: PathBuf, seed: u64) -> Vec<String> {
     told
 }
 
-/// Returns what must be alike: all but times, numbers and owners, and the size of a directory.
+/// Returns the attributes that must be alike: all but times, numbers and owners, and the size of a directory.
 fn seen(stat: lane::fs::Stat) -> (bool, u64, u32, u32) {
     let is_directory = stat.kind == lane::fs::FileKind::Directory;
     (is_directory, if is_directory { 0 } else { stat.size }, stat.mode, stat.nlink)

@@ -1,4 +1,4 @@
-//! Datagrams.
+//! Tests of datagrams: the same on both backends.
 
 use std::io::IoSlice;
 use std::net::SocketAddr;

@@ -1,4 +1,4 @@
-//! The same code on io_uring and in a world: what it sees must not differ.
+//! Tests that run the same code on io_uring and in a world, with results that must not differ.
 
 use std::fmt::Debug;
 use std::io;
@@ -23,14 +23,14 @@ mod operations;
 mod streams;
 mod told;
 
-/// A file tree to build on either side.
+/// Entry of a file tree to build on either side.
 enum Entry {
     File(&'static str, &'static str),
     Link(&'static str, &'static str),
     Pipe(&'static str),
 }
 
-/// A change of the tree while a scenario runs. What directories it needs are made.
+/// A change of the tree while a scenario runs. Directories that it needs are made.
 #[derive(Clone, Copy, Debug)]
 enum Edit {
     Write(&'static str, &'static str),
@@ -40,10 +40,10 @@ enum Edit {
     Remove(&'static str),
 }
 
-/// Makes changes on the side that a scenario runs on.
+/// Function that makes changes on the side that a scenario runs on.
 type Editor = Rc<dyn Fn(Edit)>;
 
-/// Runs `scenario` on both backends, in a directory with `tree`, and compares what it saw, one by one.
+/// Runs `scenario` on both backends, in a directory with `tree`, and compares the results one by one.
 fn same_on_both<T, F>(tree: &[Entry], scenario: impl Fn(PathBuf, Editor) -> F)
 where
     T: PartialEq + Debug + 'static,
@@ -95,8 +95,8 @@ fn same_on_both_at<T, F>(
     }
 }
 
-/// Runs a mix of operations on both backends, as several seeds have it: in memory, where the lane makes the calls itself, and
-/// wherever temporary files lie, where the ring or the helpers make them.
+/// Runs a mix of operations on both backends, by several seeds. It runs in memory, where the lane makes the
+/// calls itself, and wherever temporary files lie, where the ring or the helpers make them.
 fn same_in_any_mix<F>(mix: impl Fn(PathBuf, u64) -> F)
 where
     F: Future<Output = Vec<String>> + 'static,
@@ -110,7 +110,7 @@ where
     }
 }
 
-/// Returns whether the kernel lets this process do what it forbids others.
+/// Returns whether the kernel lets this process do things forbidden to others.
 fn is_root() -> bool {
     use std::os::unix::fs::MetadataExt;
     std::fs::metadata("/proc/self").unwrap().uid() == 0
@@ -184,7 +184,7 @@ fn simulated_editor(fs: Fs) -> Editor {
     })
 }
 
-/// The error number, for errors that came from a kernel.
+/// Returns the error number, for errors that came from a kernel.
 fn errno<T>(result: io::Result<T>) -> Result<T, Option<i32>> {
     result.map_err(|error| error.raw_os_error())
 }

@@ -1,4 +1,4 @@
-//! Names, files and what is told of their changes.
+//! Tests of names, files and the events of their changes.
 
 use std::ffi::CString;
 use std::time::Duration;

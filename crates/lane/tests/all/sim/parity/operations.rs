@@ -1,4 +1,4 @@
-//! Operations: what they bring, and what becomes of them when no task waits any more.
+//! Tests of operations: their results, and their ends when no task waits any more.
 
 use std::ffi::CString;
 use std::net::Shutdown;
@@ -300,7 +300,7 @@ async fn splice_for_ever(stream: &TcpStream, file: &lane::fs::File) {
     }
 }
 
-/// Sends all, then ends the stream.
+/// Sends all bytes, then ends the stream.
 fn feed(stream: TcpStream, bytes: Vec<u8>) -> lane::Task<()> {
     lane::spawn(async move {
         crate::sim::send(&stream, &bytes).await.unwrap();
@@ -316,7 +316,7 @@ async fn filled(bytes: &[u8]) -> Buf {
     buf
 }
 
-/// Enough to tell two contents apart.
+/// Returns enough to tell two contents apart: the length and a sum.
 fn digest(bytes: &[u8]) -> (usize, u64) {
     (bytes.len(), bytes.iter().fold(0, |sum, &byte| sum * 31 % 1_000_003 + u64::from(byte)))
 }

@@ -1,4 +1,4 @@
-//! Streams, listeners and the addresses they take.
+//! Tests of streams, listeners and the addresses that they take.
 
 use std::io::{self, IoSlice};
 use std::net::{Shutdown, SocketAddr};

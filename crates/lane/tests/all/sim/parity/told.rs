@@ -1,4 +1,4 @@
-//! Events of a server's own changes for those that watch the directory.
+//! Tests of the events of a server's own changes for watchers of the directory.
 
 use std::ffi::CString;
 use std::time::Duration;
@@ -197,7 +197,7 @@ async fn make(change: u32, root: &Dir, sub: &Dir, file: &File) {
     }
 }
 
-/// The root for odd changes, the directory in it for even ones.
+/// Returns the root for odd changes, the directory in it for even ones.
 fn itself<'a>(change: u32, root: &'a Dir, sub: &'a Dir) -> &'a File {
     if change % 2 == 1 { root.as_file() } else { sub.as_file() }
 }

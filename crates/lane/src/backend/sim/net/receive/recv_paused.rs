@@ -1,4 +1,4 @@
-//! Streams whose receive rests, and receives into a task's own memory (see `uring/recv_paused.rs`).
+//! Streams at rest, and receives into a task's own memory (see `uring/recv_paused.rs`).
 
 use std::io;
 use std::task::{Poll, Waker};
@@ -12,7 +12,8 @@ use crate::backend::{RecvPaused, StreamToken};
 use crate::buffer::RecvBuf;
 
 impl Network {
-    /// See [`crate::backend::Backend::poll_quiet`]; `None` when `waker` will be told.
+    /// Pauses a stream's receive (see [`crate::backend::Backend::poll_quiet`]); returns `None` when `waker`
+    /// will be told.
     pub(in crate::backend::sim) fn quieten(
         &mut self,
         socket: SocketId,
@@ -48,8 +49,9 @@ impl Network {
         Ok(None)
     }
 
-    /// Appends what has come to `into`, until it is `wanted` bytes; ready then, or early: at the end of the stream, where
-    /// it fails, and, as a kernel that is interrupted, now and then. `op` is told when there is more.
+    /// Appends what has come to `into`, until `into` has `wanted` bytes. Ready then, or early: at the end of
+    /// the stream, where it fails, and, as a kernel that is interrupted, now and then. `op` is told when
+    /// there is more.
     pub(crate) fn receive_into(
         &mut self,
         socket: SocketId,
@@ -93,7 +95,7 @@ impl Network {
         Poll::Ready(ended.map(drop))
     }
 
-    /// Bytes go back to where they were taken from, and a receive into a task's memory has ended if there was one.
+    /// Puts bytes back at the head of the stream, and ends a receive into a task's memory if there was one.
     pub(in crate::backend::sim) fn put_back(
         &mut self,
         stream: StreamToken,
@@ -116,7 +118,7 @@ impl Network {
         }
     }
 
-    /// Lets the task that waits for the stream look again.
+    /// Wakes the task that waits for the stream.
     pub(super) fn tell_reader(&mut self, socket: SocketId, engine: &mut Engine) {
         let Some(Socket::Stream(stream)) = self.sockets.get_mut(&socket) else { return };
         let Some((id, side)) = stream.conn else { return };
