@@ -11,7 +11,7 @@ use crate::state::DriverShared;
 use rx::{ConnectionHandle, Dscp, Limits, OpenError, Priority};
 
 /// Connection that we opened; clones are handles to the same one. It closes soon after the last handle and
-/// the last of its
+/// the last of its calls are dropped.
 #[derive(Clone)]
 pub struct Connection {
     open: Rc<CloseOnDrop>,
