@@ -12,18 +12,15 @@ pub(crate) struct Timers {
 }
 
 impl Timers {
-    /// Returns the deadline of the next timer.
     #[inline]
     pub(crate) fn next_deadline(&self) -> Option<Instant> {
         self.pending.first_key_value().map(|(&(deadline, _), _)| deadline)
     }
 
-    /// Returns the number of timers armed.
     pub(crate) fn len(&self) -> usize {
         self.pending.len()
     }
 
-    /// Takes every timer due at `now`.
     #[inline]
     pub(crate) fn take_due(&mut self, now: Instant) -> Vec<Waker> {
         let mut due = Vec::new();

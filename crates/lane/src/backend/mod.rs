@@ -138,7 +138,6 @@ pub(crate) trait Backend {
     /// `Ok(None)` when the socket takes nothing now.
     fn try_send_datagrams(&self, socket: Fd, batch: &DatagramBatch<'_>) -> io::Result<Option<usize>>;
 
-    /// Makes a listening TCP socket.
     fn tcp_listen(&self, addr: SocketAddr, options: &ListenOptions) -> io::Result<Descriptor>;
 
     /// Takes over a socket made elsewhere, such as by a listener group. Simulated backends refuse.
@@ -172,7 +171,6 @@ pub(crate) trait Backend {
     /// Returns the socket's own address.
     fn local_addr(&self, socket: Fd) -> io::Result<SocketAddr>;
 
-    /// Sets an option of one socket.
     fn set_option(&self, socket: Fd, option: SocketOption) -> io::Result<()>;
 
     /// Lets the kernel make the TLS records of a connected stream from now on, or gives it the next key.
@@ -273,7 +271,6 @@ pub(crate) trait Backend {
     /// Queues blocking work for the silo's helpers; returns it when this client has no room left.
     fn offload(&self, client: Option<Client>, job: Job) -> Result<(), Job>;
 
-    /// Returns the counters of the lane.
     fn counters(&self) -> &LaneCounters;
 
     /// Returns the delayed doorbells of simulated backends; `None` for real ones.

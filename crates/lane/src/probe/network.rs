@@ -94,7 +94,6 @@ impl Network {
         network
     }
 
-    /// Returns the addresses of an interface.
     pub(super) fn addresses_of(&self, ifindex: u32) -> impl Iterator<Item = &Address> {
         self.addresses.iter().filter(move |address| address.ifindex == ifindex)
     }

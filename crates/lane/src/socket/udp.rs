@@ -135,7 +135,6 @@ pub fn receive(socket: BorrowedFd<'_>, buffer: &mut [u8]) -> io::Result<Received
 }
 
 impl Burst<'_> {
-    /// Returns the number of datagrams in the burst.
     fn datagrams(&self) -> Result<usize, SendError> {
         let bytes: usize = self.parts.iter().map(|part| part.len()).sum();
         if self.segment_bytes == 0 {

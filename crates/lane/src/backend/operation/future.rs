@@ -8,7 +8,6 @@ use std::task::{Context, Poll};
 use super::Operation;
 use crate::backend::{OpId, current, keep_alive};
 
-/// Future of one operation.
 #[must_use = "an operation that is not awaited is cancelled"]
 pub(crate) struct OpFuture<O> {
     id: Option<OpId>,

@@ -71,7 +71,6 @@ pub(super) fn is_itself_or_above(name: &CStr) -> bool {
     matches!(name.to_bytes(), b"." | b"..")
 }
 
-/// Makes the entry for a name of `dir`.
 pub(super) fn entry_of(dir: BorrowedFd<'_>, name: &CStr, has_handle: bool) -> DirEntry {
     let stat = sys::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW).ok();
     let handle = if has_handle { handle_at(dir, name).ok() } else { None };

@@ -22,7 +22,6 @@ pub(crate) struct Splice {
     pub(crate) len: usize,
 }
 
-/// Direction of a splice.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum SpliceDirection {
     /// Direction from a file at an offset into the pipe; 0 bytes at the file's end.

@@ -59,7 +59,6 @@ pub(super) enum Receive {
     Pausing,
     /// A receive into memory of the socket's task takes the place of the multishot one.
     Into,
-    /// The stream has ended.
     Ended,
 }
 

@@ -9,7 +9,6 @@ use lane::backend::sim::{Config, Host, World, seeds};
 use lane::mesh::{CallError, Exchange, Limits, Mail, Member, Members, Port, Refused, Sender};
 use lane::{spawn, time};
 
-/// Makes a host of `lanes` lanes.
 fn host_of(world: &World, lanes: usize) -> Host {
     let host = world.host("10.0.0.1");
     for number in 1..lanes {

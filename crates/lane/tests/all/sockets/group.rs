@@ -129,7 +129,6 @@ fn bind_client(n: usize) -> UdpSocket {
     bound.expect("waited for")
 }
 
-/// Returns the port of the `n`th client.
 fn client_port(n: usize) -> u16 {
     20_000 + n as u16
 }

@@ -60,7 +60,6 @@ impl Disk {
         }
     }
 
-    /// Returns the handle of the inode with this name.
     pub(crate) fn handle_at(
         &self,
         dir: &Rc<Inode>,

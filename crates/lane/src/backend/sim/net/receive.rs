@@ -40,7 +40,6 @@ enum Completion {
     NoBuffer,
 }
 
-/// Receive state of a stream.
 #[derive(Default)]
 pub(super) struct StreamReceive {
     lane: LaneNumber,

@@ -34,7 +34,6 @@ pub(in crate::backend::sim) enum Side {
     Server = 1,
 }
 
-/// Phase of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Phase {
     Connecting,

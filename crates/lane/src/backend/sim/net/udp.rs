@@ -15,7 +15,6 @@ use crate::backend::{Datagram, DatagramBatch, UNREACHABLE_MAX, UdpOptions};
 use crate::buffer::RecvBuf;
 use crate::socket::unreachable::{QUOTED_MAX, Unreachable};
 
-/// A bound UDP socket.
 pub(super) struct UdpSocket {
     pub(super) host: HostId,
     pub(super) addr: SocketAddr,
