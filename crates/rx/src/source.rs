@@ -60,7 +60,6 @@ impl Sources {
         self.connections.give_back(self.slab[index(account)].ip.into(), 1);
     }
 
-    /// Returns the books of connections by source.
     pub(crate) fn connections(&self) -> &Books {
         &self.connections
     }

@@ -46,7 +46,6 @@ pub(crate) struct Outgoing {
     pub(crate) resent: bool,
 }
 
-/// Outcome of one ACK.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct AckOutcome {
     /// Packets acknowledged for the first time.

@@ -65,7 +65,6 @@ impl Directory {
         }
     }
 
-    /// Returns the number of connections in the directory.
     #[cfg(test)]
     pub(crate) fn len(&self) -> usize {
         self.stripes.iter().map(|stripe| stripe.lock().len()).sum()

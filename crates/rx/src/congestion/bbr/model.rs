@@ -137,7 +137,6 @@ impl Rounds {
 /// Detection of a full pipe: the delivery rate has stopped growing, three rounds in a row.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FullPipe {
-    /// True once the pipe has been full.
     pub(super) reached: bool,
     /// True while the pipe is full: three rounds brought no quarter more.
     pub(super) now: bool,

@@ -4,7 +4,6 @@
 use std::collections::VecDeque;
 use std::time::Instant;
 
-/// One socket's buffer.
 #[derive(Clone, Debug)]
 pub(crate) struct SocketBuffer {
     /// Bytes of memory: what SO_RCVBUF asks for, twice.
