@@ -2,7 +2,6 @@
 
 use rx::DeadReason;
 
-/// End of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CallEnd {
     /// The call ended well.
