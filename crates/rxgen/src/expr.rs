@@ -2,7 +2,6 @@
 
 /// Scope of names that an expression may refer to.
 pub(crate) trait Scope {
-    /// Returns the value of a name.
     fn value(&self, name: &str, depth: u32) -> Option<i64>;
     /// Returns whether a name is defined, for `defined(NAME)`. `None` where the operator has no meaning.
     fn defined(&self, name: &str) -> Option<bool>;

@@ -38,7 +38,6 @@ pub(crate) fn combined(parts: impl Iterator<Item = Properties>) -> Properties {
     })
 }
 
-/// Returns the properties of a type expression.
 pub(crate) fn of(ty: &Type, types: &[TypeItem]) -> Properties {
     let plain = Properties::default();
     let padded = |len: u32| (len as usize).next_multiple_of(4);
