@@ -6,7 +6,6 @@ use super::hash::BUCKETS;
 pub const PAGE_SIZE: usize = 2048;
 /// Bytes of a slot.
 pub(super) const SLOT: usize = 32;
-/// Slots of a page.
 pub(super) const SLOTS: usize = PAGE_SIZE / SLOT;
 /// Slots of the first page that hold its header, map and hash table; every other page has one slot of header.
 pub(super) const FIRST_RESERVED: usize = 13;
