@@ -215,7 +215,6 @@ impl Ranges {
             .all(|held| overlaps_well(held.lock.exclusive, held.owner == owner, range_use))
     }
 
-    /// Returns the locked ranges with their owners.
     pub(crate) fn held(&self) -> impl Iterator<Item = (Owner, RangeLock)> + '_ {
         self.held.iter().map(|held| (held.owner, held.lock))
     }

@@ -86,7 +86,6 @@ impl<L> Stream<L> {
         self.opens.iter().all(|open| open.access.is_none() || open.share.allows(Access::DELETE))
     }
 
-    /// Returns whether the holder has an open of the stream.
     pub(crate) fn is_opened_by(&self, holder: Holder) -> bool {
         self.opens.iter().any(|open| open.holder == Some(holder) || OpenId(holder.0) == open.id)
     }
