@@ -19,7 +19,6 @@ use crate::journal_layout::{BOOTED_AT, HEADER_LEN, PATH_AT, Words};
 use crate::mark::checksum;
 use crate::marker::CleanShutdownMarker;
 
-/// Draws a marker at random.
 pub(crate) fn draw() -> CleanShutdownMarker {
     let half = || RandomState::new().hash_one(0).to_le_bytes();
     let mut marker = [0; 16];

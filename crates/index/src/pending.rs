@@ -52,7 +52,6 @@ struct PendingObjects {
     vnodes: HashMap<u32, Box<[u8]>>,
 }
 
-/// Change of an object.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum ObjectChange {
     Recorded(ObjectEntry),
