@@ -73,7 +73,6 @@ impl Listening {
         })
     }
 
-    /// Returns the number of the lane.
     pub(crate) fn lane(&self) -> usize {
         self.lane
     }

@@ -111,12 +111,10 @@ impl Placement {
         Self { origins, nodes, taking: taking.silos.clone(), lanes, helpers }
     }
 
-    /// Returns the silo of a node.
     pub(crate) fn silo_on(&self, node: Option<u32>) -> Option<usize> {
         self.nodes.iter().position(|silo| silo.is_some() && *silo == node)
     }
 
-    /// Returns the lanes of a silo.
     pub(crate) fn lanes_of(&self, silo: usize) -> &[usize] {
         &self.lanes[silo]
     }
