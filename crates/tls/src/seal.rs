@@ -22,7 +22,6 @@ impl RecordSealer {
         self.cipher.form().layout()
     }
 
-    /// Returns the sequence number of the next record.
     pub(crate) fn next_seq(&self) -> u64 {
         self.cipher.seq()
     }
