@@ -4,8 +4,24 @@ use std::time::Duration;
 
 use crate::congestion::Algorithm;
 use crate::event::Side;
-use crate::jumbo_path::Jumbograms;
 use crate::source::AddressRange;
+
+/// Conditions under which jumbograms are sent to stock peers that take them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Jumbograms {
+    /// Jumbograms are never sent.
+    Off,
+    /// Jumbograms are sent where the path carries them whole.
+    #[default]
+    Whole,
+    /// Jumbograms are sent as IP fragments too, as OpenAFS does, on connections where a foreign fragment
+    /// would be noticed.
+    ///
+    /// These are connections with a security class that [protects the
+    /// data](crate::security::Security::protects_data), and those to
+    /// [`checked_paths`](crate::EndpointConfig::checked_paths). Half the processor time on plain Ethernet.
+    Fragments,
+}
 
 /// Configuration of an endpoint. The defaults suit a server of many clients.
 #[derive(Clone, Debug)]

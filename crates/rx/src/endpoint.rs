@@ -12,6 +12,7 @@
 //! Nothing is sent from inside the handling of a packet, so a batch of ACKs causes one transmit pass.
 
 mod call_mut;
+mod connection_key;
 mod demux;
 mod directory;
 mod drain;
@@ -57,7 +58,8 @@ pub use lane_map::LaneMap;
 pub use placement::Arrival;
 pub use questions::Question;
 
-use demux::{ConnectionKey, KeyedState};
+use connection_key::ConnectionKey;
+use demux::KeyedState;
 use strangers::Strangers;
 
 /// Protocol state behind one UDP socket, client and server at once.

@@ -8,25 +8,8 @@
 use std::net::IpAddr;
 use std::time::{Duration, Instant};
 
-use crate::config::EndpointConfig;
+use crate::config::{EndpointConfig, Jumbograms};
 use crate::jumbo::jumbogram_len;
-
-/// Conditions under which jumbograms are sent to stock peers that take them.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Jumbograms {
-    /// Jumbograms are never sent.
-    Off,
-    /// Jumbograms are sent where the path carries them whole.
-    #[default]
-    Whole,
-    /// Jumbograms are sent as IP fragments too, as OpenAFS does, on connections where a foreign fragment
-    /// would be noticed.
-    ///
-    /// These are connections with a security class that [protects the
-    /// data](crate::security::Security::protects_data), and those to
-    /// [`checked_paths`](crate::EndpointConfig::checked_paths). Half the processor time on plain Ethernet.
-    Fragments,
-}
 
 /// State of jumbograms to one peer.
 #[derive(Clone, Debug)]

@@ -40,14 +40,13 @@ mod window;
 mod tests;
 
 pub use call::{ReadBatch, WriteBatch, WriteError};
-pub use config::{EndpointConfig, Limits, Priority};
+pub use config::{EndpointConfig, Jumbograms, Limits, Priority};
 pub use dscp::Dscp;
 pub use endpoint::{
     Arrival, CallMut, CallView, ConnectError, ConnectOptions, ConnectionView, Endpoint, LaneMap, OpenError,
     Question, ReadError, Route, Service,
 };
 pub use event::{CallHandle, ConnectionEnd, ConnectionHandle, DeadReason, Event, Side};
-pub use jumbo_path::Jumbograms;
 pub use packet::PacketPool;
 pub use peer::{Peer, PeerCounters, TokenBucket};
 pub use source::{AddressRange, may_take_more, source_of};

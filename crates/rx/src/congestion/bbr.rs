@@ -7,11 +7,12 @@
 //! sockets as we use them, so those rules are left out.
 
 mod cycle;
+mod mode;
 mod model;
 
 use std::time::{Duration, Instant};
 
-use self::cycle::{AckPhase, BbrMode};
+use self::mode::{AckPhase, BbrMode};
 use self::model::{AckLumps, FullPipe, MaxBandwidth, MinRtt, Rounds};
 use super::delivery_rate::{DeliveryRate, Sample};
 use super::{Acked, Controller, INITIAL_WINDOW, MAXIMUM_WINDOW};

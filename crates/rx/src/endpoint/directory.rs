@@ -9,7 +9,7 @@ use std::collections::hash_map::{Entry, RandomState};
 use std::hash::BuildHasher;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use super::demux::ConnectionKey;
+use super::connection_key::ConnectionKey;
 
 /// Server connections of all lanes, with their owners.
 #[derive(Debug)]

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use super::Endpoint;
-use super::demux::ConnectionKey;
+use super::connection_key::ConnectionKey;
 use crate::connection::Control;
 use crate::event::{ConnectionEnd, ConnectionHandle, DeadReason, Event, Side};
 use crate::header::CHANNELS;

@@ -21,7 +21,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
 use super::Endpoint;
-use super::demux::ConnectionKey;
+use super::connection_key::ConnectionKey;
 use super::unvalidated::{begins_call, holder};
 use crate::event::Side;
 use crate::header::{HEADER_LEN, Header, PacketType, flags};

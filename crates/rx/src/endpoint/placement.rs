@@ -7,7 +7,8 @@
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use super::demux::{ConnectionKey, ConnectionMatch};
+use super::connection_key::ConnectionKey;
+use super::demux::ConnectionMatch;
 use super::unvalidated::begins_call;
 use super::{Endpoint, LaneMap};
 use crate::header::{Header, PacketType};

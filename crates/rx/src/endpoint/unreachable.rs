@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::time::Instant;
 
 use super::Endpoint;
-use super::demux::ConnectionKey;
+use super::connection_key::ConnectionKey;
 use crate::header::Header;
 
 impl Endpoint {

@@ -20,7 +20,7 @@
 use std::net::{IpAddr, SocketAddr};
 use std::time::{Duration, Instant};
 
-use super::demux::ConnectionKey;
+use super::connection_key::ConnectionKey;
 use super::{Endpoint, Service};
 use crate::abort;
 use crate::ack::{self, Ack, AckFields, AckReason, Trailer};
