@@ -2,7 +2,8 @@
 //! measures what it feels. How it is measured: `docs/benchmarks.md`.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, bail};
@@ -59,6 +60,9 @@ pub(crate) struct Args {
     /// The program to attack instead of this tree's build for packages
     #[arg(long, value_name = "PROGRAM")]
     server: Option<PathBuf>,
+    /// Scenarios that run at once, each in an arena of its own; 0 is 1
+    #[arg(skip)]
+    at_once: usize,
 }
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
@@ -101,8 +105,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         Report::print_heads();
     }
     let mut missed = Vec::new();
-    for scenario in chosen {
-        let report = bench.run_with_a_second_chance(scenario)?;
+    bench.run_all(&chosen, args.at_once.max(1), |scenario, report| {
         match &mut walk {
             Some(walk) if args.json => walk.tell(&report)?,
             Some(walk) => {
@@ -115,7 +118,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
         if !passes {
             missed.push(scenario.name());
         }
-    }
+        Ok(())
+    })?;
     if let Some(walk) = walk.filter(|_| args.scenarios.is_empty() || missed.is_empty()) {
         return walk.end();
     }
@@ -134,7 +138,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 /// machine may have other work.
 pub(crate) fn run_for_ci() -> anyhow::Result<()> {
     let server = Some(process::tested_binary()?);
-    run(&Args { seconds: 3, tell_late: true, server, ..Args::default() })
+    run(&Args { seconds: 3, tell_late: true, server, at_once: 2, ..Args::default() })
 }
 
 /// State that all scenarios have in common.
@@ -149,6 +153,34 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
+    /// Runs scenarios, some at once, and tells each report as it comes.
+    fn run_all(
+        &self,
+        scenarios: &[&'static dyn Scenario],
+        at_once: usize,
+        mut tell: impl FnMut(&'static dyn Scenario, Report) -> anyhow::Result<()>,
+    ) -> anyhow::Result<()> {
+        let next = AtomicUsize::new(0);
+        let (done, reports) = mpsc::channel();
+        std::thread::scope(|scope| {
+            for _ in 0..at_once {
+                let (next, done) = (&next, done.clone());
+                scope.spawn(move || {
+                    while let Some(&scenario) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
+                        // Where the receiver is gone one has failed, and no other is wanted.
+                        if done.send((scenario, self.run_with_a_second_chance(scenario))).is_err() {
+                            return;
+                        }
+                    }
+                });
+            }
+            drop(done);
+            let told = reports.iter().try_for_each(|(scenario, report)| tell(scenario, report?));
+            drop(reports);
+            told
+        })
+    }
+
     /// Other work on the machine can delay an answer; it cannot do so twice as if by the attack, nor cause an error, unless
     /// it is so much that the time of an attack to begin is over: where times are not judged that has its second chance too,
     /// with [`SECONDS_AGAIN`] times as much time.
