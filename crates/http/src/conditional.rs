@@ -16,6 +16,8 @@ pub struct Validators {
     pub etag: ETag,
     /// Last-Modified, seconds since 1970. `None` where no date says when the content changed, which meets no condition.
     pub modified_s: Option<i64>,
+    /// The date is a strong validator (RFC 9110 8.8.2.2), once its second is over.
+    pub is_date_strong: bool,
 }
 
 impl Validators {
@@ -31,10 +33,12 @@ impl Validators {
     ) -> Self {
         let version = attributes.version(distrusts_before);
         match standing {
-            VersionCertainty::Settled => {
-                Self { etag: ETag::strong(&version, coding), modified_s: attributes.modified_s(now) }
-            }
-            _ => Self { etag: ETag::unsettled(&version, coding), modified_s: None },
+            VersionCertainty::Settled => Self {
+                etag: ETag::strong(&version, coding),
+                modified_s: attributes.modified_s(now),
+                is_date_strong: attributes.is_mtime_of_change(),
+            },
+            _ => Self { etag: ETag::unsettled(&version, coding), modified_s: None, is_date_strong: false },
         }
     }
 
@@ -44,7 +48,8 @@ impl Validators {
     /// the answer to its upload tells this tag, and uploads are stamped each with a time of its own.
     pub fn of_upload(attributes: &Attributes, distrusts_before: u32, now: SystemTime) -> Self {
         let etag = ETag::strong(&attributes.version(distrusts_before), None);
-        Self { etag, modified_s: attributes.modified_s(now) }
+        let is_date_strong = attributes.is_mtime_of_change();
+        Self { etag, modified_s: attributes.modified_s(now), is_date_strong }
     }
 
     fn is_modified_since(&self, since_s: i64) -> Option<bool> {
@@ -116,13 +121,14 @@ pub fn allows_change(fields: &Fields<'_>, current: Option<&Validators>) -> bool 
 }
 
 /// Returns whether Range is to be obeyed, given If-Range (RFC 9110 13.1.5): no If-Range, our strong tag, or
-/// our exact date when that date is itself a strong validator (older than this second, 8.8.2.2).
+/// our exact date when that date is itself a strong validator (of when the content changed, and older than this second, 8.8.2.2).
 pub fn range_applies(if_range: Option<&[u8]>, current: &Validators, now_s: i64) -> bool {
     match if_range {
         None => true,
         Some(tag) if tag.starts_with(b"\"") || tag.starts_with(b"W/") => current.etag.matches_strongly(tag),
         Some(text) => current
             .modified_s
+            .filter(|_| current.is_date_strong)
             .is_some_and(|modified_s| date::parse(text) == Some(modified_s) && modified_s < now_s),
     }
 }
@@ -178,7 +184,8 @@ mod tests {
     const AFTER: &[u8] = b"Sun, 06 Nov 1994 08:49:38 GMT";
 
     fn current() -> Validators {
-        Validators { etag: ETag::strong(&version(3, 4), None), modified_s: Some(MODIFIED_S) }
+        let etag = ETag::strong(&version(3, 4), None);
+        Validators { etag, modified_s: Some(MODIFIED_S), is_date_strong: true }
     }
 
     fn get(fields: Fields<'_>) -> Verdict {
@@ -287,7 +294,8 @@ mod tests {
             allows_change(&fields, Some(&current))
         };
         assert!(!unless(BEFORE) && unless(EQUAL) && unless(b"junk"));
-        let unsettled = Validators { etag: ETag::unsettled(&version(3, 4), None), modified_s: None };
+        let etag = ETag::unsettled(&version(3, 4), None);
+        let unsettled = Validators { etag, modified_s: None, is_date_strong: false };
         let fields = Fields { if_match: Some(unsettled.etag.as_bytes().into()), ..Fields::default() };
         assert!(!allows_change(&fields, Some(&unsettled)), "what may still change is no version");
     }
@@ -303,6 +311,9 @@ mod tests {
         assert!(!range_applies(Some(AFTER), &current, now_s));
         assert!(!range_applies(Some(b"junk"), &current, now_s));
         assert!(!range_applies(Some(EQUAL), &current, MODIFIED_S), "changed within this very second");
+        let set = Validators { is_date_strong: false, ..current };
+        assert!(!range_applies(Some(EQUAL), &set, now_s), "other content may have been given the same date");
+        assert!(range_applies(Some(current.etag.as_bytes()), &set, now_s));
     }
 
     #[test]

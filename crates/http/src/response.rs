@@ -314,8 +314,8 @@ mod tests {
 
     #[test]
     fn file_head_says_all_a_cache_needs() {
-        let validators =
-            Validators { etag: ETag::strong(&version(3, 4), None), modified_s: Some(784_111_777) };
+        let etag = ETag::strong(&version(3, 4), None);
+        let validators = Validators { etag, modified_s: Some(784_111_777), is_date_strong: true };
         let answer = Answer {
             status: StatusCode::PARTIAL_CONTENT,
             content_type: Some("text/css; charset=utf-8"),

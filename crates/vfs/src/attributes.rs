@@ -48,11 +48,10 @@ pub struct Attributes {
 pub struct VersionName {
     /// Bytes of content.
     pub size: u64,
-    /// Last change of the content. With the size it is the whole name where it says something: then mirrors that keep time stamps
-    /// give the same names.
+    /// Last change of the content. Whoever may write the file may set it.
     pub mtime: Timestamp,
-    /// Last change of content or attributes, which cannot be set; where `mtime` says nothing.
-    pub ctime: Option<Timestamp>,
+    /// Last change of content or attributes, which nobody can set: other content has another.
+    pub ctime: Timestamp,
     /// [`Volume::distrusts_before`](crate::Volume::distrusts_before), of content that is older: a loss of power may have left other bytes under
     /// the rest of the name. 0: it is younger.
     pub distrusted: u32,
@@ -114,40 +113,45 @@ impl Attributes {
     /// [distrusts](crate::Volume::distrusts_before), so one version has one name however long it lasts, or
     /// until the power is lost.
     pub fn version(&self, distrusts_before: u32) -> VersionName {
-        let ctime = (!self.mtime_names_a_version()).then_some(self.ctime);
-        let is_older = ctime.unwrap_or(self.mtime).secs <= distrusts_before.into();
+        let is_older = self.ctime.secs <= distrusts_before.into();
         let distrusted = if is_older { distrusts_before } else { 0 };
-        VersionName { size: self.size, mtime: self.mtime, ctime, distrusted }
+        VersionName { size: self.size, mtime: self.mtime, ctime: self.ctime, distrusted }
     }
 
-    /// Returns how sure it is at `now` that no other content has the name that [`Attributes::version`] gives.
+    /// Returns how sure it is at `now` that no other content has the name that [`Attributes::version`] gives. It goes by the
+    /// clock that gave the change time, whatever the time of the content was set to.
     pub fn version_certainty(&self, now: SystemTime) -> VersionCertainty {
-        let (mtime, ctime) = (self.mtime, self.ctime);
-        if self.mtime_names_a_version() && self.is_settled(now) {
-            return VersionCertainty::Settled;
-        }
-        let (named_by, changed) =
-            if self.mtime_names_a_version() { (mtime, mtime.max(ctime)) } else { (ctime, ctime) };
-        let tick = if named_by.nanos == 0 { COARSE_TICK_MAX } else { CLOCK_TICK_MAX };
-        let age = now.duration_since(changed.to_system_time()).ok();
-        if age.is_some_and(|age| age >= tick) {
-            return VersionCertainty::Settled;
-        }
-        match age.and_then(|age| tick.checked_sub(age)) {
-            Some(left) if tick == CLOCK_TICK_MAX => VersionCertainty::SettlesIn(left),
+        let is_coarse = self.ctime.nanos == 0;
+        let tick = if is_coarse { COARSE_TICK_MAX } else { CLOCK_TICK_MAX };
+        let left = match now.duration_since(self.ctime.to_system_time()) {
+            Ok(age) => tick.checked_sub(age).unwrap_or_default(),
+            // The clock was set back: what is changed from now on has an earlier time.
+            Err(ahead) if ahead.duration() > CLOCK_ERROR_MAX => Duration::ZERO,
+            Err(ahead) => tick + ahead.duration(),
+        };
+        match left {
+            Duration::ZERO => VersionCertainty::Settled,
+            // A lane's clock stands still for a turn.
+            left if !is_coarse && left <= 2 * CLOCK_TICK_MAX => VersionCertainty::SettlesIn(left),
             _ => VersionCertainty::Open,
         }
     }
 
     /// The time of change as a date that may be told: none for a stamp that says nothing, and none in the future (RFC 9110 8.8.2.1).
     pub fn modified_s(&self, now: SystemTime) -> Option<i64> {
-        (self.mtime_names_a_version() && self.mtime.to_system_time() <= now).then_some(self.mtime.secs)
+        (self.mtime_says_when() && self.mtime.to_system_time() <= now).then_some(self.mtime.secs)
+    }
+
+    /// Returns whether the time of change is that of a clock as the content changed, and not one that was set (`rsync -t`,
+    /// `cp -p`): then other content has another, as far as seconds tell. A later change of a mode hides that.
+    pub fn is_mtime_of_change(&self) -> bool {
+        self.mtime_says_when() && self.ctime.secs.saturating_sub(self.mtime.secs) <= 1
     }
 
     /// Returns whether the time of change says when the content changed. It does not where packaging gives
     /// one stamp to every file (OSTree 0, Nix 1 second after 1970), and where it was set to before 1970, or
     /// to a time that was still to come then.
-    fn mtime_names_a_version(&self) -> bool {
+    fn mtime_says_when(&self) -> bool {
         // A program that stamps by the time of day is ahead of the kernel's clock by up to a tick.
         let was_past = || self.mtime.to_system_time() <= self.ctime.to_system_time() + CLOCK_TICK_MAX;
         self.mtime.secs > NORMALISED_STAMP_S_MAX && (self.mtime <= self.ctime || was_past())
@@ -230,6 +234,8 @@ impl From<Stat> for Attributes {
 const CLOCK_TICK_MAX: Duration = Duration::from_millis(20);
 /// The tick of file systems that stamp with whole seconds, or as FAT with every other one.
 const COARSE_TICK_MAX: Duration = Duration::from_millis(2020);
+/// Change time further ahead than this: the clock was set back since. Less is what the clocks of machines differ by.
+const CLOCK_ERROR_MAX: Duration = Duration::from_secs(10);
 /// Time stamps up to this one say no time of change.
 const NORMALISED_STAMP_S_MAX: i64 = 1;
 
@@ -299,27 +305,41 @@ mod tests {
     }
 
     #[test]
-    fn stamps_that_say_nothing_leave_the_name_to_the_time_that_nobody_sets() {
+    fn stamps_that_say_nothing_are_no_dates() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
         let changed = Timestamp { secs: 1_700_000_000, nanos: 5 };
-        for (secs, says) in [
-            (-1, false),
-            (0, false),
-            (1, false),
-            (2, true),
-            (1_700_000_000, true),
-            (1_700_000_001, false),
-            (1_900_000_000, false),
+        for (secs, says, is_of_change) in [
+            (-1, false, false),
+            (0, false, false),
+            (1, false, false),
+            (2, true, false),
+            (1_699_999_998, true, false),
+            (1_699_999_999, true, true),
+            (1_700_000_000, true, true),
+            (1_700_000_001, false, false),
+            (1_900_000_000, false, false),
+            (i64::MIN, false, false),
+            (i64::MAX, false, false),
         ] {
-            let attributes = |changed| {
-                Attributes::from(Stat { mtime: Timestamp { secs, nanos: 0 }, ctime: changed, ..STAT })
-            };
-            let version = attributes(changed).version(0);
-            assert_eq!(version.ctime, (!says).then_some(changed), "{secs}");
-            assert_eq!(attributes(changed).modified_s(now), says.then_some(secs));
-            assert_eq!(attributes(changed).version_certainty(now), VersionCertainty::Settled);
-            let later = attributes(Timestamp { secs: 1_700_000_100, ..changed }).version(0);
-            assert_eq!(later == version, says && secs <= changed.secs, "{secs}");
+            let mtime = Timestamp { secs, nanos: 0 };
+            let attributes = Attributes::from(Stat { mtime, ctime: changed, ..STAT });
+            assert_eq!(attributes.modified_s(now), says.then_some(secs), "{secs}");
+            assert_eq!(attributes.is_mtime_of_change(), is_of_change, "{secs}");
+        }
+    }
+
+    /// Whatever time of change a program sets on as many other bytes, the name is another; and it is the same from the first.
+    #[test]
+    fn the_time_that_nobody_sets_is_part_of_each_name() {
+        let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);
+        let changed = Timestamp { secs: 1_700_000_000, nanos: 5 };
+        for secs in [-1, 0, 1, 2, 1_000_000_000, 1_700_000_000, 1_900_000_000] {
+            let mtime = Timestamp { secs, nanos: 0 };
+            let of = |ctime| Attributes::from(Stat { mtime, ctime, ..STAT });
+            assert_eq!(of(changed).version_certainty(now), VersionCertainty::Settled);
+            for later in [Timestamp { nanos: 6, ..changed }, Timestamp { secs: 1_700_000_001, ..changed }] {
+                assert_ne!(of(later).version(0), of(changed).version(0), "{secs}");
+            }
         }
     }
 
@@ -349,23 +369,23 @@ mod tests {
         };
         let ms = 1_000_000;
         let (fine, whole) = (at(5 * ms), at(0));
-        assert_eq!(standing(fine, fine, at(12 * ms)), VersionCertainty::SettlesIn(Duration::from_millis(13)));
-        assert_eq!(standing(fine, fine, at(25 * ms)), VersionCertainty::Settled);
-        assert_eq!(standing(fine, fine, whole), VersionCertainty::Open, "the clock was set back");
-        assert_eq!(standing(whole, whole, at(1000 * ms)), VersionCertainty::Open, "a coarse clock");
-        assert_eq!(standing(whole, whole, at(2020 * ms)), VersionCertainty::Settled);
-        let set = Timestamp { secs: 7, nanos: 5 };
-        assert_eq!(standing(set, fine, at(12 * ms)), VersionCertainty::SettlesIn(Duration::from_millis(13)));
-        assert_eq!(standing(set, fine, at(25 * ms)), VersionCertainty::Settled);
-        let whole_set = Timestamp { secs: 7, nanos: 0 };
-        assert_eq!(standing(whole_set, fine, at(1000 * ms)), VersionCertainty::Open);
-        let says_nothing = Timestamp { secs: 0, nanos: 0 };
-        assert_eq!(
-            standing(says_nothing, fine, at(12 * ms)),
-            VersionCertainty::SettlesIn(Duration::from_millis(13))
-        );
-        assert_eq!(standing(says_nothing, fine, at(25 * ms)), VersionCertainty::Settled);
-        assert_eq!(standing(says_nothing, whole, at(25 * ms)), VersionCertainty::Open);
+        let settles_in = |ms| VersionCertainty::SettlesIn(Duration::from_millis(ms));
+        let set = |secs, nanos| Timestamp { secs, nanos };
+        for mtime in [fine, set(7, 5), set(7, 0), set(0, 0), set(1_000_000, 0), set(4_102_444_800, 0)] {
+            assert_eq!(standing(mtime, fine, at(12 * ms)), settles_in(13), "{mtime:?}");
+            assert_eq!(standing(mtime, fine, at(25 * ms)), VersionCertainty::Settled, "{mtime:?}");
+            assert_eq!(
+                standing(mtime, whole, at(1000 * ms)),
+                VersionCertainty::Open,
+                "{mtime:?}: a coarse clock"
+            );
+            assert_eq!(standing(mtime, whole, at(2020 * ms)), VersionCertainty::Settled, "{mtime:?}");
+        }
+        assert_eq!(standing(fine, fine, whole), settles_in(25), "the lane's clock is behind");
+        let ahead = at(9000 * ms + 5);
+        assert_eq!(standing(ahead, ahead, whole), VersionCertainty::Open, "another machine's clock");
+        let set_back = at(11_000 * ms + 5);
+        assert_eq!(standing(set_back, set_back, whole), VersionCertainty::Settled, "the clock was set back");
     }
 
     const STAT: Stat = Stat {

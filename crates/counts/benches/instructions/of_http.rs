@@ -79,10 +79,11 @@ fn file_answer() -> (Answer, [u8; date::LEN], Vec<u8>) {
         content_length: Some(FILE_SIZE),
         validators: Some(Validators {
             etag: ETag::strong(
-                &VersionName { size: FILE_SIZE, mtime: MODIFIED, ctime: None, distrusted: 0 },
+                &VersionName { size: FILE_SIZE, mtime: MODIFIED, ctime: MODIFIED, distrusted: 0 },
                 None,
             ),
             modified_s: Some(MODIFIED.secs),
+            is_date_strong: true,
         }),
         accept_ranges: true,
         vary: Some("Accept-Encoding"),

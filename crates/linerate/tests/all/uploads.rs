@@ -151,6 +151,21 @@ fn who_may_not_is_told_why() {
         412,
         "it has another by now"
     );
+    // So is one that was read, until another program puts as many bytes there, whatever time it gives them.
+    let served = scene.served.join("old");
+    let stamped = |content: &str| {
+        std::fs::write(&served, content).unwrap();
+        let stamp = std::time::UNIX_EPOCH + std::time::Duration::new(1_000_000_000, 7_000_000);
+        std::fs::File::options().write(true).open(&served).unwrap().set_modified(stamp).unwrap();
+    };
+    stamped("one\n");
+    let (status, said) = curl(&[&ALICE[..], &["--include"]].concat(), &scene.server.url("/old"));
+    assert_eq!(status, 200);
+    let tag = said.lines().find_map(|line| line.strip_prefix("ETag: ")).expect("a tag").trim().to_owned();
+    stamped("two\n");
+    let condition = format!("If-Match: {tag}");
+    assert_eq!(upload(&[&ALICE[..], &["--header", &condition]].concat(), "/old").0, 412);
+    assert_eq!(scene.served("old"), b"two\n");
 }
 
 #[test]

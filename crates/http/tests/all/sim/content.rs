@@ -153,22 +153,15 @@ fn content_written_under_an_old_time_stamp_is_not_taken_for_the_one_before() {
         };
         pair.run(async move {
             let mut client = Client::connect(ADDRESS).await.unwrap();
+            // At the full second it would be told as by a clock that knows no parts.
+            lane::time::sleep(Duration::from_millis(20)).await;
             write(*b"two");
             client.send(request("GET", "/f", "")).await.unwrap();
-            if stamp.nanos != 0 {
-                // The answer waits until the clock has moved on, and the next is written before.
-                lane::time::sleep(Duration::from_millis(2)).await;
-                write(*b"six");
-            }
+            // The answer waits until the clock has moved on, and the next is written before.
+            lane::time::sleep(Duration::from_millis(2)).await;
+            write(*b"six");
             let young = client.response().await.unwrap();
             let tag = young.field("ETag").unwrap().to_owned();
-            if stamp.nanos == 0 {
-                assert!(
-                    tag.starts_with("W/") && young.body == b"two",
-                    "the next may be written under the same stamp"
-                );
-                write(*b"six");
-            }
             let next = client.get("/f", &format!("If-None-Match: {tag}\r\n")).await.unwrap();
             match &young.body[..] {
                 b"six" => assert_eq!(next.status, 304),
