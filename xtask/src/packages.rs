@@ -28,6 +28,8 @@ pub(crate) const TESTS: &[&str] = &[
     "samba",
     "samba-vfs-modules",
     "nginx-light",
+    "haproxy",
+    "varnish",
     "zsync",
     "wget",
     "lftp",

@@ -2,50 +2,88 @@
 
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
-use std::process::{Child, Command, Output};
+use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, SystemTime};
 
 use crate::interop::{curl, start};
 
 /// nginx in front, which asks for files in parts, keeps each for an hour, and compares their tags byte by byte.
-struct Nginx {
+fn nginx(upstream: &str) -> Proxy {
+    let dir = tempfile::tempdir().unwrap();
+    let at = dir.path().display();
+    let address = free_address();
+    let temps: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
+        .map(|kind| format!("{kind}_temp_path {at}/{kind};"))
+        .concat();
+    let config = format!(
+        "daemon off; master_process off; pid {at}/pid; error_log {at}/error.log; events {{}}\n\
+             http {{ access_log off; {temps} proxy_cache_path {at}/cache keys_zone=parts:1m;\n\
+             server {{ listen {address}; location / {{\n\
+             slice 64k; proxy_cache parts; proxy_cache_key $uri$slice_range; proxy_cache_valid 200 206 1h;\n\
+             proxy_set_header Range $slice_range; proxy_http_version 1.1; proxy_pass http://{upstream}; }} }} }}\n"
+    );
+    let file = dir.path().join("nginx.conf");
+    std::fs::write(&file, config).unwrap();
+    let mut command = Command::new("nginx");
+    command.args(["-e", "stderr", "-p"]).arg(dir.path()).arg("-c").arg(&file);
+    Proxy::started(command, address, dir).expect("nginx is installed: apt-get install nginx-light")
+}
+
+/// Varnish in front, which asks again by tag for what it has kept for a second.
+fn varnish(upstream: &str) -> Option<Proxy> {
+    let dir = tempfile::tempdir().unwrap();
+    let address = free_address();
+    let mut command = Command::new("varnishd");
+    // Nobody's process has to read what is ours.
+    command.args(["-F", "-j", "none", "-s", "malloc,64m", "-b", upstream, "-a", &address]);
+    command.args(["-p", "default_ttl=1", "-p", "default_grace=0", "-p", "default_keep=60", "-n"]);
+    command.arg(dir.path().join("varnish"));
+    Proxy::started(command, address, dir)
+}
+
+/// HAProxy in front, which keeps what has a validator for a second.
+fn haproxy(upstream: &str) -> Option<Proxy> {
+    let dir = tempfile::tempdir().unwrap();
+    let address = free_address();
+    let config = format!(
+        "defaults\n mode http\n timeout connect 5s\n timeout client 30s\n timeout server 30s\n\
+         cache c\n total-max-size 64\n max-object-size 1000000\n max-age 1\n\
+         frontend f\n bind {address}\n http-request cache-use c\n http-response cache-store c\n default_backend b\n\
+         backend b\n server s {upstream}\n"
+    );
+    let file = dir.path().join("haproxy.cfg");
+    std::fs::write(&file, config).unwrap();
+    let mut command = Command::new("haproxy");
+    command.arg("-db").arg("-f").arg(&file);
+    Proxy::started(command, address, dir)
+}
+
+fn free_address() -> String {
+    TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string()
+}
+
+/// A proxy that keeps what it was given.
+struct Proxy {
     process: Child,
     address: String,
     _dir: tempfile::TempDir,
 }
 
-impl Nginx {
-    fn before(upstream: &str) -> Self {
-        let dir = tempfile::tempdir().unwrap();
-        let at = dir.path().display();
-        let address = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap().to_string();
-        let temps: String = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"]
-            .map(|kind| format!("{kind}_temp_path {at}/{kind};"))
-            .concat();
-        let config = format!(
-            "daemon off; master_process off; pid {at}/pid; error_log {at}/error.log; events {{}}\n\
-             http {{ access_log off; {temps} proxy_cache_path {at}/cache keys_zone=parts:1m;\n\
-             server {{ listen {address}; location / {{\n\
-             slice 64k; proxy_cache parts; proxy_cache_key $uri$slice_range; proxy_cache_valid 200 206 1h;\n\
-             proxy_set_header Range $slice_range; proxy_http_version 1.1; proxy_pass http://{upstream}; }} }} }}\n"
-        );
-        let file = dir.path().join("nginx.conf");
-        std::fs::write(&file, config).unwrap();
-        let process = Command::new("nginx")
-            .args(["-e", "stderr", "-p"])
-            .arg(dir.path())
-            .arg("-c")
-            .arg(&file)
-            .spawn()
-            .expect("nginx is installed: apt-get install nginx-light");
-        let nginx = Self { process, address, _dir: dir };
-        for _ in 0..200 {
-            if TcpStream::connect(&nginx.address).is_ok() {
-                return nginx;
+impl Proxy {
+    /// `None` where the program is not installed.
+    fn started(mut command: Command, address: String, dir: tempfile::TempDir) -> Option<Self> {
+        let process = match command.stdout(Stdio::null()).spawn() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return None,
+            process => process.unwrap(),
+        };
+        let proxy = Self { process, address, _dir: dir };
+        for _ in 0..400 {
+            if TcpStream::connect(&proxy.address).is_ok() {
+                return Some(proxy);
             }
             std::thread::sleep(Duration::from_millis(50));
         }
-        panic!("nginx does not answer");
+        panic!("{command:?} does not answer");
     }
 
     /// The body, and whether all of it came.
@@ -58,9 +96,10 @@ impl Nginx {
     }
 }
 
-impl Drop for Nginx {
+impl Drop for Proxy {
     fn drop(&mut self) {
-        let _ = self.process.kill();
+        // Varnish has a child, which ends with it where it is asked to.
+        let _ = Command::new("kill").arg(self.process.id().to_string()).status();
         let _ = self.process.wait();
     }
 }
@@ -69,7 +108,7 @@ impl Drop for Nginx {
 fn cache_that_asks_in_parts_gets_fresh_and_empty_files_whole_and_never_a_mixture() {
     let served = tempfile::tempdir().unwrap();
     let (http, _) = start(served.path());
-    let nginx = Nginx::before(&http);
+    let nginx = nginx(&http);
     let content = |seed: u8| -> Vec<u8> { (0..300_000u32).map(|n| (n / 7) as u8 ^ seed).collect() };
     let this_second = || {
         let since = SystemTime::UNIX_EPOCH.elapsed().unwrap();
@@ -112,7 +151,7 @@ fn cache_that_asks_in_parts_gets_fresh_and_empty_files_whole_and_never_a_mixture
         assert_eq!(nginx.get("/empty", &[]), (true, Vec::new()));
     }
 
-    for (name, stamp) in stamps.into_iter().filter(|(name, _)| *name != "of-an-archive") {
+    for (name, stamp) in stamps {
         let name = format!("{name}-replaced");
         write(&name, stamp, &content(2));
         assert!(nginx.get(&format!("/{name}"), &["-r", "0-99"]).0);
@@ -120,6 +159,70 @@ fn cache_that_asks_in_parts_gets_fresh_and_empty_files_whole_and_never_a_mixture
         write(&name, stamp, &content(3));
         let (is_whole, body) = nginx.get(&format!("/{name}"), &[]);
         assert!(!is_whole || body == content(2) || body == content(3), "{name}: parts of two versions");
+    }
+}
+
+/// Time for which the caches of [`varnish`] and [`haproxy`] believe what they have, and more.
+const KEPT: Duration = Duration::from_millis(1300);
+
+#[test]
+fn caches_that_ask_again_by_tag_give_what_is_there() {
+    let served = tempfile::tempdir().unwrap();
+    let (http, _) = start(served.path());
+    let (Some(varnish), Some(haproxy)) = (varnish(&http), haproxy(&http)) else {
+        return testkit::skip(
+            "the Debian packages haproxy and varnish are not installed; `cargo xtask test` installs them",
+        );
+    };
+    let content = |seed: u8| -> Vec<u8> { (0..300_000u32).map(|n| (n / 7) as u8 ^ seed).collect() };
+    let at = |secs, nanos| Some(SystemTime::UNIX_EPOCH + Duration::new(secs, nanos));
+    let stamps = [
+        ("natural", None),
+        ("of-an-archive", at(1_000_000_000, 0)),
+        ("of-a-mirror", at(1_000_000_000, 7)),
+        ("zero", at(0, 0)),
+        ("future", at(4_102_444_800, 0)),
+    ];
+    let write = |seed: u8| {
+        for (name, stamp) in stamps {
+            let path = served.path().join(name);
+            std::fs::write(&path, content(seed)).unwrap();
+            if let Some(stamp) = stamp {
+                std::fs::File::open(&path).unwrap().set_modified(stamp).unwrap();
+            }
+        }
+    };
+    let proxies = [("varnish", &varnish), ("haproxy", &haproxy)];
+    let gets = |seed: u8, when: &str| {
+        for (proxy, through) in proxies {
+            for (name, _) in stamps {
+                let (is_whole, body) = through.get(&format!("/{name}"), &[]);
+                assert!(is_whole && body == content(seed), "{proxy}, {name}: {when}");
+            }
+        }
+    };
+    std::fs::write(served.path().join("empty"), "").unwrap();
+    write(1);
+    gets(1, "fresh");
+    std::thread::sleep(KEPT);
+    gets(1, "asked for again");
+    let tag = |through: &Proxy, name: &str| {
+        let (_, head) = through.get(&format!("/{name}"), &["--head"]);
+        let head = String::from_utf8(head).unwrap().to_lowercase();
+        head.lines().find_map(|line| line.strip_prefix("etag: ")).expect("a tag").trim().to_owned()
+    };
+    let tags = proxies.map(|(_, through)| stamps.map(|(name, _)| tag(through, name)));
+    write(2);
+    std::thread::sleep(KEPT);
+    gets(2, "replaced");
+    std::thread::sleep(KEPT);
+    for ((proxy, through), tags) in proxies.into_iter().zip(tags) {
+        for ((name, _), old) in stamps.into_iter().zip(tags) {
+            let part = ["-r", "5-9", "-H", &format!("If-Range: {old}")];
+            let (_, body) = through.get(&format!("/{name}"), &part);
+            assert!(body == content(2), "{proxy}, {name}: a part of another content");
+        }
+        assert_eq!(through.get("/empty", &[]), (true, Vec::new()), "{proxy}");
     }
 }
 
