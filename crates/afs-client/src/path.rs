@@ -103,7 +103,8 @@ impl Walk<'_> {
             return Ok(None);
         }
         let metadata = server.status(fid).await?;
-        let last = self.ahead.iter().all(|name| matches!(name.as_slice(), b"" | b"."));
+        // A slash at the end, or a dot, wants a directory.
+        let last = self.ahead.is_empty();
         match metadata.kind {
             FileType::MountPoint => {
                 let text = fetch::small(&server, fid, TEXT_MAX).await?;

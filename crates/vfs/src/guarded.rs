@@ -243,8 +243,16 @@ impl Volume {
         let mut real = RelPathBuf::root();
         // From where each name of it was seen, and what else it rests on.
         let (mut names, mut rests_on) = (Vec::new(), Vec::new());
+        let mut is_directory = true;
         while let Some(next) = left.pop_front() {
-            if *next == *b".." {
+            if matches!(&*next, b"." | b"..") {
+                if !is_directory {
+                    self.require_directory(real.as_path()).await?;
+                    is_directory = true;
+                }
+                if *next == *b"." {
+                    continue;
+                }
                 if !real.pop() {
                     return Err(Error::Escapes);
                 }
@@ -267,10 +275,12 @@ impl Volume {
             };
             let Some(target) = target else {
                 names.push(validity);
+                is_directory = false;
                 continue;
             };
             steps.follow()?;
             real.pop();
+            is_directory = true;
             rests_on.extend(validity);
             let relative = match target.strip_prefix(b"/") {
                 None => &target[..],
@@ -279,11 +289,31 @@ impl Volume {
                     self.root().beneath(&target).ok_or(Error::Escapes)?
                 }
             };
+            let wants_directory = matches!(relative, [.., b'/'] | [.., b'/', b'.']);
+            if wants_directory && left.is_empty() {
+                left.push_front(Box::from(&b"."[..]));
+            }
             let names = relative.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b"."));
             names.rev().for_each(|name| left.push_front(name.into()));
         }
         rests_on.extend(names.pop().flatten());
         Ok(RealPath { path: real, rests_on })
+    }
+
+    /// Checks that the real path leads to a directory, which a link says by a slash at its end, or by going on from there. A link
+    /// that says so of a file leads to nothing.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; those of the file system.
+    async fn require_directory(&self, path: RelPath<'_>) -> Result<(), Error> {
+        let inside = CString::new([path.as_bytes(), b"/."].concat());
+        match self.root().read_link(&inside.expect("a RelPath holds no zero byte")).await {
+            // Reached, and no link.
+            Err(error) if error.raw_os_error() == Some(libc::EINVAL) => Ok(()),
+            Err(error) if error.raw_os_error() != Some(libc::ENOTDIR) => Err(error.into()),
+            // A file, or what another program has put there since.
+            _ => Err(Error::NotFound),
+        }
     }
 
     /// Returns the target of a link, `None` for what is none, or is not there; and from where that was seen.

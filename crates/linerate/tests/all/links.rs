@@ -20,18 +20,29 @@ enum Led {
     Directory,
     /// To nothing, within the volume.
     Nowhere,
+    /// To or over a file, or nothing, as if that were a directory.
+    NoDirectory,
     /// Out of the volume, or to itself.
     Refused,
 }
 
-use Led::{Directory, File, Nowhere, Refused};
+use Led::{Directory, File, NoDirectory, Nowhere, Refused};
 
 /// Links, what they say, and where that leads.
-const LINKS: [(&str, &str, Led); 8] = [
+const LINKS: [(&str, &str, Led); 17] = [
     ("to-f", "f", File),
     ("chain", "to-f2", File),
     ("absolute", "TREE/f", File),
+    ("by-d", "d/../f", File),
     ("to-d", "d", Directory),
+    ("to-d-slash", "d/", Directory),
+    ("to-d-dot", "d/.", Directory),
+    ("f-slash", "f/", NoDirectory),
+    ("f-dot", "f/.", NoDirectory),
+    ("f-chain", "f-slash", NoDirectory),
+    ("link-slash", "to-f2/", NoDirectory),
+    ("absolute-slash", "TREE/f/", NoDirectory),
+    ("over-f", "f/../new", NoDirectory),
     ("gone", "nowhere", Nowhere),
     ("gone-in-d", "d/nowhere", Nowhere),
     ("outside", "../secret", Refused),
@@ -97,7 +108,7 @@ fn expected(act: Act, led: Led) -> Outcome {
         (Act::HttpGet | Act::SmbGet | Act::AfsRead, File) => Outcome::Read,
         (Act::HttpGet | Act::SmbGet | Act::AfsRead, _) => Outcome::Refused,
         // A PUT makes the resource of this name anew.
-        (Act::HttpPut, File | Nowhere) => Outcome::Replaced,
+        (Act::HttpPut, File | Nowhere | NoDirectory) => Outcome::Replaced,
         (Act::HttpPut, Directory | Refused) => Outcome::Refused,
         (Act::SmbPut | Act::AfsWrite, File) => Outcome::Written,
         // AFS's client follows links by itself.

@@ -31,6 +31,13 @@ async fn tree(side: &Side) {
             ("to-d", "d"),
             ("chain-d", "to-d"),
             ("absolute-d", "/srv/d"),
+            ("slash-d", "d/"),
+            ("dot-d", "/srv/d/."),
+            ("slash", "f/"),
+            ("dot", "./f/."),
+            ("absolute-slash", "/srv/f/"),
+            ("over-f", "f/../d/in"),
+            ("over-nothing", "no/../f"),
             ("outside", "/etc"),
             ("up", "../etc"),
             ("gone", "nowhere"),
@@ -54,7 +61,7 @@ const FILES: [(&str, &str); 7] = [
     ("absolute-d\\in", "d\\in"),
 ];
 
-const DIRECTORIES: [&str; 3] = ["to-d", "chain-d", "absolute-d"];
+const DIRECTORIES: [&str; 5] = ["to-d", "chain-d", "absolute-d", "slash-d", "dot-d"];
 
 const DISPOSITIONS: [Disposition; 6] = [
     Disposition::Supersede,
@@ -223,6 +230,12 @@ fn a_link_that_leads_nowhere_out_or_round_in_circles_says_so_whatever_is_asked()
         for (link, status, below) in [
             ("gone", Status::OBJECT_NAME_NOT_FOUND, Status::OBJECT_PATH_NOT_FOUND),
             ("gone-d", Status::OBJECT_NAME_NOT_FOUND, Status::OBJECT_PATH_NOT_FOUND),
+            // To a file, or over one or nothing, as if that were a directory.
+            ("slash", Status::OBJECT_NAME_NOT_FOUND, Status::OBJECT_PATH_NOT_FOUND),
+            ("dot", Status::OBJECT_NAME_NOT_FOUND, Status::OBJECT_PATH_NOT_FOUND),
+            ("absolute-slash", Status::OBJECT_NAME_NOT_FOUND, Status::OBJECT_PATH_NOT_FOUND),
+            ("over-f", Status::OBJECT_NAME_NOT_FOUND, Status::OBJECT_PATH_NOT_FOUND),
+            ("over-nothing", Status::OBJECT_NAME_NOT_FOUND, Status::OBJECT_PATH_NOT_FOUND),
             ("outside", Status::ACCESS_DENIED, Status::ACCESS_DENIED),
             ("up", Status::ACCESS_DENIED, Status::ACCESS_DENIED),
             ("loop", Status::ACCESS_DENIED, Status::ACCESS_DENIED),
@@ -258,8 +271,21 @@ fn a_link_that_leads_nowhere_out_or_round_in_circles_says_so_whatever_is_asked()
         let seen =
             list(&side, &who, &open, ("*", 0, smb_wire::info::directory::Class::IdBothDirectory, 65_536))
                 .await;
-        let expected =
-            [".", "..", "absolute", "absolute-d", "by-dots", "chain", "chain-d", "d", "f", "to-d", "to-f"];
+        let expected = [
+            ".",
+            "..",
+            "absolute",
+            "absolute-d",
+            "by-dots",
+            "chain",
+            "chain-d",
+            "d",
+            "dot-d",
+            "f",
+            "slash-d",
+            "to-d",
+            "to-f",
+        ];
         assert_eq!(seen.unwrap(), expected);
         side.share.close(&who, &open, 0).await.unwrap();
     });

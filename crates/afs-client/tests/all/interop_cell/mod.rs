@@ -165,6 +165,10 @@ impl Site {
             (b"to-disk", b"/etc/passwd"),
             (b"to-nothing", b"nothing"),
             (b"up", b".."),
+            (b"to-directory", b"../sub/"),
+            (b"to-file-slash", b"../file-1/"),
+            (b"to-file-dot", b"../file-1/."),
+            (b"over-file", b"../file-1/../file-1"),
         ] {
             server.symlink(sub, link, target, change).await.unwrap();
         }
@@ -179,6 +183,12 @@ impl Site {
         assert!(matches!(error("pub/sub/to-disk").await, Error::LeavesAfs(..)));
         assert!(matches!(error("pub/sub/to-nothing").await, Error::NotFound(_)));
         assert!(matches!(error("pub/file-1/below").await, Error::NotADirectory(_)));
+        // A slash at its end, or a dot, wants a directory, and so does what goes on from a name.
+        assert_eq!(self.found("pub/sub/to-directory").await.unwrap().fid, sub);
+        for link in ["to-file-slash", "to-file-dot", "over-file", "to-file-slash/."] {
+            let found = error(&format!("pub/sub/{link}")).await;
+            assert!(matches!(found, Error::NotADirectory(_)), "{link}: {found:?}");
+        }
     }
 
     async fn mount_points_lead_into_volumes(&self) {
