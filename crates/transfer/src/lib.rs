@@ -16,5 +16,5 @@ pub use at_once::files_at_once;
 pub use distinct::distinct;
 pub use landing::{Landing, is_taken, made, make_way};
 pub use progress::{EndsAll, Progress, Tree, below};
-pub use staged::{is_staged, staged_name, staged_name_of_bytes};
+pub use staged::{is_staged, is_staged_name_of, staged_name, staged_name_of_bytes};
 pub use text::is_deceptive;

@@ -27,6 +27,12 @@ pub fn is_staged(name: &[u8]) -> bool {
     })
 }
 
+/// Returns whether `staged` is the staged name of `name`, be that a text or not.
+pub fn is_staged_name_of(staged: &[u8], name: &[u8]) -> bool {
+    let is_of_text = || std::str::from_utf8(name).is_ok_and(|name| staged_name(name).as_bytes() == staged);
+    is_staged(staged) && (staged_name_of_bytes(name) == staged || is_of_text())
+}
+
 /// Hashes the kept part of a name behind a text of our own.
 fn sum(kept: &[u8]) -> u64 {
     fnv_1a([SEED, kept])
@@ -50,6 +56,12 @@ mod tests {
             let staged = staged_name(name);
             assert!(is_staged(staged.as_bytes()) && staged.len() <= 255, "{staged}");
             assert!(is_staged(&staged_name_of_bytes(name.as_bytes())), "{name}");
+            assert!(is_staged_name_of(staged.as_bytes(), name.as_bytes()), "{name}");
+            assert!(is_staged_name_of(&staged_name_of_bytes(name.as_bytes()), name.as_bytes()), "{name}");
+            assert!(
+                !is_staged_name_of(staged.as_bytes(), b"another")
+                    && !is_staged_name_of(name.as_bytes(), b"x")
+            );
             for other in [
                 format!("{name}.linerate-put"),
                 format!("{name}.0123456789abcdef.linerate-put"),

@@ -13,6 +13,8 @@ use rustix::process::Signal;
 use rx::ack::{self, ACK_PAYLOAD_MAX, AckFields, AckReason, Trailer};
 use rx::header::{HEADER_LEN, Header, PacketType, flags};
 use serde_json::Value;
+use smb_wire::create::access::attributes;
+use smb_wire::dos::Dos;
 use testkit::netns::Namespace;
 use testkit::stock_cell::StockCell;
 
@@ -81,6 +83,39 @@ fn files_and_trees_of_our_own_server_are_put_listed_and_got() {
     output(linerate(["get", there, "-o"]).arg(&got));
     assert_eq!(std::fs::read(got).unwrap(), b"by HTTP");
     assert_ne!(raw::get(server.http[0], "/file").expect("etag"), second.expect("etag"));
+}
+
+#[test]
+fn what_is_kept_with_a_file_stays_where_another_is_put_over_it() {
+    let Some(_namespace) = Namespace::new_or_skip() else { return };
+    // A directory whose file system keeps attributes, which that of temporary files may not.
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = &dir.path().canonicalize().unwrap();
+    let (tree, config) = writable_cell(dir, "");
+    let (file, new) = (tree.join("file"), dir.join("new"));
+    std::fs::write(&file, "old").unwrap();
+    let hidden = Dos { attributes: Some(attributes::HIDDEN), created: Some(7), changed: None };
+    let kept = [("user.DOSATTRIB", hidden.to_bytes()), ("user.note", b"by a program".to_vec())];
+    for (name, value) in &kept {
+        rustix::fs::setxattr(&file, *name, value, rustix::fs::XattrFlags::empty()).unwrap();
+    }
+    let _server = Launch::config(&config).start();
+    std::fs::write(&new, "by AFS").unwrap();
+    let put = || output(linerate(["put", "--overwrite"]).arg(&new).arg("afs://127.0.0.1/pub/file"));
+    put();
+    let value = |name: &str| {
+        let mut value = vec![0; 999];
+        let len = rustix::fs::getxattr(&file, name, &mut value[..]).unwrap();
+        value[..len].to_vec()
+    };
+    assert_eq!(std::fs::read(&file).unwrap(), b"by AFS");
+    let dos = Dos::parse(&value("user.DOSATTRIB"));
+    assert_eq!(dos, Dos { attributes: Some(attributes::HIDDEN | attributes::ARCHIVE), ..hidden });
+    assert_eq!(value("user.note"), b"by a program");
+    // What nothing is kept with is as any new file is.
+    std::fs::remove_file(&file).unwrap();
+    put();
+    assert!(rustix::fs::getxattr(&file, "user.note", &mut [0; 99][..]).is_err());
 }
 
 /// `afsio`, which is about to do this (`fidread`) with a file of the volume `pub`; `None` where there is none.

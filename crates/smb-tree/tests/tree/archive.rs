@@ -258,9 +258,72 @@ fn a_directory_has_no_archive_but_what_is_set() {
     });
 }
 
+/// Way in which a file that is complete takes the place of another.
+#[derive(Clone, Copy, Debug)]
+enum Upload {
+    /// PUT by HTTP.
+    Put,
+    /// `linerate put` to an AFS address.
+    Afs,
+    /// `linerate put` to an SMB address.
+    Smb,
+    /// A rename over it by another program's temporary name.
+    Rename,
+}
+
+impl Upload {
+    async fn replaces(self, side: &Side, who: &RequestContext, name: &'static str, content: &[u8]) {
+        let own = transfer::staged_name(name);
+        let staged = if matches!(self, Self::Rename) { "temporary" } else { &own };
+        if !matches!(self, Self::Put) {
+            side.make(who, staged, content).await;
+        }
+        match self {
+            Self::Put => drop(put(side, who, name, content, Expect::Anything).await.unwrap()),
+            Self::Afs | Self::Rename => {
+                let top = side.volume.lookup_as(&who.caller, RelPath::ROOT, Rights::NONE).await.unwrap();
+                let top = top.into_directory().unwrap().0;
+                let [from, to] = [staged, name].map(|name| Name::parse(name.as_bytes()).unwrap());
+                top.rename(&who.caller, from, &top, to, Replace::Existing).await.unwrap();
+            }
+            Self::Smb => {
+                let open = side.open(who, staged, &full()).await;
+                set(side, who, &open, class::RENAME, &renamed(name, true)).await.unwrap();
+                side.share.close(who, &open, 0).await.unwrap();
+            }
+        }
+    }
+}
+
 #[test]
 fn what_is_kept_with_a_file_stays_where_put_replaces_it() {
+    for upload in [Upload::Put, Upload::Afs, Upload::Smb] {
+        what_is_kept_stays(upload);
+    }
+}
+
+/// As POSIX and Windows have it: an editor that saves by a rename says itself what the file has.
+#[test]
+fn what_is_kept_with_a_file_goes_with_it_where_a_rename_replaces_it() {
     alone(|side| async move {
+        let who = request_context(1);
+        side.make(&who, "page", b"12345").await;
+        let open = side.open(&who, "page", &full()).await;
+        let stream = side.open(&who, "page:one", &full()).await;
+        set_attributes(&side, &who, &open, attributes::HIDDEN).await;
+        for open in [&stream, &open] {
+            side.share.close(&who, open, 0).await.unwrap();
+        }
+        Upload::Rename.replaces(&side, &who, "page", b"another").await;
+        let open = side.open(&who, "page", &full()).await;
+        assert_eq!(attributes_of(&side, &who, &open).await, attributes::ARCHIVE);
+        side.share.close(&who, &open, 0).await.unwrap();
+        assert_eq!(side.content(&who, "page:one").await, Err(Status::OBJECT_NAME_NOT_FOUND));
+    });
+}
+
+fn what_is_kept_stays(upload: Upload) {
+    alone(move |side| async move {
         let who = request_context(1);
         for (bits, left) in [
             (attributes::HIDDEN, attributes::HIDDEN | attributes::ARCHIVE),
@@ -270,6 +333,10 @@ fn what_is_kept_with_a_file_stays_where_put_replaces_it() {
                 attributes::SYSTEM | attributes::READONLY | attributes::ARCHIVE,
             ),
         ] {
+            // No open of SMB replaces what is not to be written.
+            if matches!(upload, Upload::Smb) && bits & attributes::READONLY != 0 {
+                continue;
+            }
             side.make(&who, "page", b"12345").await;
             let open = side.open(&who, "page", &full()).await;
             let stream = side.open(&who, "page:one", &full()).await;
@@ -285,7 +352,7 @@ fn what_is_kept_with_a_file_stays_where_put_replaces_it() {
             }
             lane::time::sleep(std::time::Duration::from_secs(5)).await;
             for content in [&b"another"[..], b"a third"] {
-                put(&side, &who, "page", content, Expect::Anything).await.unwrap();
+                upload.replaces(&side, &who, "page", content).await;
                 let reads = Wish { access: rights::FILE_READ, ..Wish::new(Disposition::Open) };
                 let open = side.open(&who, "page", &reads).await;
                 let told = file(&side, &who, &open, class::BASIC).await.unwrap();
@@ -293,7 +360,7 @@ fn what_is_kept_with_a_file_stays_where_put_replaces_it() {
                 assert_eq!(
                     (told.file_attributes.get(), told.creation_time.get()),
                     (left, created),
-                    "{bits:x}"
+                    "{upload:?} {bits:x}"
                 );
                 let eas = file(&side, &who, &open, class::FULL_EA).await.unwrap();
                 assert_eq!(ea::parse(&eas).next(), Some(Ok(Ea { name: b"A", value: b"1" })));
@@ -317,7 +384,7 @@ fn what_is_kept_with_a_file_stays_where_put_replaces_it() {
         }
         // What nothing is kept with is as any new file is.
         side.make(&who, "plain", b"1").await;
-        put(&side, &who, "plain", b"2", Expect::Anything).await.unwrap();
+        upload.replaces(&side, &who, "plain", b"2").await;
         let open = side.open(&who, "plain", &full()).await;
         assert_eq!(attributes_of(&side, &who, &open).await, attributes::ARCHIVE);
         side.share.close(&who, &open, 0).await.unwrap();

@@ -27,6 +27,7 @@ mod exchange;
 mod extended;
 mod external;
 mod hard_links;
+mod inheritance;
 mod lease_breaks;
 mod link;
 mod located_directory;

@@ -124,6 +124,12 @@ impl Directory {
             None => None,
         };
         let gone = replaced.as_ref().map(|replaced| (replaced, ChangeKind::Gone));
+        let inheritance = match &replaced {
+            Some(replaced) if Arc::ptr_eq(parent.object()?, new_parent.object()?) => {
+                new_parent.inheritance(caller, (from, &moved), (to, replaced)).await?
+            }
+            _ => None,
+        };
         // A client of SMB does that by its open.
         let archives = caller.open.is_none() && moved.kind == FileKind::File;
         if archives {
@@ -142,6 +148,10 @@ impl Directory {
             }
             parent.ensure_current()?;
             new_parent.ensure_current()?;
+            let has_others = moved.prepare_move(&parent, &from).await;
+            if let Some(inheritance) = inheritance {
+                inheritance.give(&moved.object).await?;
+            }
             transaction.bump_version();
             if moved.is_directory() {
                 moved.object.bump_version();
@@ -152,7 +162,6 @@ impl Directory {
             };
             let (here_dir, there_dir) = (parent.directory().dir(), new_parent.directory().dir());
             let account = Moving::begin(&parent, &moved)?;
-            let has_others = moved.prepare_move(&parent, &from).await;
             replaced.iter().for_each(NameTarget::prepare_unlink);
             let renamed = here_dir.rename(&from, there_dir, &to, how).await;
             let to_name = Name::parse(to.as_bytes()).map_err(Error::from)?;
