@@ -40,8 +40,8 @@ pub(crate) fn packets_per_second(
     delivered as f64 / (rtt * (rounds - rounds / 4)).as_secs_f64()
 }
 
-/// Share of a link that `controller` fills where a round trip without queue holds `path` packets and the
-/// drop-tail queue before the link holds another `queue`.
+/// Returns the share of a link that `controller` fills. A round trip without queue holds `path` packets, and
+/// the drop-tail queue before the link another `queue`.
 pub(crate) fn share_of_link(
     mut controller: Box<dyn Controller>,
     rtt: Duration,
@@ -72,5 +72,5 @@ pub(crate) fn share_of_link(
     delivered / path * rtt.as_secs_f64() / measured.as_secs_f64()
 }
 
-/// Enough for hundreds of its cycles of growth and loss.
+/// Round trips of a run, enough for hundreds of a controller's cycles of growth and loss.
 const ROUNDS: u32 = 100_000;

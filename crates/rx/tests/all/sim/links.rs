@@ -1,4 +1,4 @@
-//! One long call over a known path: how much of the link it fills, and what it resends.
+//! Tests of one long call over a known path: how much of the link is filled, and what is resent.
 
 use std::time::{Duration, Instant};
 
@@ -83,7 +83,8 @@ fn shallow_queue_is_filled_as_far_as_the_controller_can() {
     }
 }
 
-/// A channel keeps its window from call to call; a reply that finds it open must not leave all at once.
+/// Tests a reply after a pause. A channel keeps its window from call to call; a reply that finds it open must
+/// not leave all at once.
 #[test]
 fn reply_after_a_pause_is_paced_into_a_shallow_queue() {
     let queue_bytes = 50_000;
@@ -172,7 +173,7 @@ fn peer_that_vanishes_mid_call_leaves_nothing_behind() {
     }
 }
 
-/// Returns how long the first call of a client takes over a path of 20 ms that loses every fifth packet,
+/// Returns the durations of a client's first call over a path of 20 ms that loses every fifth packet,
 /// shortest first.
 fn first_call_latencies(request_len: u32) -> Vec<Duration> {
     let link = Link { loss: 0.2, ..Link::clean(ms(10)) };
@@ -190,7 +191,8 @@ fn first_call_latencies(request_len: u32) -> Vec<Duration> {
     all
 }
 
-/// A small request pays for one probe, so there the client's own timeouts set the pace.
+/// Tests first calls that lose probes. A small request pays for one probe, so there the client's own timeouts
+/// set the pace.
 #[test]
 fn first_call_of_an_unproved_client_survives_lost_probes() {
     for (request_len, nine_of_ten_max) in [(0, ms(3_100)), (1_000, ms(2_000)), (20_000, ms(2_000))] {

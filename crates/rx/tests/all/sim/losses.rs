@@ -1,4 +1,5 @@
-//! Paths that lose packets without being full, paths that change, and flows of different controllers beside each other.
+//! Tests of paths that lose packets without being full, paths that change, and flows of different controllers
+//! beside each other.
 //!
 //! Means over several seeds, with bounds well clear of them: `--nocapture` prints each.
 
@@ -28,7 +29,8 @@ fn one_percent_random_loss_leaves_most_of_a_gigabit() {
     }
 }
 
-/// Knowledge of losses of one connection holds for the path, so that another does not begin at nothing.
+/// Tests that knowledge of losses of one connection holds for the path, so that another does not begin at
+/// nothing.
 #[test]
 fn second_connection_to_a_peer_knows_that_losses_mislead() {
     let link = random_loss(ms(10)).link();
@@ -66,7 +68,8 @@ fn two_bbr_flows_share_a_link() {
     }
 }
 
-/// Where its queue shows, Auto is NewReno; where that is very long, BBR, which then shares evenly.
+/// Tests the shares of Auto. It is NewReno where its queue shows, and where that is very long BBR, which then
+/// shares evenly.
 #[test]
 fn auto_shares_evenly_with_new_reno_and_takes_nothing_from_cubic() {
     for queue in [0.25, 1.0, 4.0] {
@@ -80,7 +83,8 @@ fn auto_shares_evenly_with_new_reno_and_takes_nothing_from_cubic() {
     }
 }
 
-/// BBR alone is no neighbour for Reno flows on short queues, which is why `Auto` does not use it there.
+/// Tests that BBR alone is no neighbour for Reno flows on short queues, which is why `Auto` does not use BBR
+/// there.
 #[test]
 fn bbr_shares_evenly_with_loss_based_flows_on_a_long_queue_only() {
     for rival in [Algorithm::NewReno, Algorithm::Cubic] {
@@ -125,8 +129,8 @@ fn read_at(world: &mut World<Host>, seconds: u64) -> u64 {
     world.nodes[CLIENT].as_client().bytes_read
 }
 
-/// Small replies now and then, and long pauses, leave the channel's model as it is: the next long reply comes at the
-/// rate of the link, and not all at once.
+/// Tests a long reply after small ones now and then, and long pauses. They leave the channel's model as it
+/// is: the next long reply comes at the rate of the link, and not all at once.
 #[test]
 fn long_reply_after_small_ones_and_pauses_comes_at_the_rate_of_the_path() {
     let link = Link { bits_per_second: Some(100_000_000), queue_bytes: 62_500, ..Link::clean(ms(10)) };
@@ -145,7 +149,7 @@ fn long_reply_after_small_ones_and_pauses_comes_at_the_rate_of_the_path() {
     assert!(dropped < 36, "{dropped} of 1,766 packets: a window that left at once would have cost hundreds");
 }
 
-/// The shares of two flows, told as well.
+/// Returns the shares of two flows, printed as well.
 fn told_shares(controllers: [Algorithm; 2], path: &Bottleneck) -> [f64; 2] {
     let shares = mean_shares(controllers, path);
     let ([one, other], [of_one, of_other]) = (controllers, shares);

@@ -1,4 +1,4 @@
-//! Whole Rx endpoints over a simulated network: seeded, deterministic, in virtual time.
+//! Tests of whole Rx endpoints over a simulated network: seeded, deterministic, in virtual time.
 //!
 //! `RX_SIM_SEED=n cargo test -p rx --test all one_seed` runs one scenario again.
 

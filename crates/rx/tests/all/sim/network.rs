@@ -1,4 +1,4 @@
-//! The simulated network: directed links between nodes, with all that a datagram can suffer on the way.
+//! Simulated network: directed links between nodes, with all that a datagram can suffer on the way.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use rand::{Rng, SeedableRng};
 
 use crate::sim::socket_buffer::SocketBuffer;
 
-/// Index of a node in its world.
+/// Index of a node in the world.
 pub(crate) type NodeId = usize;
 
 /// Datagrams that a node gives the network to carry.
@@ -16,35 +16,36 @@ pub(crate) type NodeId = usize;
 pub(crate) struct Outgoing<'a> {
     pub(crate) to: SocketAddr,
     pub(crate) bytes: &'a [u8],
-    /// Too large a datagram is dropped on the way rather than fragmented.
+    /// True to drop a datagram that is too large on the way, rather than fragment it.
     pub(crate) dont_fragment: bool,
 }
 
 /// Link of one direction between two nodes.
 #[derive(Clone, Debug)]
 pub(crate) struct Link {
-    /// Propagation delay.
+    /// Propagation delay of the link.
     pub(crate) latency: Duration,
-    /// The receiver looks that often only, and takes all that has come: a NIC that gathers interrupts, a busy lane.
+    /// Interval at which alone the receiver takes arrivals, as a NIC that gathers interrupts or a busy lane
+    /// does.
     pub(crate) gather: Duration,
-    /// Rate at which the queue empties, bits of IP packet per second; `None` for no limit.
+    /// Rate at which the queue empties, in bits of IP packets per second; `None` for no limit.
     pub(crate) bits_per_second: Option<u64>,
-    /// Drop-tail queue before the rate limit, bytes of IP packet.
+    /// Size of the drop-tail queue before the rate limit, in bytes of IP packets.
     pub(crate) queue_bytes: u64,
-    /// Chance that a packet (each fragment of it) is lost.
+    /// Chance that a packet (or each fragment of a datagram) is lost.
     pub(crate) loss: f64,
     /// Chance that a datagram arrives twice, the second time up to `duplicate_delay` later.
     pub(crate) duplicate: f64,
     pub(crate) duplicate_delay: Duration,
-    /// Chance that a datagram is held back by up to `reorder_delay`, so that later ones overtake it.
+    /// Chance that a datagram is held back by up to `reorder_delay`, so that later datagrams overtake.
     pub(crate) reorder: f64,
     pub(crate) reorder_delay: Duration,
-    /// Largest UDP payload carried in one packet, bytes.
+    /// Largest UDP payload carried in one packet, in bytes.
     pub(crate) mtu: u16,
 }
 
 impl Link {
-    /// A link without faults or limits.
+    /// Returns a link without faults or limits.
     pub(crate) fn clean(latency: Duration) -> Self {
         Self {
             latency,
@@ -75,12 +76,12 @@ pub(crate) struct Fates {
     pub(crate) no_such_address: u64,
 }
 
-/// A datagram's arrival, as decided when it was sent.
+/// Arrival of a datagram, as decided at its sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Arrival {
     pub(crate) at: Instant,
     pub(crate) node: NodeId,
-    /// Source address as the receiver sees it.
+    /// Source address that the receiver sees.
     pub(crate) from: SocketAddr,
 }
 
@@ -90,7 +91,7 @@ pub(crate) struct Network {
     rng: SmallRng,
     addresses: Vec<SocketAddr>,
     links: Vec<LinkState>,
-    /// Times when the queue before each link, or before all links that share it, is empty.
+    /// Times when the queue before each link, or before all links that share one, is empty.
     queues: Vec<Option<Instant>>,
     /// Time when the first datagram was sent.
     started: Option<Instant>,
@@ -100,15 +101,15 @@ pub(crate) struct Network {
 #[derive(Clone, Debug)]
 struct LinkState {
     link: Link,
-    /// Index of its queue.
+    /// Index of the link's queue.
     queue: usize,
-    /// The buffer of the receiver's socket, in place of the queue.
+    /// Buffer of the receiver's socket, in place of the queue.
     socket: Option<SocketBuffer>,
     cut_until: Option<Instant>,
 }
 
 impl Network {
-    /// A full mesh of `addresses.len()` nodes over copies of `link`.
+    /// Makes a full mesh of `addresses.len()` nodes over copies of `link`.
     pub(crate) fn new(seed: u64, addresses: Vec<SocketAddr>, link: &Link) -> Self {
         let count = addresses.len() * addresses.len();
         Self {
@@ -123,7 +124,8 @@ impl Network {
         }
     }
 
-    /// The links that these pairs name stand behind one queue, which empties at their rate: a bottleneck.
+    /// Puts the links that the pairs name behind one queue, which empties at the rate of the links: a
+    /// bottleneck.
     pub(crate) fn share_queue(&mut self, pairs: &[(NodeId, NodeId)]) {
         let Some(&(from, to)) = pairs.first() else { return };
         let queue = self.links[self.index(from, to)].queue;
@@ -133,26 +135,26 @@ impl Network {
         }
     }
 
-    /// A NAT forgets its mapping: from now on `node` sends from `address`, and what is sent to its old address
-    /// goes nowhere.
+    /// Makes a NAT forget a mapping: from now on `node` sends from `address`, and datagrams to the old
+    /// address go nowhere.
     pub(crate) fn rebind(&mut self, node: NodeId, address: SocketAddr) {
         self.addresses[node] = address;
     }
 
-    /// The link from `from` to `to`, to change it while it runs.
+    /// Returns the link from `from` to `to`, to be changed in a running network.
     pub(crate) fn link_mut(&mut self, from: NodeId, to: NodeId) -> &mut Link {
         let index = self.index(from, to);
         &mut self.links[index].link
     }
 
-    /// Makes what comes from `from` to `to` find room in the buffer of a socket, which `to` reads at the
+    /// Makes datagrams from `from` to `to` find room in the buffer of a socket, which `to` reads at the
     /// link's rate. The path before it has no queue.
     pub(crate) fn receive_by(&mut self, from: NodeId, to: NodeId, socket: SocketBuffer) {
         let index = self.index(from, to);
         self.links[index].socket = Some(socket);
     }
 
-    /// Nothing passes between two nodes, either way, until the given time.
+    /// Stops everything between two nodes, either way, until the given time.
     pub(crate) fn partition(&mut self, a: NodeId, b: NodeId, until: Instant) {
         for (from, to) in [(a, b), (b, a)] {
             let index = self.index(from, to);
@@ -160,7 +162,7 @@ impl Network {
         }
     }
 
-    /// Decides what becomes of a datagram; at most two arrivals.
+    /// Decides the fate of a datagram; returns at most two arrivals.
     pub(crate) fn send(
         &mut self,
         now: Instant,
@@ -196,7 +198,8 @@ impl Network {
         [Some(first), second]
     }
 
-    /// Size limit, partition, queue, loss; when it comes out at the other end.
+    /// Takes a datagram through size limit, partition, queue and loss; returns when it comes out at the other
+    /// end.
     fn pass(&mut self, now: Instant, index: usize, datagram: &Outgoing<'_>) -> Option<Instant> {
         let LinkState { link, queue, socket, cut_until } = &mut self.links[index];
         let busy_until = &mut self.queues[*queue];

@@ -1,6 +1,6 @@
-//! Bytes that a receiver can check without having seen the sender's copy.
+//! Bytes that a receiver can check without the sender's copy.
 
-/// An endless byte string named by a seed; any part of it can be made or checked by offset.
+/// Endless byte string named by a seed, of which any part can be made or checked by offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Pattern(pub(crate) u64);
 

@@ -1,4 +1,5 @@
-//! Flows of several servers behind one queue, each with a controller of its own: what each gets of the link.
+//! Flows of several servers behind one queue, each with a controller of its own, and their shares of the
+//! link.
 
 use std::time::{Duration, Instant};
 
@@ -11,16 +12,16 @@ use crate::sim::network::{IP_AND_UDP, Link, Network};
 use crate::sim::scenario::{client_address, server_address};
 use crate::sim::world::World;
 
-/// A link that several flows share, and how long they do.
+/// Link that several flows share, with the time of measurement.
 #[derive(Clone, Debug)]
 pub(crate) struct Bottleneck {
     pub(crate) bits_per_second: u64,
     pub(crate) rtt: Duration,
-    /// Queue before the link, in products of its rate and round trip.
+    /// Size of the queue before the link, in products of rate and round trip.
     pub(crate) queue: f64,
     /// Chance that a packet is lost beyond the queue.
     pub(crate) loss: f64,
-    /// Measured from here to there.
+    /// Start and end of the measurement, from the start of the run.
     pub(crate) from: Duration,
     pub(crate) to: Duration,
 }
@@ -36,26 +37,26 @@ impl Bottleneck {
         }
     }
 
-    /// Reply bits per second that a link full of our packets carries.
+    /// Returns the reply bits per second that a link full of packets of ours carries.
     pub(crate) fn capacity(&self) -> f64 {
         self.bits_per_second as f64 * 1416.0 / (1444 + IP_AND_UDP) as f64
     }
 }
 
-/// One call over a gigabit that loses every hundredth packet at random.
+/// Returns the link for one call over a gigabit that loses every hundredth packet at random.
 pub(crate) fn random_loss(rtt: Duration) -> Bottleneck {
     let (from, to) = (ms(1_500), ms(3_500));
     Bottleneck { bits_per_second: 1_000_000_000, rtt, queue: 1.0, loss: 0.01, from, to }
 }
 
-/// 50 Mb/s, 20 ms, measured for half a minute once the flows have found their places.
+/// Returns a link of 50 Mb/s and 20 ms, measured for half a minute once the flows have found their places.
 pub(crate) fn shared_link(queue: f64) -> Bottleneck {
     let (from, to) = (ms(20_000), ms(50_000));
     Bottleneck { bits_per_second: 50_000_000, rtt: ms(20), queue, loss: 0.0, from, to }
 }
 
-/// A client and a server of its own for each controller, all replies behind one queue. The flows begin 200 ms apart,
-/// in an order and with lengths of path that `seed` changes a little.
+/// Runs a client and a server for each controller, all replies behind one queue. The flows begin 200 ms
+/// apart, in an order and with lengths of path that `seed` changes a little.
 pub(crate) fn compete(controllers: &[Algorithm], path: &Bottleneck, seed: u64) -> World<Host> {
     let start = Instant::now();
     let (mut hosts, mut addresses, mut pairs) = (Vec::new(), Vec::new(), Vec::new());
@@ -76,7 +77,7 @@ pub(crate) fn compete(controllers: &[Algorithm], path: &Bottleneck, seed: u64) -
     World::new(hosts, network, start)
 }
 
-/// Bits of reply per second that each flow of [`compete`] gets, within the path's time of measurement.
+/// Returns the bits of reply per second of each flow of [`compete`], within the path's time of measurement.
 pub(crate) fn shares(world: &mut World<Host>, path: &Bottleneck) -> Vec<f64> {
     let read = |world: &World<Host>| -> Vec<u64> {
         world.nodes.iter().step_by(2).map(|host| host.as_client().bytes_read).collect()
@@ -88,7 +89,7 @@ pub(crate) fn shares(world: &mut World<Host>, path: &Bottleneck) -> Vec<f64> {
     read(world).iter().zip(before).map(|(after, before)| (after - before) as f64 * 8.0 / seconds).collect()
 }
 
-/// The share of the link that each of two flows gets, the mean of several seeds.
+/// Returns the share of the link that each of two flows gets, as the mean of several seeds.
 pub(crate) fn mean_shares(controllers: [Algorithm; 2], path: &Bottleneck) -> [f64; 2] {
     let mut means = [0.0; 2];
     for seed in 1..=SEEDS {

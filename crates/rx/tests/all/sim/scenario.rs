@@ -1,4 +1,4 @@
-//! Scenario of one seed: the endpoints, the path between them, its faults, and the calls to make.
+//! Scenario of one seed: the endpoints, the path with its faults, and the calls to make.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -11,19 +11,19 @@ use rx::{AddressRange, EndpointConfig};
 use crate::sim::network::Link;
 use crate::sim::world::Fault;
 
-/// One call that a client makes.
+/// Call that a client makes, with its faults.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CallPlan {
-    /// Earliest time since the start.
+    /// Earliest time of the call since the start.
     pub(crate) at: Duration,
-    /// Connection of the client that it uses.
+    /// Number of the client's connection for the call.
     pub(crate) connection: usize,
-    /// Bytes after the request header.
+    /// Bytes of the request after its header.
     pub(crate) request_len: u32,
     pub(crate) reply_len: u32,
-    /// The client gives the call up once it has read this much of the reply.
+    /// Bytes of the reply after which the client gives the call up.
     pub(crate) abort_after: Option<u32>,
-    /// Seed of the bytes both ways.
+    /// Seed of the bytes in both directions.
     pub(crate) pattern: u64,
 }
 
@@ -147,6 +147,6 @@ pub(crate) fn server_address() -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 2], 7000))
 }
 
-/// Node numbers of the pair.
+/// Node numbers of the pair: client and server.
 pub(crate) const CLIENT: usize = 0;
 pub(crate) const SERVER: usize = 1;

@@ -1,4 +1,5 @@
-//! A thousand random scenarios: every call ends well with the right bytes, and every packet goes back.
+//! Test of a thousand random scenarios: every call ends well with the right bytes, and every packet goes
+//! back.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
@@ -19,7 +20,7 @@ pub(crate) struct Trace {
     fates: crate::sim::network::Fates,
 }
 
-/// Runs a scenario to its end; panics when it breaks a rule.
+/// Runs a scenario to the end; panics when a rule is broken.
 fn run(scenario: &Scenario) -> Trace {
     let start = Instant::now();
     let Scenario { seed, client, server, to_server, to_client, faults, connections, calls } = scenario;
@@ -67,7 +68,7 @@ fn assert_no_leak(name: &str, endpoint: &Endpoint) {
     assert_eq!(pool.in_use(), 0, "{name}: packets leaked");
 }
 
-/// Runs one seed, naming it if it fails.
+/// Runs one seed, and names the seed in a failure.
 fn run_seed(seed: u64) -> Result<Trace, String> {
     let scenario = Scenario::draw(seed);
     catch_unwind(AssertUnwindSafe(|| run(&scenario))).map_err(|panic| {
@@ -100,7 +101,7 @@ fn seeds_0_to_499_finish_every_call_and_leak_nothing() {
     run_range(0..500);
 }
 
-/// Five hundred more: of the day that `LANE_SIM_DAY` names, or the next ones.
+/// Tests five hundred seeds more: of the day that `LANE_SIM_DAY` names, or the next ones.
 #[test]
 fn five_hundred_other_seeds_finish_every_call_and_leak_nothing() {
     let day = std::env::var("LANE_SIM_DAY").ok().map(|day| day.parse::<u64>().expect("a day is a number"));
@@ -108,7 +109,7 @@ fn five_hundred_other_seeds_finish_every_call_and_leak_nothing() {
     run_range(first..first + 500);
 }
 
-/// The way to look at a failure: `RX_SIM_SEED=n`; seed 0 without it.
+/// Runs the seed of `RX_SIM_SEED`, for a look at a failure; seed 0 without the variable.
 #[test]
 fn one_seed_runs_alone() {
     let seed = std::env::var("RX_SIM_SEED").map_or(0, |seed| seed.parse().expect("RX_SIM_SEED is a number"));
@@ -127,7 +128,7 @@ fn same_seed_gives_the_same_run() {
 
 /// Virtual time that the calls of a scenario may take.
 const TIME_LIMIT: Duration = Duration::from_secs(600);
-/// Virtual time that the pair is left alone after its last call.
+/// Virtual time for which the pair is left alone after the last call.
 const DRAIN_TIME: Duration = Duration::from_secs(30);
 /// Failures after which the rest is not run.
 const FAILURES_SHOWN: usize = 10;

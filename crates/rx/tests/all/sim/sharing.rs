@@ -1,4 +1,4 @@
-//! Many calls of one lane at once.
+//! Tests of many calls of one lane at once.
 
 use std::time::{Duration, Instant};
 
@@ -10,8 +10,8 @@ use crate::sim::network::{Link, Network};
 use crate::sim::scenario::{CLIENT, CallPlan, SERVER, client_address, server_address};
 use crate::sim::world::World;
 
-/// The longest times between two arrivals of a call's bytes, and the 99th percentile, while `count` connections fetch
-/// 250 MB together at 10 Gb/s from a server that looks at what has come every `gather`.
+/// Returns the longest time between two arrivals of a call's bytes, and the 99th percentile of all. Meanwhile
+/// `count` connections fetch 250 MB together at 10 Gb/s from a server that looks for arrivals every `gather`.
 fn gaps(count: usize, gather: Duration) -> (Duration, Duration) {
     const RATE: u64 = 10_000_000_000;
     let start = Instant::now();
@@ -42,7 +42,7 @@ fn gaps(count: usize, gather: Duration) -> (Duration, Duration) {
     (worst, p99)
 }
 
-/// Each of the calls has its share of the lane's working set, and none waits for an ACK that was not
+/// Tests that each of the calls has a share of the lane's working set, and none waits for an ACK that was not
 /// requested.
 #[test]
 fn bulk_calls_that_share_a_working_set_do_not_stall() {

@@ -1,28 +1,29 @@
-//! The receive buffer of a stock peer's socket, as Linux accounts it: by the memory that a datagram lies in, and given back
-//! late. The last tests hold it against a socket of this machine's kernel, which may be kinder and never harder.
+//! Receive buffer of a stock peer's socket, as Linux accounts it: by the memory that a datagram lies in, and
+//! given back late. The last tests hold it against a socket of this machine's kernel, which may be kinder and
+//! never harder.
 
 use std::collections::VecDeque;
 use std::time::Instant;
 
 #[derive(Clone, Debug)]
 pub(crate) struct SocketBuffer {
-    /// Bytes of memory: what SO_RCVBUF asks for, twice.
+    /// Limit in bytes of memory: twice the size asked for by SO_RCVBUF.
     limit: u64,
     charged: u64,
-    /// Of that, what is free again and not yet given back.
+    /// Bytes of the limit that are free again and not yet given back.
     owed: u64,
-    /// Size of each datagram, and when it is read.
+    /// Size of each datagram, and the time of its reading.
     queued: VecDeque<(u64, Instant)>,
 }
 
 impl SocketBuffer {
-    /// `asked` bytes by SO_RCVBUF.
+    /// Makes the buffer of a socket that asked for `asked` bytes by SO_RCVBUF.
     pub(crate) fn new(asked: u64) -> Self {
         Self { limit: asked * 2, charged: 0, owed: 0, queued: VecDeque::new() }
     }
 
-    /// A datagram of `len` bytes in so many IP fragments comes, and will be read at a time that `read_at` tells. False if it
-    /// finds no room.
+    /// Takes a datagram of `len` bytes in `fragments` IP fragments, to be read at `read_at`; returns false if
+    /// it finds no room.
     pub(crate) fn take(&mut self, len: usize, fragments: usize, read_at: Instant) -> bool {
         let charge = charge_of(len, fragments);
         if self.charged + charge > self.limit {
@@ -33,14 +34,15 @@ impl SocketBuffer {
         true
     }
 
-    /// Reads what is to be read by `now`.
+    /// Reads the datagrams whose time has come by `now`.
     pub(crate) fn read_until(&mut self, now: Instant) {
         while self.queued.front().is_some_and(|&(_, at)| at <= now) {
             self.read();
         }
     }
 
-    /// Reads a datagram. Its memory counts as taken until a quarter of the buffer is free again, or all of it.
+    /// Reads a datagram. The memory counts as taken until a quarter of the buffer is free again, or all of
+    /// it.
     fn read(&mut self) {
         let Some((charge, _)) = self.queued.pop_front() else { return };
         self.owed += charge;
@@ -50,19 +52,19 @@ impl SocketBuffer {
     }
 }
 
-/// Bytes of memory that a datagram takes: data, headers and bookkeeping in the next power of two, and its descriptor. A
-/// fragment is a packet of its own.
+/// Returns the bytes of memory that a datagram takes: data, headers and bookkeeping in the next power of two,
+/// and a descriptor. A fragment is a packet of its own.
 fn charge_of(len: usize, fragments: usize) -> u64 {
     let each = len.div_ceil(fragments.max(1));
     let one = (each + BOOKKEEPING).next_power_of_two().max(SMALLEST) + DESCRIPTOR;
     (one * fragments.max(1)) as u64
 }
 
-/// Headers down to Ethernet's, and `struct skb_shared_info`.
+/// Bytes of headers down to Ethernet's, and of `struct skb_shared_info`.
 const BOOKKEEPING: usize = 28 + 16 + 320;
-/// Small packets lie in pieces of a cache of their own.
+/// Smallest piece of memory in bytes: small packets lie in pieces of a cache of their own.
 const SMALLEST: usize = 640;
-/// `struct sk_buff`.
+/// Bytes of `struct sk_buff`.
 const DESCRIPTOR: usize = 256;
 
 #[test]
@@ -88,7 +90,7 @@ mod parity {
 
     use super::SocketBuffer;
 
-    /// The kernel's buffer: a socket on loopback with what comes in to it.
+    /// Buffer of the kernel: a socket on loopback with another that sends there.
     struct Real {
         receiver: UdpSocket,
         sender: UdpSocket,
@@ -107,12 +109,12 @@ mod parity {
             Self { receiver, sender, sent: 0, read: 0 }
         }
 
-        /// Returns what was asked of the system for the buffer, as it granted it.
+        /// Returns the size asked of the system for the buffer, as granted.
         fn asked(&self) -> u64 {
             SockRef::from(&self.receiver).recv_buffer_size().unwrap() as u64 / 2
         }
 
-        /// Sends so many datagrams and says how many of them found room.
+        /// Sends `count` datagrams, and returns how many of them found room.
         fn send(&mut self, len: usize, count: usize) -> u64 {
             let before = self.drops();
             let payload = vec![7; len];
@@ -145,7 +147,7 @@ mod parity {
             self.state().1
         }
 
-        /// Bytes of memory in the queue, and datagrams dropped before it.
+        /// Returns the bytes of memory in the queue, and the datagrams dropped before.
         fn state(&self) -> (u64, u64) {
             let port = format!(":{:04X}", self.receiver.local_addr().unwrap().port());
             let table = std::fs::read_to_string("/proc/thread-self/net/udp").unwrap();
@@ -163,7 +165,7 @@ mod parity {
         (0..count).filter(|_| buffer.take(len, 1, now)).count() as u64
     }
 
-    /// ACKs, packets, and jumbograms of two to six.
+    /// Lengths of ACKs, packets, and jumbograms of two to six packets.
     const LENGTHS: [usize; 8] = [65, 600, 1440, 1444, 2856, 5688, 7104, 8520];
 
     #[test]

@@ -1,5 +1,5 @@
-//! Our server to a stock client: no extension, a window of 32 packets, an ACK for every second one, and one socket buffer
-//! of 64 KB for all of its calls.
+//! Tests of our server with a stock client: no extension, a window of 32 packets, an ACK for every second
+//! packet. One socket buffer of 64 KB takes all of the client's calls.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::sim::scenario::{CLIENT, CallPlan, SERVER, client_address, server_addr
 use crate::sim::socket_buffer::SocketBuffer;
 use crate::sim::world::World;
 
-/// Result of a run.
+/// Result of a run of fetches.
 #[derive(Debug)]
 struct Run {
     server: EndpointStats,
@@ -21,7 +21,7 @@ struct Run {
     elapsed: Duration,
 }
 
-/// `calls` calls, four to a connection, fetch 300 kB each.
+/// Runs `calls` calls, four to a connection, which fetch 300 kB each.
 fn fetch(seed: u64, calls: usize, latency: Duration, server: EndpointConfig) -> Run {
     let jumbograms = Jumbograms::Off;
     let stock =
@@ -29,7 +29,7 @@ fn fetch(seed: u64, calls: usize, latency: Duration, server: EndpointConfig) -> 
     fetch_over(seed, calls, &Link::clean(latency), stock, server)
 }
 
-/// Fetches over a link of choice, by a client of choice.
+/// Runs fetches over a link of choice, by a client of choice.
 fn fetch_over(seed: u64, calls: usize, link: &Link, stock: EndpointConfig, server: EndpointConfig) -> Run {
     let start = Instant::now();
     let connections = calls.div_ceil(4);
@@ -67,7 +67,7 @@ fn fetch_over(seed: u64, calls: usize, link: &Link, stock: EndpointConfig, serve
 
 /// Size that OpenAFS asks for (`rx_UdpBufSize`).
 const SOCKET_BYTES: u64 = 65_536;
-/// Rate that a stock client takes in.
+/// Rate at which a stock client takes bytes in, in bits per second.
 const CLIENT_BITS_PER_SECOND: u64 = 1_500_000_000;
 const LAN: Duration = Duration::from_micros(40);
 
@@ -109,8 +109,8 @@ fn run_acks(run: &Run) -> f64 {
     run.client.acks_sent as f64 / run.server.data_sent as f64
 }
 
-/// `calls` calls of a stock client that takes jumbograms, over a link of `mtu` bytes of UDP payload that loses `loss` of its
-/// packets.
+/// Runs `calls` calls of a stock client with jumbograms, over a link of a given MTU (bytes of UDP payload)
+/// and loss.
 fn fetch_jumbograms(seed: u64, calls: usize, link: (u16, f64), server: EndpointConfig) -> Run {
     let stock = EndpointConfig {
         extensions: false,
@@ -159,7 +159,7 @@ fn jumbograms_of_many_calls_take_turns_for_the_socket() {
     }
 }
 
-/// The hosts check every byte.
+/// Tests repairs of lost jumbograms, with every byte checked by the hosts.
 #[test]
 fn jumbograms_that_are_lost_are_repaired_packet_by_packet() {
     for (mtu, policy) in [(8_972, Jumbograms::Whole), (1_472, Jumbograms::Fragments)] {

@@ -1,4 +1,4 @@
-//! A witness on the wire: tells needed retransmissions from needless ones without asking the sender.
+//! Witness on the wire, which tells needed retransmissions from needless ones without asking the sender.
 
 use std::collections::HashMap;
 use std::ops::Sub;
@@ -6,26 +6,26 @@ use std::ops::Sub;
 use rx::header::{HEADER_LEN, Header, PacketType, flags};
 use rx::jumbo::{JUMBO_PAYLOAD, SubPackets};
 
-/// Watches every datagram sent and knows which of them the network let through.
+/// Observer of every datagram sent, which knows the datagrams that the network let through.
 #[derive(Debug, Default)]
 pub(crate) struct Wiretap {
     packets: HashMap<Key, bool>,
     pub(crate) counts: Counts,
 }
 
-/// DATA packets seen.
+/// Counts of DATA packets, and of other datagrams.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Counts {
     pub(crate) data_sent: u64,
-    /// Sent before.
+    /// DATA packets that were sent before.
     pub(crate) resent: u64,
-    /// Of those, the ones of which an earlier copy arrived, or was on its way.
+    /// DATA packets sent before of which an earlier copy arrived, or was on its way.
     pub(crate) spurious: u64,
     /// Datagrams of other types.
     pub(crate) control_sent: u64,
 }
 
-/// One DATA packet of one direction of one call.
+/// DATA packet of one direction of a call.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Key {
     epoch: u32,
@@ -49,7 +49,7 @@ impl Sub for Counts {
 }
 
 impl Wiretap {
-    /// A datagram has been sent; `arrives` tells whether the network will deliver it. The parts of a jumbogram
+    /// Notes a datagram sent; `arrives` tells whether the network will deliver it. The parts of a jumbogram
     /// share its fate and count one by one.
     pub(crate) fn observe(&mut self, datagram: &[u8], arrives: bool) {
         let (header, payload) =
@@ -82,7 +82,7 @@ impl Wiretap {
     }
 }
 
-/// A DATA datagram of packets from `first` on, as a jumbogram if there are several.
+/// Returns a DATA datagram of packets from `first` on, as a jumbogram if there are several.
 fn data_datagram(first: u32, packets: u32) -> Vec<u8> {
     let header = Header {
         epoch: 1,

@@ -10,33 +10,33 @@ use crate::sim::wiretap::Wiretap;
 
 /// Something with a socket: a protocol endpoint and the application on top of it. It has no clock of its own.
 pub(crate) trait Node {
-    /// A datagram has arrived.
+    /// Takes a datagram that has arrived.
     fn receive(&mut self, now: Instant, from: SocketAddr, datagram: &mut [u8]);
 
-    /// The time that [`deadline`](Self::deadline) named has come.
+    /// Acts at the time that [`deadline`](Self::deadline) named.
     fn expire(&mut self, now: Instant);
 
     /// Lets the application work, then hands every datagram that is ready to `send`.
     fn transmit(&mut self, now: Instant, send: &mut dyn FnMut(Outgoing<'_>));
 
-    /// Returns when [`expire`](Self::expire) is wanted.
+    /// Returns the time at which [`expire`](Self::expire) is wanted.
     fn deadline(&self) -> Option<Instant>;
 }
 
 /// A change in the network at a set time.
 #[derive(Clone, Debug)]
 pub(crate) enum Fault {
-    /// Both directions between two nodes carry at most this UDP payload.
+    /// Limit of the UDP payload in both directions between two nodes, in bytes.
     Mtu(NodeId, NodeId, u16),
-    /// Nothing passes between two nodes for a while.
+    /// Stop of everything between two nodes for a while.
     Partition(NodeId, NodeId, Duration),
-    /// Sets the path of what goes from one node to another.
+    /// Replacement of the path from one node to another.
     Path(NodeId, NodeId, Link),
-    /// The node's public address changes.
+    /// Change of a node's public address.
     Rebind(NodeId, SocketAddr),
 }
 
-/// Nodes, the network between them, and the time they share.
+/// Nodes with their network and a common time.
 pub(crate) struct World<N> {
     pub(crate) nodes: Vec<N>,
     pub(crate) network: Network,
@@ -73,7 +73,7 @@ impl<N: Node> World<N> {
         }
     }
 
-    /// Virtual time since the start.
+    /// Returns the virtual time since the start.
     pub(crate) fn elapsed(&self) -> Duration {
         self.now - self.start
     }
@@ -190,7 +190,7 @@ impl<N: Node> World<N> {
     }
 }
 
-/// Puts a datagram into the event table, in the buffer of one already delivered when there is one.
+/// Puts a datagram into the event table, in the buffer of a delivered one where there is one.
 fn recycle(
     events: &mut Vec<Event>,
     unused: &mut Vec<usize>,
@@ -210,5 +210,5 @@ fn recycle(
     events.len() - 1
 }
 
-/// Rounds without progress of the clock that mean a node's timer never settles.
+/// Rounds without progress of the clock after which a node's timer is taken never to settle.
 const STALL_LIMIT: u32 = 100_000;
