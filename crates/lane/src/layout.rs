@@ -78,11 +78,11 @@ pub enum LaneCount {
     /// One lane for each usable CPU.
     #[default]
     All,
-    /// This many lanes in each silo.
+    /// Number of lanes in each silo.
     PerSilo(usize),
-    /// This many lanes in all, dealt out in turn, first to the silo with the fastest NICs.
+    /// Number of lanes in all, dealt out in turn, first to the silo with the fastest NICs.
     Total(usize),
-    /// One lane on each of these CPUs.
+    /// One lane on each CPU of the set.
     Cpus(CpuSet),
 }
 

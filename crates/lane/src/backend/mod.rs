@@ -453,7 +453,7 @@ impl Default for ListenOptions {
 }
 
 impl UdpOptions {
-    /// Sets all of these options but `reuse_port` on a socket that is not bound yet.
+    /// Sets all options but `reuse_port` on a socket that is not bound yet.
     ///
     /// Sets also what every datagram socket of a lane has: it tells by which address a packet came, and
     /// fragments what is longer than the path takes.

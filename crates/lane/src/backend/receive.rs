@@ -207,7 +207,7 @@ impl Untaken {
     }
 }
 
-/// Returns the most datagram buffers that are lent, of a ring of so many.
+/// Returns the most datagram buffers that are lent, of a ring of `ring_buffers`.
 ///
 /// Datagrams beyond are copied out, so that a datagram that a task holds is never missed by another task. The
 /// sockets of a lane share as many for untaken ones.

@@ -43,7 +43,7 @@ impl Dir {
         context::with(|lane| lane.backend().set_xattr_at_start(self.fd(), name, value))
     }
 
-    /// Locks the directory and all beneath for this process, among all processes that lock trees so. Returns
+    /// Locks the directory and all beneath for this process, among all processes that lock trees. Returns
     /// `None` where the file system locks no directories, and no process is kept out. Blocks: for start-up
     /// and configuration.
     ///

@@ -220,7 +220,8 @@ mod tests {
         assert!(samples.files.len() == 1 && !samples.files.iter().any(told), "{samples:?}");
     }
 
-    /// Makes these system calls fail with EPERM on the calling thread, as the default profile of Docker does.
+    /// Makes the system calls `calls` fail with EPERM on the calling thread, as the default profile of Docker
+    /// does.
     fn forbid(calls: &[libc::c_long]) -> io::Result<()> {
         let op = |code: u32, jt, k: u32| libc::sock_filter { code: code as u16, jt, jf: 0, k };
         let mut program = vec![op(libc::BPF_LD | libc::BPF_W | libc::BPF_ABS, 0, 0)];

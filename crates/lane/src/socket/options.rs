@@ -42,7 +42,7 @@ pub fn set_unsent_max(socket: impl AsFd, bytes: u32) -> io::Result<()> {
 //@ attack: smb-silent-10000
 /// Time without a packet after which a listener's stream asks whether the peer is there.
 pub const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(60);
-/// Time between two such questions.
+/// Time between two questions whether the peer is there.
 pub const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(10);
 /// Number of probes that may stay without an answer: the stream fails with `ETIMEDOUT` then.
 pub const KEEP_ALIVE_PROBES: u32 = 6;

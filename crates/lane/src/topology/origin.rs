@@ -56,8 +56,8 @@ struct Below {
 }
 
 impl Origins {
-    /// Makes the table of a machine with these NAPI instances (none where the kernel does not list them). A
-    /// node without lanes is stood in for by the nearest of `lane_nodes`.
+    /// Makes the table of a machine with the NAPI instances `napis` (none where the kernel does not list
+    /// them). A node without lanes is stood in for by the nearest of `lane_nodes`.
     pub fn new(topology: &Topology, napis: &[Napi], lane_nodes: &[u32]) -> Self {
         let home = |node: u32| topology.nearest_node(node, lane_nodes.iter().copied());
         let node_of = |nic: &Nic| nic.node.and_then(home);

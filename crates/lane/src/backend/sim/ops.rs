@@ -40,7 +40,7 @@ struct Pending {
 enum Stage {
     Working(Op, Targets),
     Done(Outcome),
-    /// The operation changes from one of these stages to another.
+    /// The operation changes from one stage to another.
     Moving,
 }
 

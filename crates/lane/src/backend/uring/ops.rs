@@ -28,7 +28,7 @@ enum OperationState {
     Finished(Outcome),
     /// No task wants the outcome; the slot stays until the kernel is done with the operation's memory.
     Orphaned(Op, Option<KeepAlive>),
-    /// The operation changes from one of these states to another.
+    /// The operation changes from one state to another.
     Moving,
 }
 

@@ -36,7 +36,7 @@ impl Uring {
         });
     }
 
-    /// Notes that a receive into a task's memory has ended, with so many bytes if not with an error.
+    /// Notes that a receive into a task's memory has ended, with the bytes received, or `None` for an error.
     pub(crate) fn receive_into_ended(&self, stream: StreamToken, received: Option<usize>) {
         self.counters.bytes_in.add(received.unwrap_or(0) as u64);
         self.with_named(stream, |fd, socket| {

@@ -110,7 +110,7 @@ fn marked(dir: File, place: u64) -> Option<Arc<Marked>> {
     Some(mark)
 }
 
-/// Returns the number of another process that has left a mark in these places, if any has.
+/// Returns the number of another process that has left a mark between two places, if any has.
 fn other_in(dir: BorrowedFd<'_>, (from, to): (u64, u64)) -> Option<u64> {
     let mut ranges = vec![(from, to)];
     while let Some((from, to)) = ranges.pop().filter(|(from, to)| from < to) {

@@ -77,7 +77,7 @@ pub(crate) struct Disk {
     by_test: bool,
     /// Changes and syncs that the server has begun so far.
     steps: u64,
-    /// Fault that happens after so many steps.
+    /// Fault that is to happen, and the number of steps before.
     cut: Option<(u64, Cut)>,
     /// True once the loss of power has happened: nothing changes until the host is started again.
     is_cut: bool,

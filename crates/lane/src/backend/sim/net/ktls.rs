@@ -14,7 +14,7 @@ pub trait RecordLayer: Send {
     /// Takes the first or the next key, as the kernel's `crypto_info` structure.
     fn set_key(&mut self, crypto_info: &[u8]) -> Result<(), KtlsRefusal>;
 
-    /// Makes one record of at most 16 KiB of plaintext.
+    /// Makes a record of at most 16 KiB of plaintext.
     fn seal(&mut self, record_type: u8, plain: &[u8]) -> Vec<u8>;
 }
 

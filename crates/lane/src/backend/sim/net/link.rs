@@ -98,8 +98,8 @@ impl Links {
         payload.div_ceil(room).max(1)
     }
 
-    /// Puts a datagram of `bytes`, headers included, on the way in so many fragments. A datagram that loses a
-    /// fragment is lost. `jitter` is shared by a batch.
+    /// Puts a datagram of `bytes`, headers included, on the way in `fragments` fragments. A datagram that
+    /// loses a fragment is lost. `jitter` is shared by a batch.
     pub(super) fn send_datagram(
         &mut self,
         from: HostId,

@@ -128,7 +128,7 @@ fn crash_often(journal: JournalKind) -> BTreeSet<&'static str> {
     seen.into_inner()
 }
 
-/// Makes one random step of the history.
+/// Makes a random step of the history.
 fn change(fs: &Fs, history: &mut History, dice: &mut StdRng) {
     let tree = history.last().clone();
     let path = |dice: &mut StdRng| PATHS[dice.random_range(0..PATHS.len())];
