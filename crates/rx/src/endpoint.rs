@@ -599,7 +599,7 @@ const ABORT_BUCKETS: usize = 256;
 //@ attack: rx-questions
 /// Most VERSION and DEBUG answers in a second, together.
 const ANSWERS_PER_SECOND: u32 = 1000;
-/// Most of these answers to one source, so that it leaves some to others.
+/// Most VERSION and DEBUG answers to one source, which leaves some to others.
 const ANSWERS_PER_ASKER: u32 = 250;
 /// Bound of first serials, so that 32-bit peers never see them as negative.
 const SERIAL_START_MAX: u32 = 1 << 30;

@@ -29,7 +29,7 @@ pub(crate) struct JumboPath {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum JumboState {
     Unknown,
-    /// The path carries so many packets until this time; then it is asked again, and used meanwhile.
+    /// The path carries this number of packets until this time; then it is asked again, and used meanwhile.
     Carries(u8, Instant),
     /// The path refuses jumbograms, or has stopped carrying them, until this time.
     Refuses(Instant),
@@ -102,7 +102,7 @@ impl JumboPath {
         (due && self.policy != Jumbograms::Off && wanted > 1).then_some(wanted)
     }
 
-    /// Notes that a probe of so many packets' size was answered.
+    /// Notes that a probe of the size of several packets was answered.
     pub(crate) fn on_probe_acked(&mut self, now: Instant, parts: u8) {
         (self.path, self.lost) = (JumboState::Carries(parts, now + KNOWN_FOR), 0);
     }
@@ -129,7 +129,7 @@ impl JumboPath {
     }
 }
 
-/// Returns the size in bytes of the probe for so many packets.
+/// Returns the size in bytes of the probe for `parts` packets.
 pub(crate) fn probe_size(parts: u8) -> usize {
     jumbogram_len(parts)
 }

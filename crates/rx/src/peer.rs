@@ -227,7 +227,7 @@ impl Peer {
         self.room.call(self.rtt.min_rtt(), config)
     }
 
-    /// Returns whether the peer's socket has room for so many packets more.
+    /// Returns whether the peer's socket has room for `packets` packets more.
     pub(crate) fn has_room(&self, packets: u32, config: &EndpointConfig) -> bool {
         self.room.free(self.rtt.min_rtt(), config) >= packets
     }

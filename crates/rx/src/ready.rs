@@ -160,8 +160,8 @@ const BURST: u32 = 64;
 mod tests {
     use super::*;
 
-    /// Returns the shares of `packets` that connections of these priorities get, all with more to send than
-    /// they may.
+    /// Returns the shares of `packets` that connections of `priorities` get, all with more to send than they
+    /// may.
     fn shares(priorities: &[Priority], packets: u32) -> Vec<u32> {
         let mut ready = Ready::default();
         let mut sent = vec![0; priorities.len()];

@@ -53,7 +53,7 @@ pub(crate) struct ReceiveWindow {
     /// Packets from `base` on that the reader is past, while some of them are lent: their places stay in the
     /// window.
     taken: u32,
-    /// Packets of these whose buffers the reader holds.
+    /// Packets that the reader is past and whose buffers it holds.
     lent: u32,
     /// Value of `base` when the window last grew.
     grown_at: u32,

@@ -39,7 +39,7 @@ pub(crate) struct Shared {
     /// Buffers that received packets leave for ACKs and the like.
     pub(crate) reserved_from_readers: usize,
     pub(crate) scratch: Vec<u8>,
-    /// Abort code of clients' further calls, once these are refused.
+    /// Abort code of clients' further calls, once further calls are refused.
     pub(crate) refuses: Option<i32>,
     /// Checks of RESPONSEs by connections' security classes.
     pub(crate) checks: Checks,
@@ -221,7 +221,7 @@ impl Shared {
 //@ attack: rx-owed-acks
 /// Turns in a row after which packets of a connection are still due, before it is put off.
 const OVERDUE_TURNS_MAX: u8 = 4;
-/// Time for which such a connection is put off.
+/// Time for which a connection with a timer that its turns do not settle is put off.
 const OVERDUE_RETRY: Duration = Duration::from_millis(20);
 /// Places in the list of connections that wait for credit.
 const WAITING_MAX: usize = 16 * 1024;

@@ -55,7 +55,7 @@ impl SocketRoom {
         self.called.is_some() || !self.waiting.is_empty()
     }
 
-    /// Queues the connection until there is room for a burst of so many packets. Of several of its calls the
+    /// Queues the connection until there is room for a burst of several packets. Of several of its calls the
     /// one with the shortest burst counts.
     pub(crate) fn wait(&mut self, connection: u32, burst: u32) {
         if let Some(waiter) = self.waiting.iter_mut().find(|waiter| waiter.connection == connection) {

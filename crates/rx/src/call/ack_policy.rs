@@ -266,5 +266,5 @@ const REPEAT_WAIT_MIN: Duration = Duration::from_millis(10);
 const REPEAT_WAIT_MAX: Duration = Duration::from_millis(60);
 /// Least time until an ACK that could not be sent is tried again.
 const RETRY_MIN: Duration = Duration::from_millis(20);
-/// Most doublings of that time: many such calls must not keep the server busy by their retries alone.
+/// Most doublings of the retry time: many calls must not keep the server busy by retries alone.
 const RETRY_DOUBLINGS_MAX: u8 = 6;

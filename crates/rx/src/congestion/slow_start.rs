@@ -24,7 +24,7 @@ pub(super) struct SlowStart {
 /// Effect of an ACK during slow start on the window.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Growth {
-    /// The window grows by so many packets.
+    /// The window grows by this number of packets.
     Add(u32),
     /// The slow start is over: the window becomes the threshold.
     Exit,

@@ -63,7 +63,7 @@ impl Core {
         false
     }
 
-    /// Returns whether so many bytes of an unconfirmed call should wait until the client was asked.
+    /// Returns whether a number of bytes of an unconfirmed call should wait until the client was asked.
     ///
     /// The credit of its address is low, or is about to end for want of an acknowledgement.
     pub(crate) fn should_ask(&self, now: Instant, len: usize, shared: &Shared) -> bool {

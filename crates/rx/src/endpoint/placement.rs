@@ -18,7 +18,7 @@ use crate::header::{Header, PacketType};
 pub enum Arrival {
     /// The kernel's selector chose the lane.
     Steered,
-    /// Another lane handed the datagram over.
+    /// The datagram was handed over by another lane.
     Handed,
 }
 

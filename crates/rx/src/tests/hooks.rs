@@ -8,13 +8,13 @@ impl Endpoint {
         self.connections.get_mut(handle.index as usize).expect("open")
     }
 
-    /// Sets the call numbers as if each channel had had so many calls.
+    /// Sets the call numbers as if each channel had had a number of calls.
     pub(super) fn set_call_numbers(&mut self, handle: ConnectionHandle, numbers: [u32; 4]) {
         let channels = &mut self.connection_mut(handle).channels;
         channels.iter_mut().zip(numbers).for_each(|(channel, number)| channel.number = number);
     }
 
-    /// Sets the serial as if so many packets had been sent.
+    /// Sets the serial as if a number of packets had been sent.
     pub(super) fn skip_serials(&mut self, handle: ConnectionHandle, count: u32) {
         let core = &mut self.connection_mut(handle).core;
         core.serial = core.serial.wrapping_add(count);

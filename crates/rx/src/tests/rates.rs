@@ -6,7 +6,7 @@ use std::time::Duration;
 use super::{Pair, pattern};
 use crate::header::PacketType;
 
-/// Returns how long a call of so many bytes takes, there and back.
+/// Returns how long a call of `bytes` bytes takes, there and back.
 fn seconds_for(pair: &mut Pair, bytes: usize) -> f64 {
     let connection = pair.connect();
     let call = pair.call(connection, pattern(bytes));

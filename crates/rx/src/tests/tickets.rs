@@ -39,7 +39,7 @@ struct Job {
     waker: Waker,
 }
 
-/// Does one job, if there is one.
+/// Runs the next job, if there is one.
 fn work(jobs: &Jobs) -> bool {
     let Some(job) = jobs.lock().unwrap().pop_front() else { return false };
     *job.output.lock().unwrap() = Some(job.input);

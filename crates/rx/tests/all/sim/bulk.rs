@@ -139,7 +139,7 @@ pub(crate) fn fetch_all(link: &Link, config: EndpointConfig, calls: &[CallPlan],
     fetch_on(1, link, config, calls, seed)
 }
 
-/// Runs a client that makes `calls` on so many connections to one server.
+/// Runs a client that makes `calls` on several connections to one server.
 pub(crate) fn fetch_on(
     connections: usize,
     link: &Link,
