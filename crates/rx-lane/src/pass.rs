@@ -120,7 +120,7 @@ enum Burst {
     Gone,
     /// The burst is a path-MTU probe that the interface cannot carry.
     TooLarge,
-    /// The socket took only so many datagrams.
+    /// The socket took only this number of datagrams.
     Stuck(usize),
 }
 
@@ -304,7 +304,7 @@ const RECEIVES_PER_CLOCK: usize = 8;
 const TRANSMITS_PER_PASS: usize = 64;
 /// Passes in a row in which nothing happens and a timer stays due, before the driver sleeps all the same.
 const IDLE_PASSES_MAX: u32 = 16;
-/// Time that the driver sleeps after such passes, though a timer stays due.
+/// Time that the driver sleeps after passes without progress, though a timer stays due.
 const IDLE_SLEEP: Duration = Duration::from_millis(5);
 /// Interval at which the endpoint gets the time of day, which an operator may change.
 const TIME_OF_DAY_EVERY: Duration = Duration::from_secs(1);

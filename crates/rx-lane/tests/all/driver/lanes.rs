@@ -43,7 +43,7 @@ fn call_from(address: std::net::SocketAddr, clients: usize, len: usize) -> u64 {
     })
 }
 
-/// Waits until the lanes have published so many calls, as they do at the end of a pass, after the last reply.
+/// Waits until the lanes have published `calls` calls, as they do at the end of a pass, after the last reply.
 fn await_calls(server: &TwoLanes, calls: u64) {
     for _ in 0..1000 {
         if server.sum(|lane| lane.calls_accepted.get()) == calls {
