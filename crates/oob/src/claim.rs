@@ -33,7 +33,7 @@ pub enum ClaimError {
 }
 
 impl Token {
-    /// Makes the token of the call that waits at `place` of `lane`, with these random bytes.
+    /// Makes the token of the call that waits at `place` of `lane`, with the bytes `random`.
     pub fn new(lane: u16, place: u32, random: [u8; RANDOM_BYTES]) -> Self {
         let mut bytes = [0; TOKEN_BYTES];
         bytes[..2].copy_from_slice(&lane.to_be_bytes());

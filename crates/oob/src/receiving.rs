@@ -68,7 +68,7 @@ impl Receiving {
         Ok(())
     }
 
-    /// Notes that so many bytes of the file have come.
+    /// Notes that `count` bytes of the file have come.
     ///
     /// # Panics
     /// When the frame has not so many.

@@ -26,7 +26,7 @@ pub enum Step {
     Header {
         /// The whole header.
         bytes: [u8; HEADER_BYTES],
-        /// Number of its first bytes that have left.
+        /// Number of the part's first bytes that have left.
         from: usize,
         /// True when bytes of the file follow at once.
         more: bool,
