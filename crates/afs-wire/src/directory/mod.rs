@@ -48,7 +48,8 @@ pub const NAME_MAX: usize = 255;
 #[derive(Clone)]
 pub struct Directory {
     pages: Vec<Arc<Page>>,
-    /// Number of the first page that may have room for an entry of so many slots. Only a removal makes room.
+    /// Numbers of the first pages that may have room for an entry, by its number of slots. Only a removal
+    /// makes room.
     full_below: [u16; NAME_SLOTS_MAX + 1],
 }
 
@@ -76,8 +77,8 @@ impl Directory {
         directory
     }
 
-    /// Builds a directory with these names, each of which comes once. The same names in another order make
-    /// other pages.
+    /// Builds a directory with `names`, each of which comes once. The same names in another order make other
+    /// pages.
     ///
     /// # Errors
     /// [`AddError::Full`], [`AddError::BadName`].
