@@ -39,7 +39,7 @@ pub enum Refused {
     /// The file is about to be deleted (STATUS_DELETE_PENDING).
     #[error("it is being deleted")]
     DeletePending,
-    /// Another owner has a lock on some of the range (STATUS_LOCK_NOT_GRANTED, STATUS_FILE_LOCK_CONFLICT).
+    /// The range is partly locked by another owner (STATUS_LOCK_NOT_GRANTED, STATUS_FILE_LOCK_CONFLICT).
     #[error("another has locked some of the range")]
     Locked,
     /// The range ends beyond 2^64 (STATUS_INVALID_LOCK_RANGE).

@@ -37,7 +37,7 @@ struct LeaseEntry<P> {
     /// Number of opens with this key.
     named: usize,
     place: Option<P>,
-    /// Number of these opens that are bound to the place.
+    /// Number of the counted opens that are bound to the place.
     bound: usize,
 }
 

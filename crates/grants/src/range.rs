@@ -131,7 +131,7 @@ impl Ranges {
         Ok(())
     }
 
-    /// Removes one lock with exactly these bounds: an exclusive one before a shared one.
+    /// Removes one lock with exactly the bounds given: an exclusive one before a shared one.
     pub(crate) fn unlock(&mut self, owner: Owner, range: Range) -> Result<(), Refused> {
         let is_it = |held: &HeldRange| held.owner == owner && held.lock.range == range;
         let exclusive = self.held.iter().position(|held| is_it(held) && held.lock.exclusive);

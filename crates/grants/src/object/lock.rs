@@ -38,8 +38,8 @@ pub enum Lock {
 }
 
 impl<L: Clone + Eq> Object<L> {
-    /// Locks all these ranges for an open, or none; with `waits` a single one waits until [`Event::Locked`]
-    /// or [`Event::Cancelled`] with its ticket.
+    /// Locks all of `ranges` for an open, or none; with `waits` a single one waits until [`Event::Locked`] or
+    /// [`Event::Cancelled`] with its ticket.
     ///
     /// [`GrantResult::Wait`] with an `until` of its own means that what another caches is in the way, as for opens; one that
     /// waits for its turn gets [`Lock::Waits`].
