@@ -39,7 +39,8 @@ impl ListRecord {
     }
 }
 
-/// Uncommitted changes of such directories in two steps: paths that moved, then records of single ones.
+/// Uncommitted changes of directories with access lists in two steps: paths that moved, then records of
+/// single ones.
 #[derive(Debug, Default)]
 pub(crate) struct Lists {
     moves: Vec<Move>,
