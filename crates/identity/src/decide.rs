@@ -209,7 +209,7 @@ impl Writable {
         Self::to([ANYONE.parse().expect("it is a name")]).expect("one entry is not too many")
     }
 
-    /// Makes a setting that gives these users and groups `rlidwk`.
+    /// Makes a setting that gives the users and groups of `names` the rights `rlidwk`.
     ///
     /// # Errors
     /// [`AclFull`]: more than an access list can hold.

@@ -48,8 +48,8 @@ impl Verified {
         Self { key, entries: HashMap::new(), order: VecDeque::new(), capacity, keep }
     }
 
-    /// Returns the principal of a name and password that these very accounts verified less than `keep` before
-    /// `now`. Takes about a microsecond.
+    /// Returns the principal of a name and password that `accounts` verified less than `keep` before `now`.
+    /// Takes about a microsecond.
     pub fn get(&self, accounts: &Accounts, name: &str, password: &Secret, now: Instant) -> Option<Principal> {
         let entry = self.entries.get(&self.digest(name, password))?;
         let counts = entry.until > now && entry.principal.generation() == accounts.generation();

@@ -163,13 +163,13 @@ impl Accounts {
         self.names.id(who)
     }
 
-    /// Returns the number of a user of these accounts, disabled or not.
+    /// Returns the number of a user of the accounts, disabled or not.
     pub fn id_of_user(&self, name: &str) -> Option<Id> {
         self.users.get(name).map(|user| Id(user.table.id))
     }
 
-    /// Returns the principal of the same user in these accounts; `None` for a user that is gone, disabled or
-    /// another by now. Sessions that outlive a reload ask this before they go on.
+    /// Returns the principal of the same user in the present accounts; `None` for a user that is gone,
+    /// disabled or another by now. Sessions that outlive a reload ask this before they go on.
     pub fn renewed(&self, principal: &Principal) -> Option<Principal> {
         if principal.generation() == self.generation {
             return Some(principal.clone());

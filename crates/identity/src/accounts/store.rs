@@ -163,8 +163,8 @@ impl AccountsStore {
     }
 }
 
-/// Replaces a file with one of these bytes and the old one's owner. After any failure the file is either the
-/// old or the new one.
+/// Replaces a file with one of `bytes` and the old one's owner. After any failure the file is either the old
+/// or the new one.
 fn replace(path: &Path, bytes: &[u8], old: Option<&File>) -> Result<(), AccountsError> {
     // One name, under the lock: what a crash leaves is overwritten next time.
     let new = beside(path, ".new");
