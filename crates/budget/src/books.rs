@@ -207,8 +207,8 @@ mod tests {
         Ipv6Addr::from_bits(0x2001_0db8 << 96 | high << 64 | low).into()
     }
 
-    /// Takes one at a time for each of these consumers in turn until all are refused, and returns how much
-    /// they hold then.
+    /// Takes one at a time for each of `consumers` in turn until all are refused, and returns how much they
+    /// hold then.
     fn take_all(books: &mut Books, consumers: &[Consumer]) -> usize {
         loop {
             let before = books.held();

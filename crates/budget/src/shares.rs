@@ -10,8 +10,8 @@ pub struct Shares {
     pub of_56: usize,
     /// Multiple for an IPv6 /48.
     pub of_48: usize,
-    /// Number that an address or a user may hold as long as so many are free; wider networks may hold more in
-    /// proportion.
+    /// Number that an address or a user may hold as long as that number is free; wider networks may hold more
+    /// in proportion.
     pub min: usize,
 }
 
@@ -22,7 +22,7 @@ impl Shares {
     /// Shares of as much as is free: one client takes half at most, two take a third each.
     pub const ONCE: Self = Self { address: 1, of_56: 2, of_48: 3, min: 0 };
 
-    /// Returns the shares with `min` as the number that each may hold as long as so many are free.
+    /// Returns the shares with `min` as the number that each may hold as long as that number is free.
     pub const fn with_min(self, min: usize) -> Self {
         Self { min, ..self }
     }
