@@ -234,7 +234,7 @@ impl Holdings {
         SHARES.weight(self.held.get(), self.times)
     }
 
-    /// Tells the connection of these addresses to end that has stalled longest, if long enough.
+    /// Tells the connection from `addresses` to end that has stalled longest, if long enough.
     fn shed<'a>(&self, addresses: impl Iterator<Item = &'a Rc<Address>>) {
         // A crowd that waits would look through itself each time one of it asks.
         if self.sheds_again.get().is_some_and(|again| now() < again) {
@@ -518,8 +518,8 @@ mod tests {
         });
     }
 
-    /// Lets connections from these addresses take in turn until all are refused, and returns what each has,
-    /// with the charges.
+    /// Lets connections from `peers` take in turn until all are refused, and returns what each has, with the
+    /// charges.
     fn taken(memory: &Memory, peers: &[&str]) -> (Vec<usize>, Vec<Charge>) {
         let accounts: Vec<_> = peers.iter().map(|peer| memory.account(peer.parse().unwrap())).collect();
         let (mut got, mut charges) = (vec![0; peers.len()], Vec::new());

@@ -51,7 +51,7 @@ mod tests {
     use super::*;
     use crate::pacer::RateShare;
 
-    /// Sends at the rate of its part, for `time`, with so many connections, and returns the bytes sent. It
+    /// Sends at the rate of `part`, for `time`, with a number of connections, and returns the bytes sent. It
     /// looks about as often as a driver's task does.
     async fn transport(part: Part, connections: usize, wanted: u64, time: Duration) -> u64 {
         let (start, mut seen) = (now(), now());

@@ -262,8 +262,7 @@ impl VolumeTable {
         self.with(entries.collect())
     }
 
-    /// Returns the table with these objects, which lanes share that open volumes with objects. A process has
-    /// one.
+    /// Returns the table with `objects`, which lanes share that open volumes with objects. A process has one.
     #[must_use]
     pub fn sharing(self, objects: &Objects) -> Self {
         Self { objects: Some(objects.clone()), ..self }
