@@ -309,7 +309,7 @@ mod tests {
         assert!(matches!(end_at(server, "inn/rooms/2"), Err(ConsoleError::NotThere(_))));
     }
 
-    /// Returns the results of commands with these state directories at a console that user 65534 holds.
+    /// Returns the results of commands with `states` as state directories at a console that user 65534 holds.
     fn answers_of_another(states: &[Option<&std::path::Path>]) -> Option<Vec<Result<String, ConsoleError>>> {
         let admin: SocketAddr = format!("127.0.0.2:{}", std::process::id() % 50_000 + 1).parse().unwrap();
         // A command that does not believe it leaves before it has answered.

@@ -174,7 +174,7 @@ mod tests {
 
     use super::*;
 
-    /// Makes a layout of silos of two lanes, with these NICs.
+    /// Makes a layout of silos of two lanes, with `nics`.
     fn layout(nics: &[&[&str]]) -> Layout {
         let silo = |(silo, nics): (usize, &&[&str])| {
             let node = Some(silo as u32);

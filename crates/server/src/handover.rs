@@ -11,7 +11,7 @@ use std::sync::Arc;
 use index::checksum;
 use service::Service;
 
-/// Passes the state that the last server left to these services. Files of other services are removed too.
+/// Passes the state that the last server left to `services`. Files of other services are removed too.
 pub(crate) fn hand_over(state: &Path, services: &[Arc<dyn Service>]) {
     for path in files(state) {
         let service = services.iter().find(|service| file_of(state, service.name()) == path);
@@ -28,7 +28,7 @@ pub(crate) fn hand_over(state: &Path, services: &[Arc<dyn Service>]) {
     }
 }
 
-/// Writes the state that these services leave for the next server.
+/// Writes the state that `services` leave for the next server.
 pub(crate) fn leave(state: &Path, services: &[Arc<dyn Service>]) {
     for service in services {
         let Some(left) = service.export_state() else { continue };

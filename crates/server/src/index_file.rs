@@ -148,9 +148,9 @@ impl IndexFile {
         &self.state
     }
 
-    /// Ends in order: syncs the volumes at these paths, commits all, and marks a clean stop. With objects in
-    /// use the stop counts as a crash, as their changes are missing. `leave` runs before another server can
-    /// open the index.
+    /// Ends in order: syncs the volumes at paths, commits all, and marks a clean stop. With objects in use
+    /// the stop counts as a crash, as their changes are missing. `leave` runs before another server can open
+    /// the index.
     pub(crate) fn close<'a>(
         &self,
         objects_in_use: usize,

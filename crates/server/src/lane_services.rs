@@ -65,7 +65,7 @@ impl LaneServices {
         self.slots.get(place)?.get().map(Rc::clone)
     }
 
-    /// Prepares to serve these sites and volumes: does everything that can fail. What is served is untouched
+    /// Prepares to serve new sites and volumes: does everything that can fail. What is served is untouched
     /// until the switch.
     pub(crate) fn prepare(self: &Rc<Self>, sites: &Sites, table: &VolumeTable) -> Result<Switch, String> {
         let volumes = self.volumes.borrow().followed_by(table).map_err(|error| error.to_string())?;

@@ -74,7 +74,7 @@ pub enum ListenError {
     /// The sockets or their selector could not be made.
     #[error(transparent)]
     Group(#[from] GroupError),
-    /// This server's own ending calls still have the address.
+    /// The address is still in use by ending calls of this server.
     #[error(
         "{0} was given up by a reload less than {seconds} seconds ago, and calls there may go on for so long: send SIGHUP again after that",
         seconds = LEAVE_WITHIN.as_secs()

@@ -77,7 +77,7 @@ impl Listening {
         self.lane
     }
 
-    /// Starts to accept at these listeners too, in place of those with the same id.
+    /// Starts to accept at more listeners, in place of those with the same id.
     pub(crate) fn add(self: &Rc<Self>, listeners: Vec<LaneListener>) -> io::Result<()> {
         self.accept(Adopted::new(listeners)?);
         Ok(())

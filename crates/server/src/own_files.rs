@@ -52,7 +52,7 @@ impl OwnFiles {
         Self(single.chain(kin).collect())
     }
 
-    /// Returns these files and those of `others`.
+    /// Returns the files of `self` and of `others`.
     pub(crate) fn and(mut self, others: Self) -> Self {
         self.0.extend(others.0);
         self

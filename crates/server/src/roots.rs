@@ -56,7 +56,7 @@ pub(crate) enum RootState {
     Well,
     /// The served directory is at the path, but cannot be written to, for this reason.
     NotWritable(String),
-    /// Another directory is at the path.
+    /// The path leads to another directory.
     Replaced,
     /// The path has no directory that can be served, for this reason.
     Gone(String),
@@ -91,8 +91,8 @@ struct MonitorShared {
 }
 
 impl Root {
-    /// Returns the roots of these volumes as they are now. Call this before the lanes open them: a change
-    /// between shows as a replacement.
+    /// Returns the roots of `volumes` as they are now. Call this before the lanes open them: a change between
+    /// shows as a replacement.
     pub(crate) fn all(volumes: &[VolumeSection]) -> Vec<Self> {
         let new = |volume: &VolumeSection| {
             Self::new(volume.name.as_str(), &volume.path, volume.writable != Writable::Nobody)
@@ -100,7 +100,7 @@ impl Root {
         volumes.iter().map(new).collect()
     }
 
-    /// Returns the table of these volumes that follows `before`: those on the same directory stay open.
+    /// Returns the table of `roots` that follows `before`: those on the same directory stay open.
     pub(crate) fn table(roots: &[Self], before: &VolumeTable, volumes: &[VolumeSection]) -> VolumeTable {
         before.followed_by(volumes, |volume| {
             roots.iter().find(|root| root.name == volume.name.as_str()).and_then(Self::identity)

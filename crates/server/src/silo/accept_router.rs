@@ -150,7 +150,7 @@ impl AcceptRouter {
         Some(stream)
     }
 
-    /// Hands a connection to one of these lanes; returns it when none takes it.
+    /// Hands a connection to one of `lanes`, or returns the connection when none takes it.
     fn send(&self, silo: usize, lanes: &[usize], stream: TcpStream, to: Destination) -> Option<TcpStream> {
         let peer = stream.peer_addr();
         let connection = match stream.release() {

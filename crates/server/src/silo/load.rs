@@ -27,7 +27,7 @@ pub(crate) struct Meter {
 }
 
 impl Loads {
-    /// Makes the flags of this many lanes, none of them full.
+    /// Makes the flags of `lanes` lanes, none of them full.
     pub(crate) fn new(lanes: usize) -> Self {
         Self { lanes: (0..lanes).map(|_| Flag::default()).collect() }
     }

@@ -156,7 +156,7 @@ impl LaneService for LanePerf {
     fn flush_log(&self) {}
 }
 
-/// Receives so many bytes by one call, as a client of its own, and returns how many came.
+/// Receives a number of bytes by one call, as a client of its own, and returns how many came.
 pub(crate) fn receive(from: SocketAddr, bytes: u32) -> usize {
     let received = lane::runtime::run_here(lane::runtime::RuntimeOptions::default(), async move {
         let client = Driver::bind(([127, 0, 0, 1], 0).into(), DriverConfig::default()).unwrap();
