@@ -144,7 +144,7 @@ impl KtlsSupport {
         self.policy = policy;
     }
 
-    /// Checks whether to try kernel TLS for a connection with these keys; the error is the reason against it.
+    /// Checks whether to try kernel TLS for a connection with `keys`; the error is the reason against it.
     pub fn should_try(&self, keys: &TrafficKeys) -> Result<(), UserSpaceReason> {
         if self.policy == KtlsPolicy::Off {
             return Err(UserSpaceReason::Configured);

@@ -73,7 +73,7 @@ fn clients_get_the_certificate_of_the_name_they_ask_for() {
     }
 }
 
-/// Makes a client that verifies only these signatures.
+/// Makes a client that verifies only signatures of `schemes`.
 fn client_that_verifies(schemes: &[SignatureScheme], versions: Versions) -> ClientConfig {
     let mut provider = rustls::crypto::aws_lc_rs::default_provider();
     let all = provider.signature_verification_algorithms;
