@@ -73,7 +73,7 @@ impl Namespace {
     }
 }
 
-/// Runs `ip` with these words, split at spaces, in the calling thread's namespace.
+/// Runs `ip` with `words`, split at spaces, in the calling thread's namespace.
 ///
 /// # Errors
 /// What `ip` complains of.

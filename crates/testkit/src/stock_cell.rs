@@ -32,7 +32,7 @@ impl StockCell {
         Self::with_flags("-L -p 32 -udpsize 16777216")
     }
 
-    /// Starts the cell with these flags for `dafileserver`.
+    /// Starts the cell with the flags `file_server` for `dafileserver`.
     ///
     /// # Panics
     /// As [`StockCell::start_or_skip`].

@@ -41,7 +41,7 @@ impl StockDirectory {
         Some(Self { child, orders, answers })
     }
 
-    /// Begins a new directory, with `.` and `..` of these vnodes and uniquifiers.
+    /// Begins a new directory, with `.` and `..` of the vnodes and uniquifiers given.
     pub fn begin(&mut self, own: (u32, u32), parent: (u32, u32)) {
         self.order(&format!("begin {} {} {} {}\n", own.0, own.1, parent.0, parent.1));
     }
@@ -64,7 +64,7 @@ impl StockDirectory {
         bytes
     }
 
-    /// Replaces the directory by these bytes, and returns whether the salvager accepts them.
+    /// Replaces the directory by `bytes`, and returns whether the salvager accepts them.
     pub fn check(&mut self, bytes: &[u8]) -> bool {
         writeln!(self.orders, "load {}", bytes.len()).expect("the oracle listens");
         self.orders.write_all(bytes).expect("the oracle listens");
