@@ -48,8 +48,8 @@ impl Cookies {
         self.serial_at(self.step(now), holder)
     }
 
-    /// Returns whether an ACK that names `serial` answers one of the first packets of a connection with a
-    /// cookie.
+    /// Returns whether an ACK that names `serial` answers one of the first packets of an accepted connection
+    /// of `holder`, gone or not.
     pub(crate) fn is_early_serial(&self, now: Instant, holder: &Holder, serial: u32) -> bool {
         let step = self.step(now);
         [Some(step), step.checked_sub(1)].into_iter().flatten().any(|step| {
