@@ -90,7 +90,7 @@ pub const fn spares(operation: FileOperation, held: HeldCaching) -> bool {
     !matches!((operation, held), (FileOperation::Write | FileOperation::Lock, HeldCaching::Level2))
 }
 
-/// Returns the access that share modes have to allow to a caller who makes `operation` without an open.
+/// Returns the access that share modes have to allow to a caller that makes `operation` without an open.
 pub const fn needs(operation: FileOperation) -> Access {
     match operation {
         FileOperation::Read => Access::READ,
