@@ -1,5 +1,6 @@
 //! Interface by which an accepted connection came. The kernel notes it when the handshake ends, and tells it
-//! as packet information (IP_PKTOPTIONS in linux/in.h, IPV6_2292PKTOPTIONS in RFC 2292).
+//! as packet information (IP_PKTOPTIONS in linux/in.h, IPV6_2292PKTOPTIONS in RFC 2292). A connection through
+//! a bond names the bond. What tells the NIC behind one is in [`super::options`].
 
 use std::io;
 use std::net::{IpAddr, SocketAddr};
