@@ -253,8 +253,8 @@ pub trait Security: std::fmt::Debug + Send {
     }
 
     /// Appends the payload of a RESPONSE to `challenge` to `out`, at most [`RESPONSE_MAX`] bytes (client
-    /// side). One larger than a packet goes out as IP fragments. The default, for classes without a
-    /// challenge, refuses it.
+    /// side). More fails the connection with [`MESSAGE_SIZE`](crate::abort::MESSAGE_SIZE). One larger than a
+    /// packet goes out as IP fragments. The default, for classes without a challenge, refuses it.
     ///
     /// A class that needs time says `Pending`, as in [`check_response`](Self::check_response), and gives its answer to
     /// [`poll_respond`](Self::poll_respond); further challenges are dropped until then.
