@@ -8,7 +8,8 @@ use std::time::{Duration, Instant};
 use std::{fs, io};
 
 /// Running smbd with the shares `plain`, `uring` (vfs_io_uring) and `sealed` (encryption required) of one
-/// directory. It ends, with all of its processes, when this is dropped.
+/// directory. User `root` has the password [`StockSmbd::PASSWORD`]. It ends, with all of its processes, when
+/// this is dropped.
 #[derive(Debug)]
 pub struct StockSmbd {
     child: Child,
