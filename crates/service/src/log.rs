@@ -19,7 +19,8 @@ pub mod text;
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Format {
     /// Text that the field's tools read: for HTTP the combined format of Apache and nginx, for AFS the lines
-    /// of OpenAFS's audit log.
+    /// of OpenAFS's audit log. A line for HTTP is
+    /// `host - - [time] "request" status bytes "referer" "user agent"`.
     #[default]
     Text,
     /// JSON, one object a line, with the duration in microseconds.
