@@ -37,7 +37,8 @@ impl Pace for NoPace {
 /// End of a sent part. The connection is idle in each case.
 #[derive(Debug)]
 pub enum Sent {
-    /// The part was sent as a whole, with zeros in place of bytes that the file has lost.
+    /// The part was sent as a whole; `short` where the file has become shorter, and zeros took the place of
+    /// its bytes.
     Whole {
         /// True when the file became shorter and zeros were sent.
         short: bool,
