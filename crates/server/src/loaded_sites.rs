@@ -89,7 +89,8 @@ impl LoadedSites {
         &self.warnings
     }
 
-    /// Returns the troubles of the configuration while it is in use, as [`Site::troubles`] has them.
+    /// Returns the troubles of the configuration that `/health` shows while it is in use, as
+    /// [`Site::troubles`] has them.
     pub(crate) fn troubles(&self) -> &[(String, String)] {
         &self.troubles
     }
