@@ -44,7 +44,7 @@ pub struct LaneSpec {
     pub silo: usize,
     /// Number of the CPU that the lane is pinned to.
     pub cpu: u32,
-    /// Node with the memory nearest to that CPU, silos or not; `None` on a machine without NUMA.
+    /// Node with the memory nearest to the lane's CPU, silos or not; `None` on a machine without NUMA.
     pub node: Option<u32>,
 }
 

@@ -42,7 +42,7 @@ pub struct LaneInfo {
     pub cpu: u32,
     /// True if the lane is pinned to the CPU; else a seccomp filter forbids to pin threads.
     pub is_pinned: bool,
-    /// Node of that CPU's memory; `None` on a machine without NUMA.
+    /// Node of the CPU's memory; `None` on a machine without NUMA.
     pub node: Option<u32>,
     /// Kernel thread id, as in `/proc/self/task`.
     pub thread: i32,
@@ -65,7 +65,7 @@ pub enum StartError {
         lane: usize,
         /// Name of the step that failed.
         what: &'static str,
-        /// Answer of the kernel to that step.
+        /// Answer of the kernel to the failed step.
         source: std::io::Error,
     },
 }

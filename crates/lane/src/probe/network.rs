@@ -32,7 +32,7 @@ pub struct Network {
 pub struct Address {
     /// Index of the interface that has the address.
     pub ifindex: u32,
-    /// Address of the interface in that network.
+    /// Address of the interface in its network.
     pub ip: IpAddr,
     /// Bits of the address that stand for the network.
     pub prefix: u8,

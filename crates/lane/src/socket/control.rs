@@ -37,7 +37,7 @@ pub struct ControlFull {
 pub struct ControlMessage<'a> {
     /// Protocol that wrote the message, such as `SOL_UDP`.
     pub level: i32,
-    /// Kind of the message in that protocol, such as `UDP_GRO`.
+    /// Kind of the message in its protocol, such as `UDP_GRO`.
     pub kind: i32,
     /// Content of the message.
     pub data: &'a [u8],

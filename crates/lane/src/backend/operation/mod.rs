@@ -296,7 +296,7 @@ impl From<&cqueue::Entry> for Completion {
     }
 }
 
-/// Kind of operation with its place in [`Op`] and [`Outcome`], implemented by the macro [`operations`].
+/// Kind of operation with its place in [`Op`] and [`Outcome`], implemented by the macro `operations`.
 pub(crate) trait Registered: Sized + Into<Op> {
     /// Returns the operation of this kind that `op` is.
     fn of(op: Op) -> Self;

@@ -104,7 +104,7 @@ pub(crate) fn open_found(fd: BorrowedFd<'_>, write: bool) -> io::Result<OwnedFd>
     settle(sys::open(found_path(fd), access_flags(write), Mode::empty())?)
 }
 
-/// Returns the path by which the kernel opens a file that was found, and the flags of that, for the ring.
+/// Returns the path and the flags by which the ring opens a file that was found.
 pub(crate) fn open_found_rules(fd: RawFd, write: bool) -> (CString, OFlags) {
     (found_path_of(fd), access_flags(write))
 }
