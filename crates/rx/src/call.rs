@@ -82,7 +82,7 @@ pub(crate) struct Call {
     pub(crate) started_at: Instant,
     pub(crate) heard_at: Instant,
     pub(crate) progress_at: Instant,
-    /// Packets freed by hard ACKs since then.
+    /// Packets freed by hard ACKs since the last progress.
     freed: u32,
     pub(crate) last_ping_at: Instant,
     /// True when a retransmission timeout asks for one packet, whatever the congestion window says.

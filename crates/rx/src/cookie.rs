@@ -63,7 +63,7 @@ impl Cookies {
         self.nonce_at(self.step(now), holder)
     }
 
-    /// Returns whether an answer repeats the number of a recent question to that address.
+    /// Returns whether an answer repeats the number of a recent question to the holder's address.
     pub(crate) fn is_nonce(&self, now: Instant, holder: &Holder, nonce: u32) -> bool {
         let step = self.step(now);
         [Some(step), step.checked_sub(1)]

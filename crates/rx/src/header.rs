@@ -82,7 +82,7 @@ pub struct Header {
     pub epoch: u32,
     /// Connection id with the channel in its low two bits.
     pub cid: u32,
-    /// Call on that channel; 0 for packets of the connection itself.
+    /// Call on the packet's channel; 0 for packets of the connection itself.
     pub call: u32,
     /// Packet of the call's direction, from 1; 0 on everything but DATA.
     pub seq: u32,

@@ -353,7 +353,7 @@ pub(crate) const NEW_CALL_SEQ_MAX: u32 = 64;
 /// time, which is what OpenAFS always waits.
 const PROOF_RETRY_UNMEASURED: Duration = Duration::from_millis(250);
 const PROOF_RETRY_MAX: Duration = Duration::from_secs(2);
-/// Most doublings of that time, more than it takes to reach the longest.
+/// Most doublings of the repetition time, more than it takes to reach the longest.
 const PROOF_DOUBLINGS_MAX: u32 = 4;
 /// Distance back up to which a serial proves that its sender sees our packets.
 const SERIALS_REMEMBERED: u32 = 1 << 30;

@@ -289,7 +289,8 @@ fn an_address_that_falls_silent_draws_three_times_what_it_sent() {
     }
 }
 
-/// Checks the same in the middle of a reply, for packets in a silent address's name.
+/// Checks that an address that falls silent in the middle of a reply draws three times what it sends
+/// afterwards.
 ///
 /// Packets under way are sent again a few times, as to any client whose packets are lost, and packets in its
 /// name bring no more than three times their bytes.

@@ -28,7 +28,7 @@ pub(crate) struct LossyPath {
     pub(crate) packets_per_second: f64,
     /// Rate that the controller would reach on an ideal transport.
     pub(crate) ideal_packets_per_second: f64,
-    /// Packets that were sent meanwhile.
+    /// Packets that were sent during the measurement.
     pub(crate) wire: Counts,
 }
 
@@ -50,7 +50,7 @@ pub(crate) struct ShallowPath {
     pub(crate) share: f64,
     /// Share that the controller would reach on an ideal transport.
     pub(crate) ideal_share: f64,
-    /// Packets that were sent meanwhile.
+    /// Packets that were sent during the measurement.
     pub(crate) wire: Counts,
     /// Packets that found the queue full, from the start.
     pub(crate) dropped: u64,
