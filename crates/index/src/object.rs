@@ -31,7 +31,7 @@ pub struct ObjectRecord {
     pub number: Number,
     /// Version of the file's content.
     pub version: Version,
-    /// Stamp that was seen with that version.
+    /// Stamp that was seen with the version.
     pub seen: FileStamp,
     /// Place where the file was last seen.
     pub place: Place,
