@@ -12,7 +12,7 @@ use crate::verifier::NtHash;
 pub struct SambaUser {
     /// Number of the user's line, from 1.
     pub line: usize,
-    /// Name of the user in that file.
+    /// Name of the user in the smbpasswd file.
     pub name: String,
     /// POSIX user that owns the user's files; `None` where the line names no user or root, as which no client
     /// acts here.
