@@ -19,7 +19,7 @@ pub struct StockSmbd {
 impl StockSmbd {
     /// Name of the user that may sign in.
     pub const USER: &str = "root";
-    /// Password of that user.
+    /// Password of the user [`StockSmbd::USER`].
     pub const PASSWORD: &str = "Geheim-17";
 
     /// Starts an smbd that listens at `address`, which is to be free, and keeps its own files in `work`.
