@@ -122,7 +122,7 @@ pub trait Procedure: Encode {
     /// The INOUT and OUT parameters.
     type Reply<'a>: Encode + Decode<'a>;
 
-    /// Server: writes `reply`, which in a split call is the part behind the raw bytes.
+    /// Writes `reply`, as the server; in a split call that is the part behind the raw bytes.
     fn encode_reply<S: Sink>(reply: &Self::Reply<'_>, writer: &mut Writer<S>) -> Result<(), Fault> {
         writer.value(reply).map_err(|error| Fault::EncodeReply { procedure: Self::NAME, error })
     }
@@ -130,12 +130,12 @@ pub trait Procedure: Encode {
 
 /// A procedure whose request and reply hold nothing but parameters.
 pub trait Call: Procedure {
-    /// Client: writes the whole request.
+    /// Writes the whole request, as the client.
     fn encode_request<S: Sink>(&self, writer: &mut Writer<S>) -> Result<(), Fault> {
         encode_request(self, writer)
     }
 
-    /// Client: reads the reply.
+    /// Reads the reply, as the client.
     fn decode_reply<'a>(reader: &mut Reader<'a>) -> Result<Self::Reply<'a>, Fault> {
         decode_reply::<Self>(reader)
     }
@@ -143,12 +143,12 @@ pub trait Call: Procedure {
 
 /// A `split` procedure: the caller moves raw bytes between [`SplitCall::start`] and [`SplitCall::end`].
 pub trait SplitCall: Procedure {
-    /// Client: writes the opcode and the parameters that open the request.
+    /// Writes the opcode and the parameters that open the request, as the client.
     fn start<S: Sink>(&self, writer: &mut Writer<S>) -> Result<(), Fault> {
         encode_request(self, writer)
     }
 
-    /// Client: reads the parameters that close the reply, with the reader behind the raw bytes.
+    /// Reads the parameters that close the reply, as the client, with the reader behind the raw bytes.
     fn end<'a>(reader: &mut Reader<'a>) -> Result<Self::Reply<'a>, Fault> {
         decode_reply::<Self>(reader)
     }
@@ -167,12 +167,12 @@ pub struct Entry {
     pub multi: bool,
 }
 
-/// Server: reads the opcode.
+/// Reads the opcode, as the server.
 pub fn decode_opcode(reader: &mut Reader<'_>) -> Result<u32, Fault> {
     reader.u32().map_err(|error| Fault::NoOpcode { error })
 }
 
-/// Server: reads the parameters of `P`, with the reader behind the opcode.
+/// Reads the parameters of `P`, as the server, with the reader behind the opcode.
 pub fn decode_arguments<'a, P: Procedure + Decode<'a>>(reader: &mut Reader<'a>) -> Result<P, Fault> {
     reader.value().map_err(|error| Fault::DecodeRequest { procedure: P::NAME, error })
 }

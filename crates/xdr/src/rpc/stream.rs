@@ -81,7 +81,7 @@ impl<E> From<E> for Failure<E> {
     }
 }
 
-/// Client: makes a plain call on a fresh stream and reads its reply.
+/// Makes a plain call on a fresh stream, as the client, and reads the reply.
 ///
 /// # Errors
 /// [`Failure`]; after [`Failure::Fault`] the call is to be aborted with its code.
@@ -94,8 +94,8 @@ pub async fn call<P: Call, C: CallStream>(
     receive(stream).await
 }
 
-/// Client: begins a split call by writing its opcode and parameters. The caller moves the raw bytes next, and
-/// finishes the stream when it has written all.
+/// Begins a split call, as the client, by writing its opcode and parameters. The caller moves the raw bytes
+/// next, and finishes the stream when it has written all.
 ///
 /// # Errors
 /// As [`call`].
@@ -106,7 +106,8 @@ pub async fn start<P: SplitCall, C: CallStream>(
     write_request(stream, request).await
 }
 
-/// Client: ends a split call: reads the parameters behind the raw bytes, of which the caller has read all.
+/// Ends a split call, as the client: reads the parameters behind the raw bytes, of which the caller has read
+/// all.
 ///
 /// # Errors
 /// As [`call`].
@@ -145,7 +146,8 @@ impl<P: Procedure> Arguments<P> {
         Self::decode(&self.bytes).expect("decoded when it came")
     }
 
-    /// Server: reads the parameters of a plain call. Bytes behind them are left unread, or thrown away.
+    /// Reads the parameters of a plain call, as the server. Bytes behind them are left unread, or thrown
+    /// away.
     ///
     /// # Errors
     /// [`Fault::DecodeRequest`] as soon as what has come breaks the interface's bounds, and beyond [`ARGUMENTS_MAX`].
@@ -166,7 +168,7 @@ impl<P: Procedure> Arguments<P> {
         }
     }
 
-    /// Server: reads the parameters of a split call and not a byte more.
+    /// Reads the parameters of a split call, as the server, and not a byte more.
     ///
     /// # Errors
     /// As [`plain`](Self::plain).
@@ -215,7 +217,7 @@ impl<P> fmt::Debug for Arguments<P> {
     }
 }
 
-/// Server: reads the opcode.
+/// Reads the opcode, as the server.
 ///
 /// # Errors
 /// [`Fault::NoOpcode`] where the request ends before.
@@ -230,7 +232,8 @@ pub async fn opcode<C: CallStream>(stream: &mut C) -> Result<u32, Failure<C::Err
     decode_opcode(&mut Reader::new(&word[..filled])).map_err(Failure::Fault)
 }
 
-/// Server: writes the reply (of a split call, its part behind the raw bytes) and ends the stream.
+/// Writes the reply, as the server, and ends the stream; in a split call that is the part behind the raw
+/// bytes.
 ///
 /// # Errors
 /// [`Fault::EncodeReply`] where a value breaks the interface's bounds.
