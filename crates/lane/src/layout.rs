@@ -92,10 +92,10 @@ pub enum LayoutError {
     /// The wish is for zero lanes, or an empty CPU list.
     #[error("at least one lane is needed")]
     NoLanes,
-    /// There is no usable CPU in the topology.
+    /// The topology has no usable CPU.
     #[error("no CPU is online and allowed to this process")]
     NoCpu,
-    /// More lanes in each silo are wanted than some node has CPUs for.
+    /// A silo is to have more lanes than its node has CPUs.
     #[error("{wanted} lanes in each silo asked for, but {silo} has only {usable} usable CPUs ({cpus}){hint}", hint = core_hint(*.by_cores))]
     TooManyPerSilo {
         /// Lanes asked for in each silo.
@@ -109,7 +109,7 @@ pub enum LayoutError {
         /// True if sharing cores would give more lanes.
         by_cores: bool,
     },
-    /// More lanes are wanted than there are CPUs.
+    /// The lanes wanted are more than the CPUs.
     #[error("{wanted} lanes asked for, but this process has only {usable} usable CPUs ({cpus}){hint}", hint = core_hint(*.by_cores))]
     TooManyInAll {
         /// Lanes asked for in all.

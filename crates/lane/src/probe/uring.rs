@@ -16,7 +16,7 @@ use crate::topology::Tree;
 pub enum RingRefusal {
     /// No process may use io_uring, as `kernel.io_uring_disabled` is 2.
     ForbiddenToAll,
-    /// Only CAP_SYS_ADMIN and members of `kernel.io_uring_group` may use io_uring, as
+    /// Only processes with CAP_SYS_ADMIN and members of `kernel.io_uring_group` may use io_uring, as
     /// `kernel.io_uring_disabled` is 1.
     ForbiddenToUnprivileged {
         /// Number of the group, when one is set.

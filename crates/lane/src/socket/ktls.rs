@@ -14,7 +14,7 @@ use super::set_option_bytes;
 /// before.
 #[derive(Debug, thiserror::Error)]
 pub enum KtlsRefusal {
-    /// There is no TLS module: TCP_ULP `tls` answered ENOENT.
+    /// The kernel has no TLS module: TCP_ULP `tls` answered ENOENT.
     #[error("the kernel has no TLS (CONFIG_TLS); where it is a module, `modprobe tls` loads it")]
     NoModule,
     /// The peer has ended the connection, or half of it: the kernel takes only an established one.

@@ -30,7 +30,7 @@ pub enum Report {
     Unreachable(Unreachable),
     /// The network tells something else: a time to live that ran out, or a path that is too narrow.
     OtherRemote,
-    /// This machine met an error, which the failed call returned too.
+    /// The error is this machine's own, and the failed call returned it too.
     Local,
 }
 

@@ -62,7 +62,7 @@ pub enum TopologyError {
         /// Error in the file's content.
         source: ParseCpuSetError,
     },
-    /// None of the online CPUs is one that this process may use.
+    /// The online CPUs and those that this process may use have none in common.
     #[error(
         "no CPU is both online ({online}) and allowed to this process ({allowed}); check the cgroup's cpuset"
     )]

@@ -58,7 +58,7 @@ pub enum RingError {
     /// The receive buffers were refused.
     #[error("cannot register the lane's receive buffers: {0}")]
     Buffers(io::Error),
-    /// There is no descriptor for waking the lane.
+    /// A descriptor for waking the lane could not be had.
     #[error("cannot make the lane's wake-up descriptor: {0}")]
     Park(io::Error),
 }

@@ -25,7 +25,7 @@ pub enum SteeringError {
     /// A silo is empty or does not continue the lanes of the silo before.
     #[error("silo {0} must have at least one lane, numbered on from the silo before it")]
     Lanes(usize),
-    /// There are more lanes than a selector can name.
+    /// The lanes are more than a selector can name.
     #[error("{0} lanes; at most {LANES_MAX} can share an address")]
     TooManyLanes(usize),
     /// An interface is in two silos.
