@@ -8,8 +8,8 @@ use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use rustix::fs::{FallocateFlags, fallocate};
 use rustix::mm::{MapFlags, ProtFlags, mmap, munmap};
 
-/// A mapped file that only grows, and that must not be truncated while mapped. It must not be truncated while
-/// it is mapped: what is touched beyond its end ends the process.
+/// A mapped file that only grows. It must not be truncated while mapped: what is touched beyond its end ends
+/// the process.
 #[derive(Debug)]
 pub struct WordFile {
     file: File,

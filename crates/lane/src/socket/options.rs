@@ -9,8 +9,7 @@ use super::{get_option, set_option};
 /// Kernel buffer size after asking for one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BufferSize {
-    /// Payload bytes that the kernel grants; twice as many are booked, for overhead. It books twice that, for
-    /// its own overhead.
+    /// Payload bytes that the kernel grants. Twice as many are booked, for overhead.
     pub granted_bytes: usize,
     /// True if `net.core.rmem_max` or `wmem_max` kept the size below the one asked for.
     pub limited: bool,

@@ -52,8 +52,7 @@ impl OpenFiles {
 }
 
 impl Uring {
-    /// Takes over an open file, and finds its file system by one system call. One system call tells where it
-    /// lies.
+    /// Takes over an open file, and finds its file system by one system call.
     pub(super) fn register_file(&self, fd: OwnedFd) -> Descriptor {
         self.count_syscall();
         let lies_on = LiesOn::of(&fd);

@@ -222,7 +222,7 @@ impl Drop for StockServer {
     }
 }
 
-/// Makes one call and checks every byte of its reply.
+/// Makes a call and checks every byte of its reply.
 async fn call(connection: &rx_lane::Connection, work: Work) -> Plan {
     let request = Request::new(work);
     let plan = request.work.plan().unwrap();
