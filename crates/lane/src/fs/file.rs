@@ -30,6 +30,15 @@ impl File {
         context::with(|lane| lane.backend().stat(self.fd()))
     }
 
+    /// The absolute path of the name by which it was opened, wherever that has been moved to since. Of a name that was removed it is one
+    /// that leads nowhere, or to something else.
+    ///
+    /// # Errors
+    /// `ENOENT` where the process has no `/proc`.
+    pub async fn path(&self) -> io::Result<Vec<u8>> {
+        OpFuture::submit(op::PathOf { file: self.fd() }).await
+    }
+
     /// Begins to watch this file, whatever name a change uses; events come from
     /// [`watch_events`](super::watch_events) without a name.
     ///

@@ -47,6 +47,7 @@ mod open;
 mod open_found;
 mod open_handle;
 mod open_parent;
+mod path_of;
 mod read;
 mod read_link;
 mod read_vectored;
@@ -109,6 +110,7 @@ operations! {
     open_found::OpenFound,
     open_handle::OpenHandle,
     open_parent::OpenParent,
+    path_of::PathOf,
     read::Read,
     read_link::ReadLink,
     read_vectored::ReadVectored,

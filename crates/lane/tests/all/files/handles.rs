@@ -47,6 +47,29 @@ fn a_handle_names_one_file_whatever_its_names_and_none_after_it() {
 }
 
 #[test]
+fn an_open_file_tells_where_the_name_is_by_which_it_was_opened() {
+    everywhere(|_, root| async move {
+        let top = root.as_file().path().await.unwrap();
+        let beneath = |path: Vec<u8>| String::from_utf8(path[top.len()..].to_vec()).unwrap();
+        root.mkdir(&name("dir"), 0o755).await.unwrap();
+        let dir = root.open(&name("dir"), OpenHow::NO_SYMLINKS).await.unwrap().into_dir().unwrap();
+        let file = create(&root, "file").await;
+        root.link(&file, &name("second")).await.unwrap();
+        assert_eq!(beneath(file.path().await.unwrap()), "/file");
+        root.rename(&name("file"), &dir, &name("moved"), RenameHow::NoReplace).await.unwrap();
+        root.rename(&name("dir"), &root, &name("renamed"), RenameHow::NoReplace).await.unwrap();
+        assert_eq!(beneath(file.path().await.unwrap()), "/renamed/moved");
+        assert_eq!(beneath(dir.as_file().path().await.unwrap()), "/renamed");
+        dir.unlink(&name("moved")).await.unwrap();
+        assert_eq!(
+            beneath(file.path().await.unwrap()),
+            "/renamed/moved (deleted)",
+            "whatever it is called besides"
+        );
+    });
+}
+
+#[test]
 fn a_directory_is_opened_by_its_handle_and_the_way_up_from_it_is_walked() {
     everywhere(|_, root| async move {
         root.mkdir(&name("a"), 0o755).await.unwrap();

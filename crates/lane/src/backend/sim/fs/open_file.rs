@@ -39,6 +39,25 @@ impl OpenFile {
         self.inode.found_by.replace(self.name.clone());
     }
 
+    /// The path of the name by which it was opened, wherever that is now.
+    pub(crate) fn path(&self) -> Vec<u8> {
+        let is_there = |name: &&Rc<Name>| self.inode.names.borrow().iter().any(|kept| Rc::ptr_eq(kept, name));
+        let mut names = Vec::new();
+        let mut next = self.name.clone();
+        while let Some(name) = next {
+            names.push(name.called.borrow().clone());
+            let above = name.dir.borrow().upgrade();
+            next = above.and_then(|above| above.names.borrow().first().cloned());
+        }
+        let mut path: Vec<u8> = names.iter().rev().flat_map(|name| [b"/", &name[..]].concat()).collect();
+        match &self.name {
+            Some(name) if !is_there(&name) => path.extend(b" (deleted)"),
+            None if path.is_empty() => path.push(b'/'),
+            _ => {}
+        }
+        path
+    }
+
     /// Returns the owner of the locks.
     pub(super) fn owner(&self) -> u64 {
         self.owner
