@@ -21,7 +21,7 @@ pub fn of(error: &Error) -> i32 {
         Error::Name(_) | Error::VolumeName(_) | Error::IntoItself => EINVAL,
         Error::Reserved => EACCES,
         // Clients wait and ask again.
-        Error::TooManyOpen | Error::Overloaded | Error::Busy => VBUSY,
+        Error::TooManyOpen | Error::Overloaded | Error::Busy | Error::Unsettled => VBUSY,
         Error::TooLarge { .. } | Error::FileTooLarge => EFBIG,
         Error::Changed | Error::Unexpected => EAGAIN,
         Error::Exists => EEXIST,

@@ -1,5 +1,14 @@
 //! Deletion when the last open is closed: by name, as another name of the same file stays (MS-FSA 2.1.5.5).
 
+/// Close with which a name goes that is to be deleted (MS-FSCC 2.4.12).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum NameEnd {
+    /// The last by that name.
+    LastClose,
+    /// That of the open which has it deleted, whatever else is open by it (FILE_DISPOSITION_POSIX_SEMANTICS).
+    OwnClose,
+}
+
 /// Names to delete when their last opens are closed.
 #[derive(Debug)]
 pub(crate) struct Deletions<L> {

@@ -49,6 +49,7 @@ mod waiting;
 pub use self::caching::{Caching, HeldCaching, Kind};
 pub use self::caching_grant::BadAcknowledgement;
 pub use self::caching_request::{CachingRequest, Opened};
+pub use self::deletion::NameEnd;
 pub use self::event::{Break, Event, GrantResult, Refused, Ticket, Wait};
 pub use self::leases::{LeaseKey, LeaseOfOtherFile, LeaseRef, Leases};
 pub use self::limits::Limits;

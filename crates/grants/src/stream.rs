@@ -8,6 +8,7 @@ use crate::caching::Caching;
 use crate::caching_grant::{BreakRequest, CachingGrant};
 use crate::caching_request::CachingRequest;
 use crate::conflict::shares;
+use crate::deletion::NameEnd;
 use crate::event::Event;
 use crate::grant::OtherGrants;
 use crate::range::Ranges;
@@ -35,7 +36,10 @@ pub(crate) struct Open<L> {
     pub(crate) access: Access,
     pub(crate) share: Share,
     pub(crate) looks: StatOpen,
-    pub(crate) deletes_on_close: bool,
+    /// FILE_DELETE_ON_CLOSE: the name is to be deleted from its close on.
+    pub(crate) deletes_on_close: Option<NameEnd>,
+    /// The name, if it is to be deleted, goes with this open.
+    pub(crate) ends_name: bool,
     /// Link by which the file was opened.
     pub(crate) link: L,
     /// Key of the parent directory's lease, as the client gave it.

@@ -249,7 +249,7 @@ impl Share {
             allocation: if is_directory { 0 } else { now.allocated },
             index: now.id.ino,
             device: now.id.dev,
-            links: now.nlink.max(1),
+            links: now.nlink,
             is_directory,
             reparse_tag: if is_link { reparse::SYMLINK } else { 0 },
             mode: now.mode,

@@ -4,11 +4,13 @@ use std::sync::Arc;
 use std::task::Waker;
 
 use futures_util::future::LocalBoxFuture;
+use identity::Accounts;
 use smb_wire::Status;
 use smb_wire::body::close::{CloseResponse, FLAG_POSTQUERY_ATTRIB};
 use smb_wire::fixed::Fixed;
 use vfs::CloseOutcome;
 
+use crate::by_name::NamedOpen;
 use crate::open::{Open, OpenKind};
 use crate::request_context::RequestContext;
 use crate::share::Share;
@@ -66,6 +68,25 @@ impl Share {
         let directory_watch = open.state().directory_watch.close();
         directory_watch.into_iter().for_each(Waker::wake);
         let may_go = open.named().is_deleting() || open.deletes_on_close();
+        if may_go
+            && open.kind() != OpenKind::Stream
+            && let Ok(handle) = self.handle(ctx, open).await
+        {
+            // The right to delete it was granted when it was opened. Where it has no name any more none goes.
+            let operator = Accounts::none().local_administrator();
+            let operator = vfs::Caller { principal: operator, ..ctx.by(open) };
+            let _ = self.confirm_name(&operator, NamedOpen::of_name(open, &handle)).await;
+            //= MS-FSA 2.1.5.5
+            //# FILE_DELETE_ON_CLOSE: a directory that is not empty by then stays.
+            let is_kept =
+                match handle.directory().filter(|_| open.deletes_on_close() && open.by_link.is_none()) {
+                    Some(directory) => matches!(directory.entries(0).await, Err(vfs::Error::TooLarge { .. })),
+                    None => false,
+                };
+            if is_kept {
+                let _ = open.named().delete_on_close(None);
+            }
+        }
         let ended = self.end(ctx, open).await;
         if may_go && ended.is_some() && open.is_directory() && open.by_link.is_none() {
             // Watches of it are answered with STATUS_DELETE_PENDING, though it stays until their opens are

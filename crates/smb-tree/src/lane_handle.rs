@@ -60,6 +60,15 @@ impl LaneHandle {
         }
     }
 
+    /// The open file or directory, of which the file system tells.
+    pub(crate) fn lane_file(&self) -> Option<&lane::fs::File> {
+        match &self.what {
+            HandleKind::File(file) => Some(file.lane_file()),
+            HandleKind::Directory(directory) => Some(directory.lane_file()),
+            HandleKind::Link(_) => None,
+        }
+    }
+
     pub(crate) fn link(&self) -> Option<&SymbolicLink> {
         match &self.what {
             HandleKind::Link(link) => Some(link),

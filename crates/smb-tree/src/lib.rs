@@ -38,6 +38,7 @@ mod apple;
 mod attributes;
 mod break_timeouts;
 mod breaks;
+mod by_name;
 mod cached_names;
 mod close;
 mod counters;

@@ -11,6 +11,7 @@ use smb_wire::{Dialect, Status};
 use vfs::OpenError;
 
 use crate::access::Allowed;
+use crate::by_name::NamedOpen;
 use crate::lock_sequences::LockSequenceGuard;
 use crate::open::Open;
 use crate::request_context::RequestContext;
@@ -89,8 +90,15 @@ impl Share {
                     }
                     let room = RangesRoom::take(open, locks.len())
                         .inspect_err(|_| self.counters().ranges_refused.increment())?;
-                    let locked =
+                    let mut locked =
                         sequence_guard.unless_called_off(self.lock_in_steps(open, &locks, waits)).await;
+                    // Other programs see a lock by a name of the file, which one of them may have moved.
+                    if let Ok(Err(OpenError::Failed(vfs::Error::Stale))) = &locked {
+                        let handle = self.handle(ctx, open).await?;
+                        self.follow(NamedOpen::of_file(open, &handle)).await?;
+                        locked =
+                            sequence_guard.unless_called_off(self.lock_in_steps(open, &locks, waits)).await;
+                    }
                     locked?.map_err(|error| match error {
                         //= MS-SMB2 3.3.5.10
                         //# A lock that waits when its open is closed fails with STATUS_RANGE_NOT_LOCKED.
@@ -135,11 +143,12 @@ impl Share {
 
     /// Returns whether an open may keep others from what it locks: it was opened to write, or its user has
     /// the right to lock now.
-    async fn may_lock(&self, ctx: &RequestContext, open: &Open) -> Result<bool, Status> {
+    async fn may_lock(&self, ctx: &RequestContext, open: &Arc<Open>) -> Result<bool, Status> {
         if open.may(WRITE_DATA | APPEND_DATA) {
             return Ok(true);
         }
-        let path = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
+        let handle = self.handle(ctx, open).await?;
+        let path = self.present_path(open, &handle).await.ok_or(Status::FILE_DELETED)?;
         let found = self.volume().lookup_with_rights(&ctx.caller, path.as_path(), Rights::NONE).await;
         let (found, who) = (found.map_err(status::of)?, &ctx.caller.principal);
         let allowed = Allowed::of(who, &found, None, false);

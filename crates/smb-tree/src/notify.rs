@@ -172,6 +172,8 @@ impl Share {
                 return Ok(match told {
                     Some(WatchReport::Events(events)) => {
                         let mut telling = UnsentEvents { open, events };
+                        // What the client may know is looked at by paths.
+                        self.present_path(open, &handle).await;
                         let answer = self.tell(ctx, open, &telling.events, room).await;
                         telling.events.clear();
                         match answer {

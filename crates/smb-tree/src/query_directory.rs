@@ -109,6 +109,10 @@ impl Share {
             let bits = request.fixed.flags;
             let mut state = begin_or_go_on(open, request, bits)?;
             let handle = self.handle(ctx, open).await?;
+            if self.hides_unreadable() {
+                // Whether a name is shown is looked at by its path.
+                self.present_path(open, &handle).await;
+            }
             if state.next == ScanPosition::This {
                 handle.forget_names();
             }
@@ -340,6 +344,8 @@ impl Share {
         let Some(stored) = names::to_stored(single) else { return Ok(false) };
         let Ok(name) = Name::parse(&stored) else { return Ok(false) };
         let names_max = self.options().names_max;
+        // The directory's own names are asked for, and not those of what is where it was.
+        directory.confirm_place().await.map_err(status::of)?;
         let mut found = directory.lookup_folded(&ctx.caller, name, Rights::NONE, names_max).await;
         if reply.short_names
             && matches!(found, Err(Error::NotFound))
@@ -394,6 +400,8 @@ impl Share {
         }
         if let Ok(at) = Name::parse(name)
             && let Ok(found) = directory.lookup_as(&ctx.caller, at, Rights::NONE).await
+            // The directory may have gone from where it was.
+            && found.attributes().id == attributes.id
             && let Ok(info) = self.info(&LaneHandle::new(found, None), Some(name)).await
         {
             return info;

@@ -18,6 +18,7 @@ use vfs::{Directory, Error, Ownership, Resolved};
 use crate::Answer;
 use crate::access::Allowed;
 use crate::attributes::Info;
+use crate::by_name::NamedOpen;
 use crate::lane_handle::LaneHandle;
 use crate::open::Open;
 use crate::request_context::RequestContext;
@@ -115,7 +116,12 @@ impl Share {
         open: &Open,
         is_directory: bool,
     ) -> Result<Directory, Status> {
-        let path = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
+        let handle = self.lane_state().handle(open);
+        let path = match &handle {
+            Some(handle) => self.present_path(open, handle).await,
+            None => open.grants().path(self.volume()),
+        };
+        let path = path.ok_or(Status::FILE_DELETED)?;
         let at = if is_directory { Some(path.as_path()) } else { path.as_path().parent() };
         let at = at.ok_or(Status::FILE_DELETED)?;
         let found = self.volume().lookup_as(&ctx.caller, at, Rights::NONE).await;
@@ -220,11 +226,11 @@ impl Share {
         if handle.link().is_some() {
             return Err(self.security_refused());
         }
-        let path = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
-        let name = path.as_path().file_name().ok_or(Status::FILE_DELETED)?;
-        let directory = self.list_directory(ctx, open, false).await?;
         let object = open.grants().object();
-        directory.set_descriptor_of(&caller, name, object, descriptor).await.map_err(status::of)?;
+        let set = self.by_name(&caller, NamedOpen::of_file(open, handle), async |directory, name| {
+            Ok(directory.set_descriptor_of(&caller, name, object, descriptor).await?)
+        });
+        set.await?;
         //= MS-FSA 2.1.5.17
         //# A file whose descriptor is set has FILE_ATTRIBUTE_ARCHIVE.
         self.archive(ctx, open, handle).await;

@@ -29,7 +29,8 @@ pub(crate) fn of(error: Error) -> Status {
         Error::CrossDevice => Status::NOT_SAME_DEVICE,
         Error::IntoItself => Status::INVALID_PARAMETER,
         Error::Stale => Status::FILE_DELETED,
-        Error::Locked => Status::SHARING_VIOLATION,
+        // A client tries again a moment later, as beside another's open.
+        Error::Locked | Error::Unsettled => Status::SHARING_VIOLATION,
         Error::Changed | Error::Io(_) => Status::UNEXPECTED_IO_ERROR,
     }
 }

@@ -166,7 +166,7 @@ impl Volume {
     /// Finds a file by number, with the rights that count there ([`Volume::find`]).
     ///
     /// # Errors
-    /// As [`Volume::find`]; [`Error::Busy`] for what moves again and again.
+    /// As [`Volume::find`]; [`Error::Unsettled`] for what moves again and again.
     pub fn find_with_rights<'a>(
         &'a self,
         caller: &'a Caller,
@@ -189,7 +189,7 @@ impl Volume {
                     Err(error) => return Err(error),
                 }
             }
-            self.counted(Err(Error::Busy))
+            self.counted(Err(self.unsettled(RelPath::ROOT, "finding a file by its number")))
         })
     }
 
@@ -203,7 +203,7 @@ impl Volume {
     /// the rights `above` there.
     ///
     /// # Errors
-    /// As [`Volume::find`]; [`Error::Stale`] for the volume's own directory; [`Error::Busy`] when it moves again and again.
+    /// As [`Volume::find`]; [`Error::Stale`] for the volume's own directory; [`Error::Unsettled`] when it moves again and again.
     pub fn find_with_parent<'a>(
         &'a self,
         caller: &'a Caller,
@@ -236,7 +236,7 @@ impl Volume {
                     Err(error) => return Err(error),
                 }
             }
-            self.counted(Err(Error::Busy))
+            self.counted(Err(self.unsettled(RelPath::ROOT, "finding a file by its number")))
         })
     }
 
@@ -266,7 +266,7 @@ impl Volume {
                     Err(error) => return Err(error),
                 }
             }
-            self.counted(Err(Error::Busy))
+            self.counted(Err(self.unsettled(RelPath::ROOT, "finding a file by its number")))
         })
     }
 

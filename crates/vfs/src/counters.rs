@@ -93,6 +93,7 @@ lane::counter_block! {
         count refused_unexpected as refused [reason = "unexpected"]: "Look-ups, readings and changes refused.",
         count refused_stale as refused [reason = "stale"]: "Look-ups, readings and changes refused.",
         count refused_busy as refused [reason = "busy"]: "Look-ups, readings and changes refused.",
+        count refused_unsettled as refused [reason = "unsettled"]: "Look-ups, readings and changes refused.",
         count refused_locked as refused [reason = "locked"]: "Look-ups, readings and changes refused.",
         count refused_io as refused [reason = "io"]: "Look-ups, readings and changes refused.",
     }
@@ -124,6 +125,7 @@ impl VfsCounters {
             Error::Unexpected => &self.refused_unexpected,
             Error::Stale => &self.refused_stale,
             Error::Busy => &self.refused_busy,
+            Error::Unsettled => &self.refused_unsettled,
             Error::Locked => &self.refused_locked,
             Error::Io(_) => &self.refused_io,
         };

@@ -21,6 +21,8 @@ use crate::listing::{CachedListing, Entry, Listing, Readers};
 use crate::listing_budget::ListingCharge;
 use crate::name::{Name, RelPath, RelPathBuf};
 use crate::object::{At, By, Object, Place as ObjectPlace, SharedVolume, Watch, WatchOptions};
+use crate::reopen::WhichName;
+use crate::root::c_path;
 use crate::sort::order_in_turns;
 use crate::volume::{Resolved, Volume};
 
@@ -103,7 +105,7 @@ impl Directory {
     /// What `name` names in this directory; on a writable volume wherever the directory has moved to.
     ///
     /// # Errors
-    /// As [`Volume::lookup`]; [`Error::Stale`] for a directory that is gone or has left the volume.
+    /// As [`Volume::lookup`], [`Error::NotFound`] for a directory that has left the volume too; [`Error::Stale`] for one that was removed.
     pub async fn lookup(&self, name: Name<'_>) -> Result<Resolved, Error> {
         match self.volume.anonymous() {
             Some(anonymous) => self.lookup_as(anonymous, name, Rights::READ).await,
@@ -117,24 +119,85 @@ impl Directory {
     /// As [`Volume::lookup_as`]; [`Error::Stale`].
     pub async fn lookup_as(&self, caller: &Caller, name: Name<'_>, need: Rights) -> Result<Resolved, Error> {
         let Some(object) = self.object() else { return self.lookup_plain(name).await };
-        let mut before = None;
         for _ in 0..LOOKUP_TRIES_MAX {
             let here = self.volume.counted(self.volume.path_of(object).ok_or(Error::Stale))?;
-            let Some(validity) = self.validity_at(here.as_path(), object).await? else {
-                // It is not where it was seen last, and no change of ours moves it: another program has.
-                if before.as_ref() == Some(&here) {
-                    self.volume.reopen(caller, object.identity(), Rights::NONE).await?;
-                }
-                before = Some(here);
-                continue;
-            };
+            let Some(validity) = self.validity_at(here.as_path(), object).await? else { continue };
             let path = self.volume.counted(here.as_path().join(name).map_err(Error::from))?;
-            let resolved = self.volume.lookup_as(caller, path.as_path(), need).await;
+            let resolved = match self.volume.try_guarded(caller, path.as_path(), need) {
+                Some(known) => self.volume.counted(known),
+                None => {
+                    let found = self.volume.lookup_as(caller, path.as_path(), need).await;
+                    if matches!(found, Err(Error::NotFound | Error::NotADirectory)) {
+                        // The path may not lead here any more, and the kernel not have told of that yet.
+                        self.confirm_place().await?;
+                        if self.volume.path_of(object).as_ref() != Some(&here) {
+                            continue;
+                        }
+                    }
+                    found
+                }
+            };
             if validity.is_current() {
                 return resolved;
             }
         }
-        self.volume.counted(Err(Error::Busy))
+        let here = self.volume.path_of(object).unwrap_or_default();
+        self.volume.counted(Err(self.volume.unsettled(here.as_path(), "looking into a directory that moves")))
+    }
+
+    /// Looks whether the directory is where it was seen last, and finds it where another program has moved it, though the kernel may not
+    /// have told of that yet: what is looked up in it from here on is looked up there.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] for a directory that was removed, [`Error::NotFound`] for one that has left the volume; those of the file system.
+    pub fn confirm_place(&self) -> LocalBoxFuture<'_, Result<(), Error>> {
+        Box::pin(async move {
+            let Some(object) = self.object() else { return Ok(()) };
+            let here = self.volume.counted(self.volume.path_of(object).ok_or(Error::Stale))?;
+            let found = match here.as_path().is_root() {
+                true => return Ok(()),
+                false => self.volume.root().dir().stat_at(&c_path(here.as_path())).await,
+            };
+            if !found.is_ok_and(|found| Attributes::from(found).id == self.id()) {
+                self.find_moved().await?;
+            }
+            Ok(())
+        })
+    }
+
+    /// Finds the directory where another program has moved it.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] for one that was removed, [`Error::NotFound`] for one that has left the volume; those of the file system.
+    pub(crate) async fn find_moved(&self) -> Result<RelPathBuf, Error> {
+        let object = self.object().ok_or(Error::ReadOnly)?;
+        if self.attributes()?.nlink == 0 {
+            return self.volume.counted(Err(Error::Stale));
+        }
+        match self.volume.find_moved(object, Some(self.dir().as_file()), WhichName::Any).await {
+            // It has a name, which lies elsewhere.
+            Err(Error::Stale) => Err(Error::NotFound),
+            found => found,
+        }
+    }
+
+    /// The file that has a name here at this moment, whatever is remembered of it; `None` where nothing has. Links are not followed.
+    ///
+    /// # Errors
+    /// Those of the file system.
+    pub fn id_of_name<'a>(&'a self, name: Name<'a>) -> LocalBoxFuture<'a, Result<Option<FileId>, Error>> {
+        Box::pin(async move {
+            match self.dir().stat_at(&c_name(name)).await {
+                Ok(found) => Ok(Some(Attributes::from(found).id)),
+                Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+                Err(error) => self.volume.counted(Err(error.into())),
+            }
+        })
+    }
+
+    /// The open directory, of which the file system tells.
+    pub fn lane_file(&self) -> &File {
+        self.dir().as_file()
     }
 
     /// A point of view in this directory where it is at `here`; `None` where it is not, or moves: by now it has another place. While it
@@ -151,8 +214,10 @@ impl Directory {
         if self.attributes()?.nlink == 0 {
             return volume.counted(Err(Error::Stale));
         }
-        if let Some(moving) = validity.blocking_change() {
-            volume.wait_for(moving).await?;
+        match validity.blocking_change() {
+            Some(moving) => volume.wait_for(moving).await?,
+            // No change of ours moves it: another program has.
+            None => drop(self.find_moved().await?),
         }
         Ok(None)
     }
@@ -291,7 +356,8 @@ impl Directory {
                 Ok(found) if found.attributes().id == self.id() => {}
                 // Another program may have moved it: nobody has met it by its new name yet.
                 Ok(_) | Err(Error::NotFound | Error::NotADirectory | Error::Escapes | Error::Denied(_)) => {
-                    self.volume.reopen(caller, object.identity(), Rights::LOOKUP).await?;
+                    let here = self.find_moved().await?;
+                    self.volume.lookup_as(caller, here.as_path(), Rights::LOOKUP).await?;
                 }
                 Err(error) => return Err(error),
             }

@@ -102,9 +102,12 @@ pub enum Error {
     /// The file is gone, or can no longer be reached inside its volume.
     #[error("the file is gone, or no longer in the volume")]
     Stale,
-    /// Too many change the same files at once. Try again later.
-    #[error("too many change the same files at once")]
+    /// There is no room for what the server would have to remember, or too many wait already. Try again later.
+    #[error("there is no room for one more that waits, or is remembered")]
     Busy,
+    /// What it was to act on changed or moved again at each of many attempts. Try again later.
+    #[error("others changed it again at each attempt")]
+    Unsettled,
     /// A share mode or a lock that its holder keeps.
     #[error("somebody has the file locked")]
     Locked,

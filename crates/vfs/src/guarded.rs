@@ -113,7 +113,7 @@ impl Volume {
                     SeenAs::Moving(None) => {}
                 }
             }
-            Err(Error::Busy)
+            Err(self.unsettled(path, "looking up a name"))
         })
     }
 

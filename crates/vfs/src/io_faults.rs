@@ -42,3 +42,15 @@ pub(crate) fn log(volume: &Rc<Path>, path: RelPath<'_>, what: &str, error: &Erro
         );
     }
 }
+
+/// Logs that attempts at something have ended without an outcome, as others changed it each time.
+pub(crate) fn log_unsettled(volume: &Rc<Path>, path: RelPath<'_>, doing: &str) {
+    let place = FaultPlace::new(volume, path);
+    //@ cause: Clients, or programs of this machine, changed or moved a file or directory at each of many attempts to do something to it.
+    //@ The line says where and what was attempted.
+    //@ remedy: None, where it is rare: the client tries again. Else find out who renames there so often.
+    tracing::warn!(
+        path = %place,
+        "file {place}: {doing}: others changed it at each attempt; the client is told to try again [attempts-unsettled]"
+    );
+}

@@ -90,7 +90,7 @@ impl Directory {
     /// [`Rights::LOOKUP`](identity::Rights::LOOKUP).
     ///
     /// # Errors
-    /// [`Error::TooLarge`] when there are more; [`Error::Busy`] when it changes again and again; [`Error::ReadOnly`] on a volume
+    /// [`Error::TooLarge`] when there are more; [`Error::Unsettled`] when it changes again and again; [`Error::ReadOnly`] on a volume
     /// [without objects](crate::VolumeSpec::with_objects); those of the file system.
     pub fn names<'a>(&'a self, max: usize) -> LocalBoxFuture<'a, Result<Names, Error>> {
         Box::pin(async move {
@@ -129,7 +129,7 @@ impl Directory {
                 return Ok(Names { entries, history });
             }
         }
-        Err(Error::Busy)
+        Err(self.volume().unsettled(self.path(), "reading the names of a directory"))
     }
 
     /// The names as they are, of a directory whose names cannot change meanwhile.
@@ -257,7 +257,7 @@ impl std::fmt::Debug for History {
 //@ section: Writable volumes
 //@ unit: reading
 //@ connection: its own requests, {} readings while it changes
-//@ empty: refused as too large, or as busy where it changes all the time
+//@ empty: refused as too large, or as unsettled where it changes all the time
 //@ counter: vfs_names_read
 //@ attack: afs-pools
 /// Readings of a directory that changes meanwhile.

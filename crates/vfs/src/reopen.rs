@@ -5,22 +5,23 @@
 //! down like any other path, by the caller's rights, and must lead to the very file.
 //!
 //! Where the process may not open by handle, or the file system has no handles, the way is the one last recorded: in the object
-//! where the file is in use, else in the index.
+//! where the file is in use, else in the index. What a lane has open tells itself where its name is (`/proc/self/fd`).
 
 use std::sync::Arc;
 
 use futures_util::future::LocalBoxFuture;
-use identity::Rights;
+use identity::{Accounts, Rights};
 use lane::fs::{Dir, File, FileHandle, FileKind, Stat};
 use lane::offload::offload;
 
 use crate::attributes::{Attributes, FileId};
 use crate::caller::Caller;
 use crate::change::{Writer, c_name};
+use crate::directory::Directory;
 use crate::error::Error;
 use crate::guarded::{LookupResult, Steps};
 use crate::name::{Name, RelPath, RelPathBuf};
-use crate::object::{By, Identity, Recorded, identity_of};
+use crate::object::{By, Identity, Object, Recorded, identity_of};
 use crate::searches::Search;
 use crate::volume::{Resolved, Volume};
 
@@ -30,7 +31,7 @@ impl Volume {
     /// says where it was.
     ///
     /// # Errors
-    /// [`Error::Stale`] when it is gone, has left the volume or cannot be found in it; [`Error::Busy`] when it moves again and
+    /// [`Error::Stale`] when it is gone, has left the volume or cannot be found in it; [`Error::Unsettled`] when it moves again and
     /// again; [`Error::ReadOnly`] for a volume whose files lanes do not share; else as [`Volume::lookup_as`].
     pub fn reopen<'a>(
         &'a self,
@@ -53,6 +54,53 @@ impl Volume {
             let found = Reopening { volume: self }.resolve(caller, file, need).await;
             self.report_failure(RelPath::ROOT, "a file of this volume cannot be found again", found)
         })
+    }
+
+    /// Finds where an object in use is now, and notes it: another program may have moved it, or a directory above, and nobody has
+    /// met it there yet. `open` is the object, where this lane has it open. The rights there are for the caller to check.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] where it has no name in the volume any more, or none that can be known; [`Error::Unsettled`] when it moves
+    /// again and again; those of the file system.
+    pub(crate) fn find_moved<'a>(
+        &'a self,
+        object: &'a Arc<Object>,
+        open: Option<&'a File>,
+        which: WhichName,
+    ) -> LocalBoxFuture<'a, Result<RelPathBuf, Error>> {
+        Box::pin(async move {
+            let found = Reopening { volume: self }.present(object, open, which).await;
+            self.report_failure(RelPath::ROOT, "a file that was moved cannot be found again", found)
+        })
+    }
+
+    /// The directory that an object is, wherever it is now.
+    ///
+    /// # Errors
+    /// [`Error::NotADirectory`]; as [`Volume::lookup_as`] and [`Volume::find_moved`].
+    pub(crate) async fn directory_of(
+        &self,
+        caller: &Caller,
+        object: &Arc<Object>,
+    ) -> Result<Directory, Error> {
+        let (mut path, mut is_sought) = (self.path_of(object), false);
+        loop {
+            let found = match &path {
+                Some(path) => self.lookup_as(caller, path.as_path(), Rights::NONE).await,
+                None => Err(Error::Stale),
+            };
+            match found {
+                Ok(found) if found.object().is_some_and(|found| Arc::ptr_eq(found, object)) => {
+                    return Ok(found.into_directory()?.0);
+                }
+                Ok(_) | Err(_) if !is_sought => {
+                    path = Some(self.find_moved(object, None, WhichName::Any).await?);
+                    is_sought = true;
+                }
+                Ok(_) => return Err(Error::Stale),
+                Err(error) => return Err(error),
+            }
+        }
     }
 
     /// Opens a file anew to write ([`Volume::reopen`]). Takes [`Rights::WRITE`].
@@ -81,9 +129,18 @@ impl Volume {
                     Err(error) => return Err(error),
                 }
             }
-            self.counted(Err(Error::Busy))
+            self.counted(Err(self.unsettled(RelPath::ROOT, "opening a file that moves")))
         })
     }
+}
+
+/// Name of a file by which it is to be found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum WhichName {
+    /// Any that it has.
+    Any,
+    /// The one by which it was opened, whatever it is called by now; of a file of one name that one.
+    Opened,
 }
 
 /// Source by which the directory above a file is found.
@@ -129,7 +186,65 @@ impl Reopening<'_> {
             }
             before = Some(path);
         }
-        Err(Error::Busy)
+        Err(self.volume.unsettled(RelPath::ROOT, "finding a file that moves"))
+    }
+
+    /// Finds where an object in use is ([`Volume::find_moved`]).
+    async fn present(
+        &self,
+        object: &Arc<Object>,
+        open: Option<&File>,
+        which: WhichName,
+    ) -> Result<RelPathBuf, Error> {
+        let operator = Caller::new(Accounts::none().local_administrator());
+        for _ in 0..TRIES_MAX {
+            let path = self.present_path(object, open, which).await?;
+            // Looked up anew, it is noted there. Of a file this lane may go on with what it has noted before.
+            if let Some(found) = self.at(&operator, &path, object.identity(), Rights::NONE).await? {
+                let is_noted = || self.volume.path_of(object).is_some_and(|noted| noted == path);
+                if matches!(found, Resolved::File(..)) || is_noted() {
+                    self.volume.counters().reopened_found.increment();
+                    return Ok(path);
+                }
+            }
+            self.volume.cache().forget_at(self.volume.key(path.as_path()));
+        }
+        Err(self.volume.unsettled(RelPath::ROOT, "finding what another program moves"))
+    }
+
+    /// The path of an object as the file system has it at this moment.
+    async fn present_path(
+        &self,
+        object: &Arc<Object>,
+        open: Option<&File>,
+        which: WhichName,
+    ) -> Result<RelPathBuf, Error> {
+        let file = object.identity();
+        if let Some(path) = self.opened_path(open).await
+            && self.leads_to(&path, file).await?
+        {
+            return Ok(path);
+        }
+        if which == WhichName::Opened && !open.is_some_and(has_one_name) {
+            return Err(Error::Stale);
+        }
+        if let Some(path) = self.volume.path_of(object) {
+            if self.leads_to(&path, file).await? {
+                return Ok(path);
+            }
+            // What this lane has kept of it there is of before.
+            self.volume.cache().forget_at(self.volume.key(path.as_path()));
+        }
+        self.find_path(file, ParentSource::All).await
+    }
+
+    /// The path beneath the volume of the name by which a file was opened.
+    async fn opened_path(&self, open: Option<&File>) -> Option<RelPathBuf> {
+        let path = open?.path().await.ok()?;
+        let root = self.volume.root().dir().as_file().path().await.ok()?;
+        let beneath = path.strip_prefix(root.strip_suffix(b"/").unwrap_or(&root))?;
+        let beneath = if beneath.is_empty() { beneath } else { beneath.strip_prefix(b"/")? };
+        RelPath::parse(beneath).ok().map(RelPathBuf::from)
     }
 
     /// Returns what the path leads to, if that is the file.
@@ -405,6 +520,11 @@ struct NameSearch<'a> {
     before: Attributes,
     key: (FileId, Identity),
     _search: Search<'a>,
+}
+
+/// Returns whether an open file has no other name than that by which it was opened, as a directory has.
+fn has_one_name(open: &File) -> bool {
+    open.stat().is_ok_and(|stat| stat.kind == FileKind::Directory || stat.nlink == 1)
 }
 
 /// The directory above one that is open, which may lie outside of the volume.

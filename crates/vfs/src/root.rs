@@ -271,7 +271,8 @@ impl Root {
     }
 }
 
-fn c_path(path: RelPath<'_>) -> CString {
+/// A path beneath the volume, for the kernel.
+pub(crate) fn c_path(path: RelPath<'_>) -> CString {
     let bytes = if path.is_root() { b"." } else { path.as_bytes() };
     CString::new(bytes).expect("a RelPath holds no zero byte")
 }

@@ -278,6 +278,12 @@ impl Volume {
         self.counted(result.inspect_err(|error| io_faults::log(&self.inner.path, path, what, error)))
     }
 
+    /// The error of attempts that ended without an outcome: others changed each time what is here. `doing` is what was attempted.
+    pub(crate) fn unsettled(&self, path: RelPath<'_>, doing: &str) -> Error {
+        io_faults::log_unsettled(&self.inner.path, path, doing);
+        Error::Unsettled
+    }
+
     /// Reports the failure of reading a directory ([`report_failure`](Self::report_failure)).
     pub(crate) fn report_listing_failure<T>(
         &self,

@@ -112,7 +112,7 @@ impl DirPages {
             };
             let names = match names {
                 // Where many change it, it stands still for none to read it, but by its permit.
-                Err(vfs::Error::Busy) if !is_new => {
+                Err(vfs::Error::Unsettled) if !is_new => {
                     is_new = true;
                     continue;
                 }

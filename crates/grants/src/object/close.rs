@@ -5,6 +5,7 @@ use std::time::Instant;
 use super::Object;
 use crate::caching_grant::BreakRequest;
 use crate::conflict::FileOperation;
+use crate::deletion::NameEnd;
 use crate::event::{Event, GrantResult, Refused, Ticket};
 use crate::range::Owner;
 use crate::share::Access;
@@ -42,7 +43,7 @@ impl<L: Clone + Eq> Object<L> {
     ) -> Result<Closed<L>, Refused> {
         self.handle_timeout(now, events);
         let at = self.stream_of(open)?;
-        let closing = self.streams[at].open(open).filter(|closing| closing.deletes_on_close);
+        let closing = self.streams[at].open(open).filter(|closing| closing.deletes_on_close.is_some());
         if let Some(by) = closing.map(|closing| closing.holder.unwrap_or(Holder(open.0))) {
             // The file is to go now. Closing waits for no holder.
             let break_request = BreakRequest {
@@ -70,7 +71,7 @@ impl<L: Clone + Eq> Object<L> {
         if !stream.opens.iter().any(|open| open.holder == closed.holder) {
             stream.caching_grants.retain(|caching_grant| Some(caching_grant.holder) != closed.holder);
         }
-        if closed.deletes_on_close {
+        if closed.deletes_on_close.is_some() {
             if stream.name.is_empty() {
                 self.deletions.set(closed.link.clone(), closed.parent);
             } else {
@@ -84,13 +85,14 @@ impl<L: Clone + Eq> Object<L> {
     }
 
     fn fall_due(&mut self, at: usize, closed: Open<L>) -> Closed<L> {
-        let Open { link, parent, .. } = closed;
+        let Open { link, parent, deletes_on_close, ends_name, .. } = closed;
         let stream = &mut self.streams[at];
+        let ends_name = stream.name.is_empty() && (ends_name || deletes_on_close == Some(NameEnd::OwnClose));
         if stream.opens.is_empty() && std::mem::take(&mut stream.deletes) {
             return Closed::DeleteStream;
         }
         let is_open = self.streams.iter().any(|stream| stream.opens.iter().any(|open| open.link == link));
-        if is_open {
+        if is_open && !ends_name {
             return Closed::Stays;
         }
         match self.deletions.fall_due(&link) {
@@ -99,11 +101,11 @@ impl<L: Clone + Eq> Object<L> {
         }
     }
 
-    /// Sets or clears FILE_DELETE_ON_CLOSE of an open: the close deletes its name or named stream.
+    /// Has the name, or the named stream, deleted from the open's close on (FILE_DELETE_ON_CLOSE), or not after all.
     ///
     /// # Errors
     /// [`Refused::Access`] without [`Access::DELETE`]; [`Refused::NotOpen`].
-    pub fn delete_on_close(&mut self, open: OpenId, deletes: bool) -> Result<(), Refused> {
+    pub fn delete_on_close(&mut self, open: OpenId, deletes: Option<NameEnd>) -> Result<(), Refused> {
         let at = self.stream_of(open)?;
         let open = self.streams[at].open_mut(open).ok_or(Refused::NotOpen)?;
         if !open.access.contains(Access::DELETE) {
@@ -113,13 +115,13 @@ impl<L: Clone + Eq> Object<L> {
         Ok(())
     }
 
-    /// Sets or clears the deletion of an open's name or named stream with its last open
-    /// (FileDispositionInformation). A set one refuses new opens.
+    /// Has the name deleted with its last open or this one, or not (FileDispositionInformation): from now on no client opens it. A named
+    /// stream goes with its last open.
     pub fn set_deletion(
         &mut self,
         now: Instant,
         open: OpenId,
-        deletes: bool,
+        deletes: Option<NameEnd>,
         ticket: Option<Ticket>,
         events: &mut Vec<Event>,
     ) -> GrantResult<()> {
@@ -134,7 +136,7 @@ impl<L: Clone + Eq> Object<L> {
         }
         let by = Some(ExemptHolder::Holder(it.holder.unwrap_or(Holder(open.0))));
         let (link, parent) = (it.link.clone(), it.parent);
-        if deletes {
+        if deletes.is_some() {
             let asked = self.streams[at].ask(
                 &BreakRequest { now, operation: FileOperation::Delete, by, limits: self.limits },
                 events,
@@ -143,10 +145,16 @@ impl<L: Clone + Eq> Object<L> {
                 return self.wait_of(at, ticket, by, FileOperation::Delete, until);
             }
         }
-        match (self.streams[at].name.is_empty(), deletes) {
-            (false, deletes) => self.streams[at].deletes = deletes,
-            (true, true) => self.deletions.set(link, parent),
-            (true, false) => self.deletions.take_back(&link),
+        if !self.streams[at].name.is_empty() {
+            self.streams[at].deletes = deletes.is_some();
+            return GrantResult::Granted(());
+        }
+        let is_by_link = |other: &&mut Open<L>| other.link == link && (other.id == open || deletes.is_none());
+        let ends_name = deletes == Some(NameEnd::OwnClose);
+        self.streams[at].opens.iter_mut().filter(is_by_link).for_each(|open| open.ends_name = ends_name);
+        match deletes {
+            Some(_) => self.deletions.set(link, parent),
+            None => self.deletions.take_back(&link),
         }
         GrantResult::Granted(())
     }

@@ -44,7 +44,8 @@ impl<L> Request<L> {
     pub(super) fn into_open(self) -> Open<L> {
         let Self { open: id, consumer, access, share, looks, link, parent, want, .. } = self;
         let holder = want.map(|want| want.holder);
-        Open { id, consumer, holder, access, share, looks, deletes_on_close: false, link, parent }
+        let (deletes_on_close, ends_name) = (None, false);
+        Open { id, consumer, holder, access, share, looks, deletes_on_close, ends_name, link, parent }
     }
 }
 

@@ -3,12 +3,56 @@
 use super::{Bench, request, with_lease};
 use crate::conflict::FileOperation;
 use crate::{
-    Access, Caching, Change, Closed, Event, ExemptHolder, GrantResult, Holder, OpenId, Refused, Request,
-    Share, Ticket,
+    Access, Caching, Change, Closed, Event, ExemptHolder, GrantResult, Holder, NameEnd, OpenId, Refused,
+    Request, Share, Ticket,
 };
 
 fn dispose(bench: &mut Bench, open: u64, deletes: bool) -> GrantResult<()> {
+    dispose_with(bench, open, deletes.then_some(NameEnd::LastClose))
+}
+
+fn dispose_with(bench: &mut Bench, open: u64, deletes: Option<NameEnd>) -> GrantResult<()> {
     bench.object.set_deletion(bench.now, OpenId(open), deletes, None, &mut bench.events)
+}
+
+#[test]
+fn a_name_goes_with_the_open_that_has_it_deleted_as_posix_has_it() {
+    let gone = Closed::DeleteName { link: "page", parent: None };
+    let three = || {
+        let mut bench = Bench::new();
+        for open in 1..=3 {
+            bench.granted(request(open));
+        }
+        bench
+    };
+    let mut bench = three();
+    assert_eq!(dispose_with(&mut bench, 1, Some(NameEnd::OwnClose)), GrantResult::Granted(()));
+    assert_eq!(bench.close(2), Closed::Stays, "another's close takes nothing away");
+    assert_eq!(bench.open(request(4)), GrantResult::Refused(Refused::DeletePending));
+    assert_eq!(bench.close(1), gone, "though the third has it open");
+    bench.object.deleted(&"page", &mut bench.events);
+    assert!(!bench.object.is_deleting(OpenId(3)));
+    assert_eq!(bench.close(3), Closed::Stays);
+    // Taken back, by whichever open, it stays, and goes with the last where that is said then.
+    let mut bench = three();
+    assert_eq!(dispose_with(&mut bench, 1, Some(NameEnd::OwnClose)), GrantResult::Granted(()));
+    assert_eq!(dispose_with(&mut bench, 2, None), GrantResult::Granted(()));
+    assert_eq!(dispose_with(&mut bench, 2, Some(NameEnd::LastClose)), GrantResult::Granted(()));
+    assert_eq!([1, 2].map(|open| bench.close(open)), [Closed::Stays; 2]);
+    assert_eq!(bench.close(3), gone);
+    // What is said last of an open counts.
+    let mut bench = three();
+    assert_eq!(dispose_with(&mut bench, 1, Some(NameEnd::OwnClose)), GrantResult::Granted(()));
+    assert_eq!(dispose_with(&mut bench, 1, Some(NameEnd::LastClose)), GrantResult::Granted(()));
+    assert_eq!([1, 2].map(|open| bench.close(open)), [Closed::Stays; 2]);
+    assert_eq!(bench.close(3), gone);
+    // One that deletes on close.
+    let mut bench = three();
+    bench.object.delete_on_close(OpenId(2), Some(NameEnd::OwnClose)).unwrap();
+    bench.granted(request(4));
+    assert_eq!(bench.close(2), gone);
+    bench.object.deleted(&"page", &mut bench.events);
+    assert_eq!([1, 3, 4].map(|open| bench.close(open)), [Closed::Stays; 3]);
 }
 
 #[test]
@@ -16,7 +60,7 @@ fn the_last_close_takes_the_name_away_and_nobody_opens_it_meanwhile() {
     let mut bench = Bench::new();
     bench.granted(request(1));
     bench.granted(request(2));
-    bench.object.delete_on_close(OpenId(1), true).unwrap();
+    bench.object.delete_on_close(OpenId(1), Some(NameEnd::LastClose)).unwrap();
     bench.granted(request(3));
     assert_eq!(bench.close(1), Closed::Stays);
     assert_eq!(bench.open(request(4)), GrantResult::Refused(Refused::DeletePending));
@@ -53,7 +97,7 @@ fn a_deletion_is_taken_back_and_needs_the_right() {
     bench.granted(request(1));
     bench.granted(Request { access: Access::READ, ..request(2) });
     assert_eq!(dispose(&mut bench, 2, true), GrantResult::Refused(Refused::Access));
-    assert_eq!(bench.object.delete_on_close(OpenId(2), true), Err(Refused::Access));
+    assert_eq!(bench.object.delete_on_close(OpenId(2), Some(NameEnd::LastClose)), Err(Refused::Access));
     assert_eq!(dispose(&mut bench, 1, true), GrantResult::Granted(()));
     assert!(bench.object.is_deleted(&"page"));
     assert_eq!(dispose(&mut bench, 1, false), GrantResult::Granted(()));
@@ -112,7 +156,7 @@ fn a_deletion_spares_the_directorys_lease_only_if_who_set_it_and_who_closes_last
     // Set by CREATE, it is set when that open is closed.
     let mut bench = Bench::new();
     bench.granted(with_parent(1, 1));
-    bench.object.delete_on_close(OpenId(1), true).unwrap();
+    bench.object.delete_on_close(OpenId(1), Some(NameEnd::LastClose)).unwrap();
     bench.granted(request(2));
     assert_eq!(bench.close(1), Closed::Stays);
     assert_eq!(bench.close(2), Closed::DeleteName { link: "page", parent: None });
@@ -154,7 +198,7 @@ fn who_writes_or_renames_without_an_open_waits_while_the_name_goes() {
     };
     for operation in [FileOperation::Write, FileOperation::Overwrite, FileOperation::Rename] {
         bench.granted(Request { share: Share::NONE, ..request(1) });
-        bench.object.delete_on_close(OpenId(1), true).unwrap();
+        bench.object.delete_on_close(OpenId(1), Some(NameEnd::LastClose)).unwrap();
         let before = ask(&mut bench, operation, None, None);
         assert_eq!(
             before,

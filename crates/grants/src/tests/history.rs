@@ -13,8 +13,8 @@ use super::model::{Came, Letters, Lock as ModelLock, Model, Open, Told, letters}
 use crate::conflict::{FileOperation, RangeUse};
 use crate::{
     Access, AdvisoryLock, Caching, CachingRequest, Change, Closed, Event, ExemptHolder, GrantResult, Holder,
-    Home, Kind, Limits, Lock, Object, OpenId, Owner, Range, RangeLock, Refused, Request, Share, StatOpen,
-    Ticket,
+    Home, Kind, Limits, Lock, NameEnd, Object, OpenId, Owner, Range, RangeLock, Refused, Request, Share,
+    StatOpen, Ticket,
 };
 
 const SEEDS: u64 = 2000;
@@ -60,7 +60,7 @@ struct History {
 enum Question {
     Open(Box<Open>, bool, Option<(bool, &'static str)>),
     Change(&'static str, &'static str, Option<u64>),
-    Dispose(u64),
+    Dispose(u64, NameEnd),
     Lock(u64, Vec<ModelLock>, bool),
 }
 
@@ -132,6 +132,8 @@ impl History {
             lets: letters(self.pick(&["rwd", "rwd", "rwd", "r", "rw", ""])),
             link: self.pick(&["page", "page", "other"]),
             deletes: false,
+            ends_name: false,
+            closes_name: false,
         };
         let overwrites = self.rng.random_bool(0.1);
         self.ask(Question::Open(Box::new(open), overwrites, want), None)
@@ -155,10 +157,11 @@ impl History {
                 let came = self.model.change(number, stream, does, *by);
                 self.same(answer.map(|()| Letters::new()), came, ["change", "change waits"])
             }
-            Question::Dispose(open) => {
+            Question::Dispose(open, end) => {
                 let now = self.now();
-                let answer = self.object.set_deletion(now, OpenId(*open), true, ticket, &mut self.events);
-                let came = self.model.dispose(number, *open, true);
+                let answer =
+                    self.object.set_deletion(now, OpenId(*open), Some(*end), ticket, &mut self.events);
+                let came = self.model.dispose(number, *open, true, *end == NameEnd::OwnClose);
                 self.same(answer.map(|()| Letters::new()), came, ["delete", "delete waits"])
             }
             Question::Lock(open, locks, waits) => {
@@ -258,7 +261,7 @@ impl History {
         assert_eq!(closed, expected, "{}", self.at);
         // Questions of an open that is gone are asked no more.
         let gone = self.asking.iter().filter(|(_, question)| match question {
-            Question::Dispose(id) | Question::Lock(id, ..) => *id == open.id,
+            Question::Dispose(id, _) | Question::Lock(id, ..) => *id == open.id,
             _ => false,
         });
         let gone: Vec<_> = gone.map(|(ticket, _)| *ticket).collect();
@@ -361,22 +364,26 @@ impl History {
         let Some(open) = self.any_open() else { return "nothing" };
         match self.rng.random_range(0..4) {
             0 => {
-                let set = self.object.delete_on_close(OpenId(open.id), true).is_ok();
+                let end = self.pick(&[NameEnd::LastClose, NameEnd::OwnClose]);
+                let set = self.object.delete_on_close(OpenId(open.id), Some(end)).is_ok();
                 assert_eq!(set, open.does.contains(&'d'));
-                self.model
-                    .opens
-                    .iter_mut()
-                    .filter(|it| it.id == open.id && set)
-                    .for_each(|it| it.deletes = true);
+                self.model.opens.iter_mut().filter(|it| it.id == open.id && set).for_each(|it| {
+                    // The last that is said of it counts, but what was set by itself stays.
+                    it.deletes = true;
+                    it.closes_name = end == NameEnd::OwnClose;
+                });
                 "delete"
             }
             1 => {
                 let now = self.now();
-                let answer = self.object.set_deletion(now, OpenId(open.id), false, None, &mut self.events);
-                let came = self.model.dispose(u64::MAX, open.id, false);
+                let answer = self.object.set_deletion(now, OpenId(open.id), None, None, &mut self.events);
+                let came = self.model.dispose(u64::MAX, open.id, false, false);
                 self.same(answer.map(|()| Letters::new()), came, ["delete", "delete waits"]).2
             }
-            _ => self.ask(Question::Dispose(open.id), None),
+            _ => {
+                let end = self.pick(&[NameEnd::LastClose, NameEnd::OwnClose]);
+                self.ask(Question::Dispose(open.id, end), None)
+            }
         }
     }
 

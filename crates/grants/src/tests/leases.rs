@@ -10,7 +10,7 @@ use super::{Bench, request, with_lease, with_oplock};
 use crate::conflict::FileOperation;
 use crate::{
     Access, BadAcknowledgement, Caching, CachingRequest, Change, Event, ExemptHolder, GrantResult, Holder,
-    LeaseKey, LeaseOfOtherFile, Leases, Limits, OpenId, Refused, Request, Share, StatOpen, Wait,
+    LeaseKey, LeaseOfOtherFile, Leases, Limits, NameEnd, OpenId, Refused, Request, Share, StatOpen, Wait,
 };
 
 const RWH: Caching = Caching::RWH;
@@ -130,7 +130,7 @@ fn who_closes_what_goes_with_his_open_has_others_give_back_theirs_and_waits_for_
     let mut bench = Bench::new();
     bench.granted(with_lease(1, 11, RH));
     bench.granted(request(2));
-    bench.object.delete_on_close(OpenId(2), true).unwrap();
+    bench.object.delete_on_close(OpenId(2), Some(NameEnd::LastClose)).unwrap();
     assert_eq!(bench.breaks(), []);
     bench.close(2);
     assert_eq!(bench.breaks(), [(11, R, true)]);

@@ -20,6 +20,10 @@ pub(super) struct Open {
     pub(super) lets: Letters,
     pub(super) link: &'static str,
     pub(super) deletes: bool,
+    /// The name goes with it, if it goes.
+    pub(super) ends_name: bool,
+    /// So it does if it deletes on close.
+    pub(super) closes_name: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -347,7 +351,8 @@ impl Model {
         {
             return Some(open.stream);
         }
-        let is_due = self.pending.contains(open.link) && !stays(|open| open.link, open.link);
+        let ends_name = open.stream.is_empty() && (open.ends_name || open.deletes && open.closes_name);
+        let is_due = self.pending.contains(open.link) && (ends_name || !stays(|open| open.link, open.link));
         (is_due && self.due.insert(open.link)).then_some(open.link)
     }
 
@@ -404,7 +409,7 @@ impl Model {
         if bears { Came::Done(Letters::new()) } else { Came::Sharing }
     }
 
-    pub(super) fn dispose(&mut self, ticket: u64, id: u64, deletes: bool) -> Came {
+    pub(super) fn dispose(&mut self, ticket: u64, id: u64, deletes: bool, ends_name: bool) -> Came {
         self.time();
         let open = self.opens.iter().find(|open| open.id == id).unwrap().clone();
         if !open.does.contains(&'d') {
@@ -414,6 +419,11 @@ impl Model {
             return self.stand(ticket, open.stream, Some(open.holder), "delete");
         }
         let what = if open.stream.is_empty() { open.link } else { open.stream };
+        for other in self.opens.iter_mut().filter(|other| open.stream.is_empty() && other.stream.is_empty()) {
+            if other.id == id || other.link == open.link && !deletes {
+                other.ends_name = deletes && ends_name;
+            }
+        }
         if deletes {
             self.pending.insert(what);
         } else if !self.due.contains(what) {

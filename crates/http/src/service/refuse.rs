@@ -78,7 +78,9 @@ impl From<vfs::Error> for RequestError {
             Error::AccessDenied | Error::InAnotherVolume => Self::Forbidden,
             Error::Denied(_) => Self::Denied,
             Error::Name(NameError::Nul | NameError::Dots | NameError::Slash) => Self::Path,
-            Error::TooManyOpen | Error::Overloaded | Error::Busy | Error::Closed(_) => Self::Overloaded,
+            Error::TooManyOpen | Error::Overloaded | Error::Busy | Error::Unsettled | Error::Closed(_) => {
+                Self::Overloaded
+            }
             // Refusals of changes: `of_change`.
             Error::Exists
             | Error::NotEmpty

@@ -9,7 +9,7 @@ use smb_wire::Status;
 use smb_wire::create::access::{attributes, rights};
 use smb_wire::create::{create_action, options};
 use smb_wire::info::security::Descriptor;
-use vfs::{CreateOptions, Error, Expect, RelPath, Resolved, Writer};
+use vfs::{CreateOptions, Directory, Error, Expect, Name, Resolved, Writer};
 
 use super::open_or_create::{GrantedOpen, OpenAttemptError, OpenTarget};
 use super::params::{CreateParams, GIVEN};
@@ -60,7 +60,7 @@ impl Share {
             checked_list(list)?;
         }
         let secured = self.secured(ctx, params, lookup, is_directory).await?;
-        let writer = self.make(ctx, params, lookup, is_directory, secured.own()).await?;
+        let made = self.make(ctx, params, lookup, is_directory, secured.own()).await?;
         let access = match params.access & rights::MAXIMUM_ALLOWED {
             0 => params.access,
             _ => rights::FILE_ALL,
@@ -78,24 +78,29 @@ impl Share {
         let operator = Accounts::none().local_administrator();
         let opened = self.open_beside(ctx, params, room, &target).await;
         let (open, resolved, break_registration) = match opened {
-            Ok(opened) => opened,
-            Err(OpenAttemptError::Refused(status)) if status != Status::SHARING_VIOLATION => {
+            Ok(opened) if Arc::ptr_eq(opened.0.object(), &made.object) => opened,
+            // Another client has it open by now.
+            Err(error @ OpenAttemptError::Refused(Status::SHARING_VIOLATION)) => return Err(error),
+            other => {
                 let operator = vfs::Caller { principal: operator, ..ctx.caller.clone() };
-                self.undo_create(&operator, lookup.path.as_path(), is_directory).await;
-                return Err(status.into());
+                let name = lookup.path.as_path().file_name().ok_or(Status::OBJECT_NAME_COLLISION)?;
+                undo_create(&operator, &made, &made.above, name).await;
+                // What was opened has taken the name of what was made: it is another client's, or another program's.
+                return Err(other.err().unwrap_or(OpenAttemptError::Retry));
             }
-            Err(error) => return Err(error),
         };
         let caller = open.caller(&ctx.caller);
-        let handle = Rc::new(LaneHandle::new(resolved, writer));
+        let handle = Rc::new(LaneHandle::new(resolved, made.writer.clone()));
         let operator = vfs::Caller { principal: operator, ..caller.clone() };
         let fitted = match self.give_list(&caller, &handle, &secured).await {
             Ok(()) => self.apply_create_params(&operator, &handle, open.object(), params).await,
             refused => refused,
         };
         if let Err(status) = fitted {
-            if let Some(path) = open.path(self.volume()) {
-                self.undo_create(&operator, path.as_path(), is_directory).await;
+            if let Ok((above, name)) = open.directory_and_name(self.volume(), &operator).await
+                && let Ok(name) = Name::parse(&name)
+            {
+                undo_create(&operator, &made, &above, name).await;
             }
             return Err(status.into());
         }
@@ -184,20 +189,6 @@ impl Share {
         writer.set_attributes(caller, change).await.map_err(status::of)
     }
 
-    /// Removes the file that a failed CREATE has made, unless another client has it open by now.
-    async fn undo_create(&self, caller: &vfs::Caller, path: RelPath<'_>, is_directory: bool) {
-        let Some(name) = path.file_name() else { return };
-        let Ok(above) = self.directory_at(caller, path.parent()).await else { return };
-        // No client hears why it stayed.
-        let _ = match is_directory {
-            true => above.remove_directory(caller, name).await,
-            false => {
-                let is_empty = |found: Option<&vfs::Attributes>| found.is_some_and(|found| found.size == 0);
-                above.remove_if(caller, name, Expect::Like(&is_empty)).await
-            }
-        };
-    }
-
     async fn make(
         &self,
         ctx: &RequestContext,
@@ -205,7 +196,7 @@ impl Share {
         lookup: &PathLookup,
         is_directory: bool,
         own: Option<&Arc<Descriptor>>,
-    ) -> Result<Option<Writer>, OpenAttemptError> {
+    ) -> Result<Made, OpenAttemptError> {
         let wanted = super::open_or_create::wanted(ctx, params, is_directory);
         let intent = self.volume().intending(&ctx.caller, wanted).map_err(status::of_open)?;
         let caller = intent.caller();
@@ -218,18 +209,20 @@ impl Share {
             self.holds_directory(&directory)?;
             let made = if is_directory {
                 let mode = params.contexts.posix.unwrap_or(DIRECTORY_MODE) & 0o777;
-                directory.make_directory_described(caller, name, mode, own).await.map(|_| None)
+                let made = directory.make_directory_described(caller, name, mode, own).await;
+                made.map(|made| (made.object().cloned(), None))
             } else {
                 let mode = params.contexts.posix.unwrap_or(FILE_MODE) & 0o777 | OWNER_BITS;
-                let made = directory
-                    .create_described(caller, name, CreateOptions { exclusive: true, mode }, own)
-                    .await;
-                made.map(|made| Some(made.writer))
+                let options = CreateOptions { exclusive: true, mode };
+                let made = directory.create_described(caller, name, options, own).await;
+                made.map(|made| (made.writer.file().object().cloned(), Some(made.writer)))
             };
-            return made.map_err(|error| match error {
+            let (object, writer) = made.map_err(|error| match error {
                 Error::Exists => OpenAttemptError::Retry,
                 error => of_way(error),
-            });
+            })?;
+            let object = object.ok_or(Status::ACCESS_DENIED)?;
+            return Ok(Made { above: directory, object, writer, is_directory });
         }
         Err(Status::ACCESS_DENIED.into())
     }
@@ -256,6 +249,23 @@ impl Share {
             kept => kept,
         }
     }
+}
+
+/// What a CREATE has made, and the directory that it was made in.
+struct Made {
+    above: Directory,
+    object: Arc<vfs::Object>,
+    writer: Option<Writer>,
+    is_directory: bool,
+}
+
+/// Removes what a failed CREATE has made, if the name still leads to that and no client or program has put anything into it.
+async fn undo_create(caller: &vfs::Caller, made: &Made, above: &Directory, name: Name<'_>) {
+    let is_empty = |found: Option<&vfs::Attributes>| found.is_some_and(|found| found.size == 0);
+    // A directory goes only if it is empty, whatever its size.
+    let expect = if made.is_directory { Expect::Anything } else { Expect::Like(&is_empty) };
+    // No client hears why it stayed.
+    let _ = above.remove_which_if(caller, made.object.number(), name, made.is_directory, expect).await;
 }
 
 fn of_way(error: Error) -> OpenAttemptError {

@@ -3,6 +3,7 @@
 use std::cell::RefCell;
 use std::rc::Rc;
 
+use grants::NameEnd;
 use smb_wire::Status;
 use smb_wire::create::lease::Lease;
 use smb_wire::create::{create_action, options};
@@ -224,7 +225,7 @@ pub(super) fn beside(ctx: &RequestContext, share_access: u32, mask: u32) -> Open
 /// Marks the name to be deleted with the open, if that is asked for.
 pub(super) fn delete_on_close(params: &CreateParams<'_>, open: &vfs::Open) -> Result<(), Status> {
     match params.has(options::DELETE_ON_CLOSE) {
-        true => open.delete_on_close(true).map_err(status::of_open),
+        true => open.delete_on_close(Some(NameEnd::LastClose)).map_err(status::of_open),
         false => Ok(()),
     }
 }

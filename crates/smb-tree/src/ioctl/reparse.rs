@@ -12,6 +12,7 @@ use smb_wire::fsctl::reparse::{self, Symlink};
 use vfs::{Error, OpenHow, RelPath};
 
 use super::whole;
+use crate::by_name::NamedOpen;
 use crate::create::link::wire_symlink;
 use crate::lane_handle::LaneHandle;
 use crate::open::{Open, OpenKind};
@@ -61,17 +62,22 @@ impl Share {
         if open.kind() != OpenKind::File || goes {
             return Err(Status::NOT_SUPPORTED);
         }
-        let path = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
-        let name = path.as_path().file_name().ok_or(Status::NOT_SUPPORTED)?;
-        let directory = self.directory_at(&ctx.caller, path.as_path().parent()).await?;
         let is_new = open.action == create_action::CREATED;
         let (caller, object) = (ctx.by(open), open.grants().object());
-        let became = directory.become_link(&caller, name, object, is_new, &target).await;
-        became.map_err(|error| match error {
-            Error::Unexpected => Status::NOT_SUPPORTED,
-            Error::Name(_) | Error::NameTooLong => Status::IO_REPARSE_DATA_INVALID,
-            error => status::of(error),
-        })?;
+        let handle = self.handle(ctx, open).await?;
+        let named = NamedOpen::of_file(open, &handle);
+        // What may not become a link is told from what has the name no more.
+        self.confirm_name(&caller, named).await?;
+        let became = self.by_name(&caller, named, async |directory, name| {
+            match directory.become_link(&caller, name, object, is_new, &target).await {
+                Ok(()) => Ok(()),
+                Err(Error::Unexpected) => Err(Status::NOT_SUPPORTED.into()),
+                Err(Error::Name(_) | Error::NameTooLong) => Err(Status::IO_REPARSE_DATA_INVALID.into()),
+                Err(error) => Err(error.into()),
+            }
+        });
+        became.await?;
+        let path = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
         self.open_what_it_became(ctx, open, path.as_path()).await
     }
 

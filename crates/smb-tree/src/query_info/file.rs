@@ -46,6 +46,9 @@ impl Share {
             return Err(Status::ACCESS_DENIED);
         }
         let handle = self.handle(ctx, open).await?;
+        if matches!(class, class::ALL | class::NORMALIZED_NAME | class::ALTERNATE_NAME) {
+            self.present_path(open, &handle).await;
+        }
         let whole = |output: Vec<u8>| {
             let len = output.len();
             cut(output, len, len_max)
@@ -220,8 +223,10 @@ fn basic(info: &Info) -> BasicInformation {
 }
 
 fn standard(open: &Open, info: &Info) -> StandardInformation {
-    let goes = open.named().is_deleting();
-    let links = if open.kind() == OpenKind::Directory { 1 } else { info.links };
+    //= MS-FSA 2.1.5.12.27
+    //# What has no name any more goes: DeletePending is 1.
+    let goes = open.named().is_deleting() || (info.links == 0 && open.by_link.is_none());
+    let links = if open.kind() == OpenKind::Directory { info.links.min(1) } else { info.links };
     StandardInformation {
         allocation_size: info.allocation.into(),
         end_of_file: info.size.into(),

@@ -13,6 +13,7 @@ use smb_wire::info::file::BasicInformation;
 use smb_wire::time::{SetTime, from_unix};
 
 use crate::attributes::wire_time;
+use crate::by_name::NamedOpen;
 use crate::lane_handle::{HandleKind, LaneHandle, is_unsupported};
 use crate::open::Open;
 use crate::request_context::RequestContext;
@@ -53,7 +54,7 @@ impl Share {
             // A link has no place for attributes; clients that clear them before they delete it lose nothing.
             let change =
                 AttributeChange { atime: to_set(accessed), mtime: to_set(written), ..AttributeChange::NONE };
-            return self.set_link_times(&caller, open, change).await;
+            return self.set_link_times(&caller, open, handle, change).await;
         }
         // Whatever is set moves the kernel's time of change, and ends what one that was set before rests on.
         let now = Dos { changed: None, ..self.dos_of(handle).await? };
@@ -144,16 +145,17 @@ impl Share {
         &self,
         caller: &vfs::Caller,
         open: &Open,
+        handle: &LaneHandle,
         change: AttributeChange,
     ) -> Result<(), Status> {
         if (change.atime, change.mtime) == (Set::Keep, Set::Keep) {
             return Ok(());
         }
-        let path = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
-        let name = path.as_path().file_name().ok_or(Status::FILE_DELETED)?;
-        let above = self.directory_at(caller, path.as_path().parent()).await?;
         let which = open.grants().object().number();
-        above.set_attributes_if(caller, which, name, change).await.map_err(status::of)
+        let set = self.by_name(caller, NamedOpen::of_file(open, handle), async |above, name| {
+            Ok(above.set_attributes_if(caller, which, name, change).await?)
+        });
+        set.await
     }
 
     /// Keeps attributes and time of creation with a file.

@@ -2,25 +2,23 @@
 
 use std::sync::Arc;
 
-use identity::Rights;
+use grants::NameEnd;
 use smb_wire::Status;
 use smb_wire::create::access::{attributes, rights};
 use smb_wire::create::options;
 use smb_wire::info::file::{class, disposition, plain};
-use vfs::{Directory, Error, Resolved};
+use vfs::{Directory, Error};
 use zerocopy::little_endian::U32;
 
 use super::mismatch;
 use crate::lane_handle::LaneHandle;
 use crate::open::{Open, OpenKind};
-use crate::request_context::RequestContext;
 use crate::share::Share;
 use crate::status;
 
 impl Share {
     pub(super) async fn set_disposition(
         &self,
-        ctx: &RequestContext,
         open: &Arc<Open>,
         handle: &LaneHandle,
         class: u8,
@@ -30,8 +28,10 @@ impl Share {
             class::DISPOSITION => u32::from(*data.first().ok_or(Status::INFO_LENGTH_MISMATCH)? != 0),
             _ => plain::<U32>(data).map_err(mismatch)?.get(),
         };
+        //= MS-FSA 2.1.5.15.4
+        //# Flags that are not known: STATUS_NOT_SUPPORTED.
         if bits & !disposition::ALL != 0 {
-            return Err(Status::INVALID_PARAMETER);
+            return Err(Status::NOT_SUPPORTED);
         }
         if !open.may(rights::DELETE) {
             return Err(Status::ACCESS_DENIED);
@@ -61,36 +61,16 @@ impl Share {
                 check_empty(directory).await?;
             }
         }
+        //= MS-FSCC 2.4.12
+        //# FILE_DISPOSITION_POSIX_SEMANTICS: the name goes when this open is closed, and others go on with what has no name then. A later
+        //# class without FILE_DISPOSITION_DELETE takes the deletion back.
+        let is_posix = bits & disposition::POSIX_SEMANTICS != 0;
+        let end = deletes.then_some(if is_posix { NameEnd::OwnClose } else { NameEnd::LastClose });
         if is_on_close {
             open.state().stays_on_close = !deletes;
-            return open.named().delete_on_close(deletes).map_err(status::of_open);
+            return open.named().delete_on_close(end).map_err(status::of_open);
         }
-        let set = open.named().set_deletion(self.volume(), deletes).await;
-        set.map_err(status::of_open)?;
-        let at_once = disposition::POSIX_SEMANTICS;
-        if deletes && bits & at_once != 0 && open.kind() != OpenKind::Stream {
-            self.remove_now(ctx, open).await?;
-        }
-        Ok(())
-    }
-
-    /// Takes the name away though it is open, as POSIX does. Where an open does not share deletion the name
-    /// goes with its last open.
-    async fn remove_now(&self, ctx: &RequestContext, open: &Arc<Open>) -> Result<(), Status> {
-        let caller = ctx.by(open);
-        let path = open.named().path(self.volume()).ok_or(Status::FILE_DELETED)?;
-        let (Some(above), Some(name)) = (path.as_path().parent(), path.as_path().file_name()) else {
-            return Err(Status::CANNOT_DELETE);
-        };
-        let above = self.volume().lookup_as(&caller, above, Rights::NONE).await;
-        let (directory, _) = above.and_then(Resolved::into_directory).map_err(status::of)?;
-        // The name may have come to lead to something else, which the open has nothing to do with.
-        let which = open.named().object().number();
-        let is_directory = open.is_directory() && open.by_link.is_none();
-        match directory.remove_which(&caller, which, name, is_directory).await {
-            Ok(()) | Err(Error::NotFound | Error::Locked | Error::Busy) => Ok(()),
-            Err(error) => Err(status::of(error)),
-        }
+        open.named().set_deletion(self.volume(), end).await.map_err(status::of_open)
     }
 }
 

@@ -103,7 +103,7 @@ impl Share {
             class::RENAME | class::RENAME_EX => self.rename(ctx, open, data, class).await,
             class::LINK => self.link(ctx, open, data).await,
             class::DISPOSITION | class::DISPOSITION_EX => {
-                self.set_disposition(ctx, open, handle, class, data).await
+                self.set_disposition(open, handle, class, data).await
             }
             class::POSITION => set_position(open, plain::<U64>(data).map_err(mismatch)?.get()),
             class::MODE => set_mode(open, plain::<U32>(data).map_err(mismatch)?.get()),

@@ -10,6 +10,7 @@ use smb_wire::malformed::Malformed;
 use smb_wire::name::{COMPONENT_MAX, Name as WireName};
 use vfs::{Directory, Error, Name, Object, RelPath, Replace, Resolved};
 
+use crate::by_name::{NameRefusal, NamedOpen};
 use crate::lane_handle::{LaneHandle, VALUE_MAX};
 use crate::names::{self, PathLookup, to_stored};
 use crate::open::{Open, OpenKind, Renamed};
@@ -95,22 +96,50 @@ impl Share {
         // A Mac, and a client of the POSIX extensions, goes on by its opens wherever they are.
         let moves_opens = ctx.posix || ctx.apple.is_spoken();
         let caller = vfs::Caller { moves_opens, ..ctx.by(open) };
-        let from = open.named().path(self.volume()).ok_or(Status::FILE_DELETED)?;
-        let from_name = from.as_path().file_name().ok_or(Status::ACCESS_DENIED)?;
-        let target = self.target(open, &caller, name, is_taken).await?;
-        let here = self.directory_at(&caller, from.as_path().parent()).await?;
+        let handle = self.handle(ctx, open).await?;
+        let before = handle.attributes()?;
+        let is_renamed = self.by_name(&caller, NamedOpen::of_name(open, &handle), async |here, from_name| {
+            let target = self.target(open, &caller, name, is_taken).await?;
+            self.rename_here(open, &caller, (here, from_name), &target, replaces).await
+        });
+        if !is_renamed.await? {
+            return Ok(false);
+        }
+        if open.by_link.is_some() {
+            // The file has not moved.
+            return Ok(true);
+        }
+        self.archive(ctx, open, &handle).await;
+        if let Ok(now) = handle.attributes() {
+            let mut state = open.state();
+            let first = state.renamed.filter(|renamed| renamed.holds(&before));
+            let before = first.map_or(before.ctime, |renamed| renamed.before);
+            state.renamed = Some(Renamed { before, left: now.ctime, written: now.mtime });
+        }
+        Ok(true)
+    }
+
+    /// Returns whether it is renamed ([`Share::try_rename`]).
+    async fn rename_here(
+        &self,
+        open: &Open,
+        caller: &vfs::Caller,
+        (here, from_name): (&Directory, Name<'_>),
+        target: &RenameTarget,
+        replaces: bool,
+    ) -> Result<bool, NameRefusal> {
         let own = open.named().object();
         let (name, over) = match &target.replaced {
-            Some(it) if it.is(own) && self.gives_way(open, &caller, &target, (&here, from_name)).await? => {
+            Some(it) if it.is(own) && self.gives_way(open, caller, target, (here, from_name)).await? => {
                 (&target.name, Replace::Never)
             }
             // It has that name already: a client that keeps it for later is asked for it all the same, as
             // with Windows. Or another name of its own is to be written otherwise.
             Some(it) if it.is(own) && target.name == target.stored => (&target.name, Replace::Existing),
             Some(it) if it.is(own) => (&target.name, Replace::Never),
-            Some(_) if !replaces => return Err(Status::OBJECT_NAME_COLLISION),
+            Some(_) if !replaces => return Err(Status::OBJECT_NAME_COLLISION.into()),
             // A link takes the place of anything but of what it leads to, which the open is of: the content would be lost.
-            Some(Replaced::It(it)) if is_it(it, open) => return Err(Status::ACCESS_DENIED),
+            Some(Replaced::It(it)) if is_it(it, open) => return Err(Status::ACCESS_DENIED.into()),
             Some(it) => {
                 self.may_replace(it).await?;
                 (&target.stored, Replace::Existing)
@@ -125,27 +154,12 @@ impl Share {
         // attributes, is not here: it has a file without a name then, and of several that rename onto one
         // name none is refused.
         let to = Name::parse(name).map_err(|_| Status::OBJECT_NAME_INVALID)?;
-        let handle = self.handle(ctx, open).await?;
-        let before = handle.attributes()?;
         // The name may have come to lead to another file, which the open has nothing to do with.
-        let which = own.number();
-        match here.rename_if(&caller, which, from_name, &target.directory, to, over).await {
+        match here.rename_if(caller, own.number(), from_name, &target.directory, to, over).await {
             // Another client has made what is to be replaced since it was looked for.
-            Err(Error::Exists) if replaces && target.replaced.is_none() => return Ok(false),
-            renamed => renamed.map_err(status::of)?,
+            Err(Error::Exists) if replaces && target.replaced.is_none() => Ok(false),
+            renamed => Ok(renamed.map(|()| true)?),
         }
-        if open.by_link.is_some() {
-            // The file has not moved.
-            return Ok(true);
-        }
-        self.archive(ctx, open, &handle).await;
-        if let Ok(now) = handle.attributes() {
-            let mut state = open.state();
-            let first = state.renamed.filter(|renamed| renamed.holds(&before));
-            let before = first.map_or(before.ctime, |renamed| renamed.before);
-            state.renamed = Some(Renamed { before, left: now.ctime, written: now.mtime });
-        }
-        Ok(true)
     }
 
     /// Takes another name of the same file away, which this one is to become: the kernel would leave both.
@@ -197,17 +211,27 @@ impl Share {
         if name.stream.is_some() || name.is_data {
             return Err(Status::OBJECT_NAME_INVALID);
         }
-        let caller = ctx.by(open);
-        let from = open.grants().path(self.volume()).ok_or(Status::FILE_DELETED)?;
-        let from_name = from.as_path().file_name().ok_or(Status::ACCESS_DENIED)?;
-        let here = self.directory_at(&caller, from.as_path().parent()).await?;
+        let (caller, handle) = (ctx.by(open), self.handle(ctx, open).await?);
+        let linked = self.by_name(&caller, NamedOpen::of_file(open, &handle), async |here, from_name| {
+            self.link_here(open, &caller, (here, from_name), (&name, link.replace)).await
+        });
+        linked.await
+    }
+
+    async fn link_here(
+        &self,
+        open: &Open,
+        caller: &vfs::Caller,
+        (here, from_name): (&Directory, Name<'_>),
+        (name, replaces): (&WireName, bool),
+    ) -> Result<(), NameRefusal> {
         let mut linked = Err(Error::Exists);
         for is_taken in [false, true] {
-            let target = self.target(open, &caller, &name, is_taken).await?;
+            let target = self.target(open, caller, name, is_taken).await?;
             let (to, over) = match &target.replaced {
                 //= MS-FSA 2.1.5.15.7
                 //# A name that is there is replaced where that was asked for, the file's own with itself.
-                Some(_) if !link.replace => return Err(Status::OBJECT_NAME_COLLISION),
+                Some(_) if !replaces => return Err(Status::OBJECT_NAME_COLLISION.into()),
                 Some(Replaced::It(it)) if is_it(it, open) => return Ok(()),
                 Some(it) => {
                     self.may_replace(it).await?;
@@ -217,13 +241,13 @@ impl Share {
             };
             let to = Name::parse(to).map_err(|_| Status::OBJECT_NAME_INVALID)?;
             let which = open.grants().object().number();
-            linked = here.link_to(&caller, which, from_name, &target.directory, to, over).await;
+            linked = here.link_to(caller, which, from_name, &target.directory, to, over).await;
             // Nothing was found of a link that leads nowhere and has the name.
-            if !(matches!(linked, Err(Error::Exists)) && link.replace && target.replaced.is_none()) {
+            if !(matches!(linked, Err(Error::Exists)) && replaces && target.replaced.is_none()) {
                 break;
             }
         }
-        linked.map_err(status::of)
+        Ok(linked?)
     }
 
     /// Returns where the new name lies.

@@ -392,15 +392,19 @@ fn what_is_to_go_says_so_and_goes_or_stays() {
             side.status(&who, "sub", &Wish::new(Disposition::Open)).await,
             Status::OBJECT_NAME_NOT_FOUND
         );
-        // As POSIX has it: the name goes at once.
+        // As POSIX has it: the name goes with this open, whatever else is open.
         let page = side.open(&who, "page", &full()).await;
         let bits = disposition::DELETE | disposition::POSIX_SEMANTICS;
+        let other = side.open(&who, "page", &full()).await;
         set(&side, &who, &page, class::DISPOSITION_EX, &bits.to_le_bytes()).await.unwrap();
-        assert_eq!(
-            side.status(&who, "page", &Wish::new(Disposition::Open)).await,
-            Status::OBJECT_NAME_NOT_FOUND
-        );
+        let again = Wish::new(Disposition::Open);
+        assert_eq!(side.status(&who, "page", &again).await, Status::DELETE_PENDING);
         side.share.close(&who, &page, 0).await.unwrap();
+        assert_eq!(side.status(&who, "page", &again).await, Status::OBJECT_NAME_NOT_FOUND);
+        let told = file(&side, &who, &other, class::STANDARD).await.unwrap();
+        let told = plain::<StandardInformation>(&told).unwrap();
+        assert_eq!((told.delete_pending, told.number_of_links.get()), (1, 0));
+        side.share.close(&who, &other, 0).await.unwrap();
     });
 }
 

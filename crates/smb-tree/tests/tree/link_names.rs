@@ -279,8 +279,7 @@ fn another_link_that_has_the_name_by_then_stays() {
                 }
                 Act::DispositionAtOnce => {
                     let bits = disposition::DELETE | disposition::POSIX_SEMANTICS;
-                    let set = set(&side, &who, &open, class::DISPOSITION_EX, &bits.to_le_bytes()).await;
-                    assert_eq!(set, gone);
+                    set(&side, &who, &open, class::DISPOSITION_EX, &bits.to_le_bytes()).await.unwrap();
                 }
                 _ => set(&side, &who, &open, class::DISPOSITION, &[1]).await.unwrap(),
             }

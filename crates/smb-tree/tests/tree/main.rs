@@ -28,6 +28,7 @@ mod coherence;
 mod creates;
 mod data;
 mod directories;
+mod dispositions;
 mod durable;
 mod followed;
 mod full;
@@ -38,6 +39,7 @@ mod leases;
 mod link_names;
 mod links;
 mod locks;
+mod moved;
 mod notifies;
 mod overheard;
 mod own_file;
@@ -47,6 +49,7 @@ mod restarts;
 mod roots;
 mod sessions;
 mod shown;
+mod undone;
 mod write_times;
 
 /// Breaks that were told on a lane.

@@ -94,7 +94,17 @@ pub(super) async fn put(
     text: &[u8],
     expect: Expect<'_>,
 ) -> Result<(), Error> {
-    let staged = top(side, who).await.stage(&who.caller, 0o644).await?;
+    put_in(&top(side, who).await, who, at, text, expect).await
+}
+
+pub(super) async fn put_in(
+    directory: &Directory,
+    who: &RequestContext,
+    at: &str,
+    text: &[u8],
+    expect: Expect<'_>,
+) -> Result<(), Error> {
+    let staged = directory.stage(&who.caller, 0o644).await?;
     let mut buf = lane::current().buffers().get(BufClass::Small).await;
     assert_eq!(buf.append(text), text.len());
     staged.write_at(0, buf).await.0?;

@@ -189,7 +189,7 @@ wire! {
 pub mod disposition {
     /// Removed.
     pub const DELETE: u32 = 0x01;
-    /// At once, though others have it open.
+    /// With the open that says so, though others have it open.
     pub const POSIX_SEMANTICS: u32 = 0x02;
     /// Unless it is mapped as a program.
     pub const FORCE_IMAGE_SECTION_CHECK: u32 = 0x04;

@@ -16,6 +16,7 @@ use super::{Cache, Inner};
 use crate::caller::Caller;
 use crate::name::{Name, RelPathBuf};
 use crate::object::{DueEvent, EventMask, FileLook, NoticedEvent, Object, SharedVolume, Watch, WatchAlive};
+use crate::reopen::WhichName;
 use crate::volume::{Volume, WeakVolume};
 
 /// Kernel events of one lane in directories that clients watch.
@@ -198,7 +199,7 @@ impl WatchedForClient {
         if holds && grown == self.grown {
             return;
         }
-        let Some(top) = volume.path_of(&directory) else { return self.held.clear() };
+        let Some(top) = path_of_watched(inner, &volume, &directory).await else { return self.held.clear() };
         let mut held = Vec::new();
         let mut waiting = vec![top];
         while let Some(path) = waiting.pop() {
@@ -211,6 +212,19 @@ impl WatchedForClient {
             waiting.extend(beneath(&volume, &path).await);
         }
         (self.held, self.grown) = (held, grown);
+    }
+}
+
+/// The path of a directory that a client watches, wherever another program has moved it.
+async fn path_of_watched(inner: &Inner, volume: &Volume, directory: &Arc<Object>) -> Option<RelPathBuf> {
+    let path = volume.path_of(directory)?;
+    let watched = inner.watches.watch_down_to(volume.root(), volume.key(path.as_path())).await;
+    let is_it = |watched: &Rc<WatchedDir>| watched.object().is_some_and(|it| Arc::ptr_eq(it, directory));
+    match watched {
+        Ok(watched) if is_it(&watched) => Some(path),
+        // It is moved by this server just now, and looked for again soon.
+        Err(Some(_)) => None,
+        _ => volume.find_moved(directory, None, WhichName::Any).await.ok(),
     }
 }
 

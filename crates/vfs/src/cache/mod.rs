@@ -436,6 +436,11 @@ impl Cache {
         self.inner.forget(key)
     }
 
+    /// Forgets what is remembered at and beneath `key`, as it is something else by now.
+    pub(crate) fn forget_at(&self, key: KeyRef<'_>) {
+        self.inner.forget_at(key);
+    }
+
     /// Lets go of all open files because the process has no descriptor left.
     pub(crate) fn shed(&self) {
         let count = self.inner.open.borrow().len() as u64;

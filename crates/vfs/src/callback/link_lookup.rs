@@ -16,7 +16,7 @@ use crate::cache::WatchedDir;
 use crate::caller::Caller;
 use crate::change::SymbolicLink;
 use crate::error::Error;
-use crate::name::Name;
+use crate::name::{Name, RelPath};
 use crate::object::{Identity, Object, Recorded, SharedVolume};
 use crate::volume::Volume;
 
@@ -63,7 +63,7 @@ impl Volume {
                     return Ok(LinkWithCallback { link, basis });
                 }
             }
-            self.counted(Err(Error::Busy))
+            self.counted(Err(self.unsettled(RelPath::ROOT, "looking at a symbolic link")))
         })
     }
 
@@ -88,7 +88,7 @@ impl Volume {
                 return self.counted(Err(Error::Stale));
             }
         }
-        self.counted(Err(Error::Busy))
+        self.counted(Err(self.unsettled(RelPath::ROOT, "looking at a symbolic link")))
     }
 
     /// Returns where the link of this number lies.

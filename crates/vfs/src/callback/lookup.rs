@@ -45,7 +45,7 @@ impl Volume {
     ///
     /// # Errors
     /// As [`Volume::lookup_as`]; [`Error::ReadOnly`] on a volume [without objects](crate::VolumeSpec::with_objects);
-    /// [`Error::Busy`] when it changes again and again, or there is no room for a promise.
+    /// [`Error::Unsettled`] when it changes again and again; [`Error::Busy`] where there is no room for a promise.
     pub fn lookup_with_callback<'a>(
         &'a self,
         caller: &'a Caller,
@@ -88,7 +88,7 @@ impl Volume {
                 }
                 known = Some(now);
             }
-            self.counted(Err(Error::Busy))
+            self.counted(Err(self.unsettled(path, "looking up a name for a client that caches it")))
         })
     }
 

@@ -123,7 +123,7 @@ impl Directory {
         let parent = self.locate_for(caller, name, Rights::NONE).await?;
         let (locks, found) = parent.lock_with_name(name).await?;
         let found = found.ok_or(Error::NotFound)?;
-        found.require(which)?;
+        parent.confirm(name, &found, which).await?;
         if found.kind == FileKind::Directory {
             return Err(Error::IsADirectory.into());
         }

@@ -53,6 +53,7 @@ impl Directory {
         let parent = self.locate_for(caller, name, Rights::INSERT).await?;
         let (locks, found) = parent.lock_with_name(name).await?;
         let mut found = found.ok_or(Error::Unexpected)?;
+        parent.confirm(name, &found, Some(which.number())).await?;
         let stat = parent.directory().dir().stat_at(&c_name(name)).await.map_err(Error::of_change)?;
         let is_plain = stat.kind == FileKind::File && stat.size == 0 && stat.nlink == 1;
         if !is_plain || !Arc::ptr_eq(&found.object, which) {

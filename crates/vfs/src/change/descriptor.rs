@@ -74,7 +74,7 @@ impl Directory {
     /// ([`Directory::set_descriptor`]).
     ///
     /// # Errors
-    /// [`Error::Stale`] where the name leads to another; as there.
+    /// [`Error::Stale`] or [`Error::Unexpected`] where the name leads to another; as there.
     pub fn set_descriptor_of<'a>(
         &'a self,
         caller: &'a Caller,
@@ -87,6 +87,7 @@ impl Directory {
                 let parent = self.locate_for(caller, name, Rights::NONE).await?;
                 let (locks, found) = parent.lock_with_name(name).await?;
                 let found = found.filter(|found| Arc::ptr_eq(&found.object, which)).ok_or(Error::Stale)?;
+                parent.confirm(name, &found, Some(which.number())).await?;
                 let file = parent.open_described(name).await?;
                 let transaction = self
                     .volume()

@@ -62,10 +62,14 @@ impl Directory {
             return Ok(LocatedDirectory { directory: self.clone(), path, validity });
         }
         if self.attributes()?.nlink == 0 {
-            Err(Error::Stale.into())
-        } else {
-            Err(Interrupted::Retry(validity.blocking_change().cloned()))
+            return Err(Error::Stale.into());
         }
+        let blocking_change = validity.blocking_change().cloned();
+        if blocking_change.is_none() {
+            // No change of ours moves it: another program has.
+            self.find_moved().await?;
+        }
+        Err(Interrupted::Retry(blocking_change))
     }
 
     /// Locates the directory for a caller that changes the name `name` and needs these rights
@@ -125,7 +129,8 @@ impl Directory {
                 }
             }
         }
-        volume.counted(Err(Error::Busy))
+        let here = self.object().and_then(|object| volume.path_of(object)).unwrap_or_default();
+        volume.counted(Err(volume.unsettled(here.as_path(), "changing something in a directory")))
     }
 
     /// Waits until neither this directory nor one above it is being moved, nor `blocking_change` is changing. No lock

@@ -52,9 +52,24 @@ impl Directory {
         name: Name<'a>,
         is_directory: bool,
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        self.remove_which_if(caller, which, name, is_directory, Expect::Anything)
+    }
+
+    /// Removes the name of what has this number ([`Directory::remove_which`]), if it is what is expected.
+    ///
+    /// # Errors
+    /// [`Error::Unexpected`] where the name leads to something else, or it is not; as there.
+    pub fn remove_which_if<'a>(
+        &'a self,
+        caller: &'a Caller,
+        which: Number,
+        name: Name<'a>,
+        is_directory: bool,
+        expect: Expect<'a>,
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             let which = (Some(which), name);
-            self.attempts(async || self.try_remove(caller, which, is_directory, Expect::Anything).await).await
+            self.attempts(async || self.try_remove(caller, which, is_directory, expect).await).await
         })
     }
 

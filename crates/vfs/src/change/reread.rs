@@ -59,7 +59,7 @@ impl Directory {
             transaction.end(volume);
             return Ok(Names { entries, history });
         }
-        Err(Error::Busy)
+        Err(volume.unsettled(self.path(), "reading a directory anew"))
     }
 }
 

@@ -21,7 +21,7 @@ use crate::callback::{ChangeKind, Invalidation};
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::grant::Link;
-use crate::name::Name;
+use crate::name::{Name, RelPath};
 use crate::object::{ChangeLockSet, Closed, GatePass, GateRefusal, LockSharer, Object, SharedChangeLock};
 use crate::usage::{LaneAccount, UncertainChange};
 use crate::volume::Volume;
@@ -126,7 +126,7 @@ impl Volume {
     /// it is free, else by releasing all locks and beginning again with all objects in order.
     ///
     /// # Errors
-    /// Those of `names`; [`Error::Closed`]; [`Error::Busy`] after eight attempts, or behind too many others.
+    /// Those of `names`; [`Error::Closed`]; [`Error::Unsettled`] after eight attempts; [`Error::Busy`] behind too many others.
     pub(super) async fn lock_objects<T>(
         &self,
         first: &[&Arc<Object>],
@@ -176,7 +176,7 @@ impl Volume {
             drop(locks);
             wanted = first().chain(concerned).collect();
         }
-        Err(Error::Busy)
+        Err(self.unsettled(RelPath::ROOT, "locking what a change concerns"))
     }
 
     /// Locks a directory, so that its names do not change while they are counted.
@@ -471,7 +471,7 @@ fn has_done_nothing(error: &io::Error) -> bool {
 //@ section: Writable volumes
 //@ unit: attempt
 //@ connection: {} of each change
-//@ empty: refused as busy; others feel nothing
+//@ empty: refused as unsettled; others feel nothing
 //@ counter: vfs_changes_anew
 //@ attack: http-edges
 const ATTEMPTS_MAX: u32 = 8;

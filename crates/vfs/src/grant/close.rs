@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering;
 
 use futures_util::future::LocalBoxFuture;
 use grants::conflict::FileOperation;
-use grants::{Change, Closed, ExemptHolder};
+use grants::{Change, Closed, ExemptHolder, NameEnd};
 use identity::Accounts;
 
 use super::local::release;
@@ -76,23 +76,22 @@ impl Open {
         })
     }
 
-    /// Has the name deleted when this is closed, and whatever else is open by it, or not after all.
+    /// Has the name deleted from its close on, or not after all.
     ///
     /// # Errors
     /// [`grants::Refused::Access`] without [`grants::Access::DELETE`].
-    pub fn delete_on_close(&self, deletes: bool) -> Result<(), OpenError> {
+    pub fn delete_on_close(&self, deletes: Option<NameEnd>) -> Result<(), OpenError> {
         Ok(self.object.grants().ask(|grants, _| grants.delete_on_close(self.id, deletes)).value?)
     }
 
-    /// Has the name deleted when all that is open by it is closed, or not after all. Waits for holders that
-    /// keep opens.
+    /// Has the name deleted when all that is open by it is closed, or this alone, or not after all. Waits for holders that keep opens.
     ///
     /// # Errors
     /// [`grants::Refused::Access`] without [`grants::Access::DELETE`].
     pub fn set_deletion<'a>(
         &'a self,
         volume: &'a Volume,
-        deletes: bool,
+        deletes: Option<NameEnd>,
     ) -> LocalBoxFuture<'a, Result<(), OpenError>> {
         Box::pin(async move {
             let set =
@@ -152,10 +151,10 @@ impl Volume {
     async fn delete(&self, caller: &Caller, open: &Open, link: &Link) -> Result<(), Error> {
         let caller = &Caller { principal: Accounts::none().local_administrator(), ..caller.clone() };
         let Some((directory, name)) = name_of(link) else { return Err(Error::AccessDenied) };
-        let path = self.path_of(directory).ok_or(Error::Stale)?;
         let name = Name::parse(name)?;
-        let found = self.lookup_as(caller, path.as_path(), identity::Rights::NONE).await?;
-        let (above, _) = found.into_directory()?;
+        let above = self.directory_of(caller, directory).await?;
+        // Nothing would tell that the name stayed.
+        above.confirm_place().await?;
         let which = open.object.number();
         let removed = async |is_directory| match above.remove_which(caller, which, name, is_directory).await {
             // The name leads to another file by now.

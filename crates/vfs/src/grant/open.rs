@@ -10,15 +10,19 @@ use grants::{
     Access, BadAcknowledgement, Caching, CachingRequest, ExemptHolder, Holder, Home, Kind, LeaseKey,
     LeaseRef, OpenId, Opened, Range, Refused, Request, Share, StatOpen,
 };
-use identity::Rights;
+use identity::{Accounts, Rights};
+use index::Kind as NumberKind;
+use lane::fs::File;
 
-use super::requests::{LeasePlace, When, at_once, retry_until_decided};
+use super::requests::{LeasePlace, When, at_once, name_of, retry_until_decided};
 use super::{Link, OpenError};
 use crate::cache::Cache;
 use crate::caller::Caller;
+use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::{RelPath, RelPathBuf};
 use crate::object::Object;
+use crate::reopen::WhichName;
 use crate::volume::{Resolved, Volume};
 
 /// An open of one stream of a file or directory, for as long as this lives; any lane may use it. The service
@@ -133,7 +137,7 @@ impl Volume {
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(Error::Busy.into())
+        Err(self.unsettled(path, "opening a file").into())
     }
 
     pub(super) async fn open_object(
@@ -282,6 +286,53 @@ impl Open {
     /// The object.
     pub fn object(&self) -> &Arc<Object> {
         &self.object
+    }
+
+    /// The directory that has the name by which it was opened, or that this has become, wherever it is now, and that name. What has the
+    /// name there is for the caller to look at: another program may have moved the file.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] for a closed open, and where the directory has left the volume; [`Error::AccessDenied`] for the volume's own
+    /// directory, which has no name; as [`Volume::lookup_as`].
+    pub fn directory_and_name<'a>(
+        &'a self,
+        volume: &'a Volume,
+        caller: &'a Caller,
+    ) -> LocalBoxFuture<'a, Result<(Directory, Box<[u8]>), Error>> {
+        Box::pin(async move {
+            let link = self.object.grants().ask_if_any(|grants, _| grants.link(self.id).cloned());
+            let link = link.and_then(|link| link.value).ok_or(Error::Stale)?;
+            let (directory, name) = name_of(&link).ok_or(Error::AccessDenied)?;
+            Ok((volume.directory_of(caller, directory).await?, name.into()))
+        })
+    }
+
+    /// Finds the name that another program has given to the file since it was opened, and goes on by that, as all opens do that were
+    /// made by the same name. `open` is the file, where the lane has it open.
+    ///
+    /// # Errors
+    /// [`Error::Stale`] where it has no name in the volume any more, or another besides and it cannot be known which is meant.
+    pub fn follow<'a>(
+        &'a self,
+        volume: &'a Volume,
+        open: Option<&'a File>,
+    ) -> LocalBoxFuture<'a, Result<(), Error>> {
+        Box::pin(async move {
+            let is_directory = self.object.number().kind() == NumberKind::Directory;
+            let which = if is_directory { WhichName::Any } else { WhichName::Opened };
+            let path = volume.find_moved(&self.object, open, which).await?;
+            let name = path.as_path().file_name().ok_or(Error::Stale)?;
+            let operator = Caller::new(Accounts::none().local_administrator());
+            let above = path.as_path().parent().unwrap_or(RelPath::ROOT);
+            let above = volume.lookup_as(&operator, above, Rights::NONE).await?.into_directory()?.0;
+            let above = above.object().ok_or(Error::ReadOnly)?;
+            let link = self.object.grants().ask_if_any(|grants, _| grants.link(self.id).cloned());
+            if let Some(from) = link.and_then(|link| link.value) {
+                let to = Link::new(above, name.as_bytes());
+                self.object.grants().ask_if_any(|grants, _| grants.renamed(&from, &to));
+            }
+            Ok(())
+        })
     }
 
     /// The key of leases of the directory that its changes spare.

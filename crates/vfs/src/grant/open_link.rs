@@ -98,7 +98,7 @@ impl Volume {
                     return Ok((open, again.link));
                 }
             }
-            Err(Error::Busy.into())
+            Err(self.unsettled(path, "opening a symbolic link").into())
         })
     }
 }

@@ -154,7 +154,8 @@ impl Walker<'_> {
                 // Removed meanwhile.
                 _ if !is_waiting => return Ok(()),
                 Ok(false) if tries < TRIES_MAX => {}
-                Err(Error::Busy | Error::Overloaded | Error::TooManyOpen) if tries < TRIES_MAX => {}
+                Err(Error::Busy | Error::Unsettled | Error::Overloaded | Error::TooManyOpen)
+                    if tries < TRIES_MAX => {}
                 entered => {
                     let path = self.volume.path_of(directory).filter(|path| !path.as_path().is_root());
                     let path = path.map_or_else(|| ".".to_owned(), |path| path.to_string());

@@ -258,7 +258,8 @@ impl Volume {
                     return acquired;
                 }
             }
-            Err(Error::Busy.into())
+            let path = volume.path_of(&object).unwrap_or_default();
+            Err(volume.unsettled(path.as_path(), "locking a range where other programs see it").into())
         });
         let locked: Result<(), OpenError> = DetachOnDrop::from(locking).await;
         locked.inspect_err(|error| match error {

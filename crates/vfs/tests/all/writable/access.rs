@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use grants::{Access, Share, StatOpen};
+use grants::{Access, NameEnd, Share, StatOpen};
 use identity::{Accounts, Acl, Nearest, Rights, Side, Writable};
 use index::{Index, Memory, Options};
 use lane::backend::sim::{Config, World, seeds};
@@ -88,7 +88,7 @@ fn what_an_open_was_granted_to_delete_goes_though_who_closes_it_may_delete_nothi
         drop(home.create(&alice(), name("made"), NEW).await.unwrap());
         let at = path("home/made");
         let (made, _) = volume.open_shared(&alice(), at, &how(Access::DELETE), &mut |_| {}).await.unwrap();
-        made.delete_on_close(true).unwrap();
+        made.delete_on_close(Some(NameEnd::LastClose)).unwrap();
         assert_eq!(made.close(&volume, &alice()).await.unwrap(), CloseOutcome::Deleted);
         assert!(matches!(volume.lookup_as(&operator(), at, Rights::NONE).await, Err(Error::NotFound)));
         // And a user that may delete it does, whichever looks at it last.
@@ -96,7 +96,7 @@ fn what_an_open_was_granted_to_delete_goes_though_who_closes_it_may_delete_nothi
         let (theirs, _) =
             volume.open_shared(&operator(), at, &how(Access::DELETE), &mut |_| {}).await.unwrap();
         let (last, _) = volume.open_shared(&alice(), at, &how(Access::NONE), &mut |_| {}).await.unwrap();
-        theirs.set_deletion(&volume, true).await.unwrap();
+        theirs.set_deletion(&volume, Some(NameEnd::LastClose)).await.unwrap();
         assert_eq!(theirs.close(&volume, &operator()).await.unwrap(), CloseOutcome::Stays);
         assert_eq!(last.close(&volume, &alice()).await.unwrap(), CloseOutcome::Deleted);
         // By its name Alice deletes nothing.

@@ -303,7 +303,7 @@ impl Bed {
                     .await
                 {
                     Ok(look_with_callback) => look_with_callback,
-                    Err(Error::Busy) => return None,
+                    Err(Error::Busy | Error::Unsettled) => return None,
                     Err(other) => panic!("{file}: {other}"),
                 };
                 let content = content(look_with_callback.resolved()).await;

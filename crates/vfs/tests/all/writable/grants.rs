@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures_util::future::join;
 use grants::conflict::RangeUse;
-use grants::{Access, AdvisoryLock, Caching, Holder, LeaseKey, Range, RangeLock, Refused, Share};
+use grants::{Access, AdvisoryLock, Caching, Holder, LeaseKey, NameEnd, Range, RangeLock, Refused, Share};
 use identity::Rights;
 use lane::backend::sim::{Config, seeds};
 use lane::time;
@@ -106,7 +106,7 @@ fn a_name_goes_with_its_last_open_and_a_new_file_of_that_name_stays() {
         page(&volume).await;
         let first = open(&volume, "page", &EVERYTHING).await.unwrap();
         let second = open(&volume, "page", &EVERYTHING).await.unwrap();
-        first.delete_on_close(true).unwrap();
+        first.delete_on_close(Some(NameEnd::LastClose)).unwrap();
         first.close(&volume, &nobody()).await.unwrap();
         let refused = open(&volume, "page", &EVERYTHING).await.unwrap_err();
         assert!(matches!(refused, OpenError::Refused(Refused::DeletePending)));
@@ -115,7 +115,7 @@ fn a_name_goes_with_its_last_open_and_a_new_file_of_that_name_stays() {
 
         page(&volume).await;
         let open_still = open(&volume, "page", &EVERYTHING).await.unwrap();
-        open_still.set_deletion(&volume, true).await.unwrap();
+        open_still.set_deletion(&volume, Some(NameEnd::LastClose)).await.unwrap();
         let root = root(&volume).await;
         let staged = root.stage(&nobody(), 0o644).await.unwrap();
         staged.publish(&nobody(), name("page"), Expect::Anything).await.unwrap();
@@ -140,7 +140,7 @@ fn nothing_is_done_for_good_to_a_file_that_goes_with_who_let_nobody_do_it() {
             let number = writer.file().object().unwrap().number();
             let reading = OpenHow { share: Share::from_bits(1), ..EVERYTHING };
             let kept = open(&volume, "page", &reading).await.unwrap();
-            kept.delete_on_close(true).unwrap();
+            kept.delete_on_close(Some(NameEnd::LastClose)).unwrap();
             let (closes_at, stores) = (dice.random_range(0..2_000), dice.random_bool(0.7));
             let closed = async {
                 time::sleep(Duration::from_micros(closes_at)).await;
@@ -180,7 +180,7 @@ fn a_deletion_goes_with_the_file_when_it_is_renamed() {
         page(&volume).await;
         let root = root(&volume).await;
         let it = open(&volume, "page", &EVERYTHING).await.unwrap();
-        it.set_deletion(&volume, true).await.unwrap();
+        it.set_deletion(&volume, Some(NameEnd::LastClose)).await.unwrap();
         root.rename(&it.caller(&nobody()), name("page"), &root, name("moved"), vfs::Replace::Never)
             .await
             .unwrap();

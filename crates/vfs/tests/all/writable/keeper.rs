@@ -60,7 +60,7 @@ impl Keeper {
             self.volume.lookup_with_callback(&caller, &self.record, path("page"), Rights::READ, until).await;
         let look_with_callback = match look_with_callback {
             Ok(look_with_callback) => look_with_callback,
-            Err(Error::NotFound | Error::Busy | Error::Locked) => return,
+            Err(Error::NotFound | Error::Unsettled | Error::Busy | Error::Locked) => return,
             Err(other) => panic!("{other}"),
         };
         let Ok((file, attributes)) = look_with_callback.resolved().clone().into_file() else { return };

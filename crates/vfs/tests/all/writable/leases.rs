@@ -186,7 +186,7 @@ impl Client {
                 self.all.check();
                 self.read().await;
             }
-            Err(OpenError::Failed(Error::NotFound | Error::Busy)) => {
+            Err(OpenError::Failed(Error::NotFound | Error::Unsettled)) => {
                 self.holder.set(None);
                 self.early.take();
             }

@@ -198,7 +198,7 @@ fn images_on_several_lanes_equal_the_directory_at_their_version_whatever_is_chan
                     time::sleep(Duration::from_micros(rng.random_range(0..500))).await;
                     match Image::of(&root(&volume).await).await {
                         Ok(image) => images.push_back(image),
-                        Err(error) => assert!(matches!(error, Error::Busy), "{error}"),
+                        Err(error) => assert!(matches!(error, Error::Unsettled), "{error}"),
                     }
                     images.retain_mut(Image::catch_up);
                     images.truncate(4);

@@ -121,7 +121,7 @@ async fn change_and_find(volume: &Volume, lane: usize, living: &RefCell<Living>,
             Err(error) => {
                 let is_there = living.borrow().contains_key(said);
                 let is_mine = said.ends_with(&format!("of {lane}"));
-                assert!(matches!(error, Error::Stale | Error::Busy), "{said}: {error}");
+                assert!(matches!(error, Error::Stale | Error::Unsettled), "{said}: {error}");
                 assert!(!is_there || !is_mine, "{said} is there, and nobody else changes it: {error}");
             }
         }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use identity::{Acl, Rights};
 use index::{Index, Memory, Options};
 use lane::backend::sim::{Config, Found, FoundKind, Fs, World, seeds};
+use lane::fs::{SetTime, Timestamp};
 use lane::time;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
@@ -57,7 +58,9 @@ fn a_file_in_use_is_found_wherever_it_has_moved_and_never_another() {
                             assert_eq!(text_of(&found).await, said);
                             assert!(!is_quiet || alive, "{said} was gone");
                         }
-                        Err(Error::Stale | Error::Busy) => assert!(!is_quiet || !alive, "{said} was there"),
+                        Err(Error::Stale | Error::Unsettled) => {
+                            assert!(!is_quiet || !alive, "{said} was there")
+                        }
                         Err(other) => panic!("{said}: {other}"),
                     }
                 }
@@ -349,7 +352,7 @@ fn rights_are_those_of_where_it_is_and_what_is_reopened_to_write_takes_that_righ
 
 /// Whoever has it open, as an SMB client has, goes on with it: nobody has met it by its new name yet.
 #[test]
-fn an_open_directory_is_listed_wherever_another_program_has_moved_it() {
+fn an_open_directory_is_listed_looked_into_and_changed_wherever_another_program_has_moved_it() {
     let moves: [(&str, &[(&str, &str)]); 4] = [
         ("within its directory", &[("/srv/d/one", "/srv/d/two")]),
         ("to another", &[("/srv/d/one", "/srv/e/two")]),
@@ -374,8 +377,58 @@ fn an_open_directory_is_listed_wherever_another_program_has_moved_it() {
             }
             time::sleep(Duration::from_secs(2)).await;
             assert_eq!(names().await.unwrap(), ["a"], "{how}");
+            let found = one.lookup_as(&nobody(), name("a"), Rights::READ).await;
+            assert_eq!(
+                text_of(&found.unwrap_or_else(|error| panic!("{how}: {error}"))).await,
+                "text",
+                "{how}"
+            );
+        });
+        // At once, and without a listing: the kernel may not have told of it.
+        on_lanes(1, Config::clean(), 1, move |_, process, volume| async move {
+            let fs = process.host.fs();
+            fs.create_dir_all("/srv/d/one").unwrap();
+            fs.create_dir_all("/srv/e/other").unwrap();
+            fs.write("/srv/d/one/a", "text").unwrap();
+            time::sleep(Duration::from_secs(3)).await;
+            let one = directory(&volume, "d/one").await;
+            for (from, to) in moves {
+                fs.rename(from, to).unwrap();
+            }
+            let found = one.lookup_as(&nobody(), name("a"), Rights::READ).await;
+            assert_eq!(
+                text_of(&found.unwrap_or_else(|error| panic!("{how}: {error}"))).await,
+                "text",
+                "{how}"
+            );
+            let made = one.create(&nobody(), name("b"), NEW).await;
+            assert!(made.unwrap_or_else(|error| panic!("{how}: {error}")).is_new);
+            let at = SetTime::At(Timestamp { secs: 9, nanos: 0 });
+            let set = one.set_times(&nobody(), SetTime::Keep, at).await;
+            set.unwrap_or_else(|error| panic!("{how}: {error}"));
+            let now = "/srv/d/one".replace(moves[0].0, moves[0].1);
+            assert_eq!(fs.read(&format!("{now}/b")).unwrap(), b"", "{how}");
+            assert_eq!(fs.stat(&now).unwrap().mtime.secs, 9, "{how}");
         });
     }
+}
+
+#[test]
+fn an_open_directory_that_has_left_the_volume_has_no_name_there_and_one_that_was_removed_is_gone() {
+    on_lanes(1, Config::clean(), 1, |_, process, volume| async move {
+        let fs = process.host.fs();
+        fs.create_dir_all("/srv/d/one").unwrap();
+        fs.create_dir_all("/srv/d/two").unwrap();
+        fs.create_dir_all("/out").unwrap();
+        let (one, two) = (directory(&volume, "d/one").await, directory(&volume, "d/two").await);
+        fs.rename("/srv/d/one", "/out/one").unwrap();
+        fs.remove("/srv/d/two").unwrap();
+        time::sleep(Duration::from_secs(2)).await;
+        assert!(matches!(one.create(&nobody(), name("b"), NEW).await, Err(Error::NotFound)));
+        assert!(matches!(two.create(&nobody(), name("b"), NEW).await, Err(Error::Stale)));
+        assert!(matches!(one.lookup_as(&nobody(), name("a"), Rights::READ).await, Err(Error::NotFound)));
+        assert!(matches!(one.entries_as(&nobody(), 10).await, Err(Error::NotFound)));
+    });
 }
 
 async fn open(volume: &Volume, at: &str) -> Directory {

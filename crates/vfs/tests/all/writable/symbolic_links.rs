@@ -84,7 +84,7 @@ fn a_living_link_is_found_by_its_number_whatever_overtakes_a_look() {
                     let until = time::now() + Duration::from_secs(60);
                     match volume.find_link_with_callback(&me, &client, number, until).await {
                         Ok(look_with_callback) => assert_eq!(look_with_callback.link().target, b"target"),
-                        Err(error) => assert!(matches!(error, Error::Busy), "{error}"),
+                        Err(error) => assert!(matches!(error, Error::Unsettled), "{error}"),
                     }
                 }
             }
