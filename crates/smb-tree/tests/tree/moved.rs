@@ -113,18 +113,6 @@ impl Fate {
         }
     }
 
-    /// Returns whether another file or directory has the name afterwards.
-    fn makes_anew(self) -> bool {
-        matches!(
-            self,
-            Self::MovedAndMadeAnew
-                | Self::ParentMovedAndMadeAnew
-                | Self::Replaced
-                | Self::Put
-                | Self::RenamedOver
-        )
-    }
-
     /// Returns whether that is how it can go with such a thing: no protocol puts anything in the place of a directory with names.
     fn befalls(self, kind: Kind) -> bool {
         kind == Kind::File || !matches!(self, Self::Put | Self::RenamedOver | Self::Removed)
