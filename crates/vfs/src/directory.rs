@@ -21,10 +21,10 @@ use crate::listing::{CachedListing, Entry, Listing, Readers};
 use crate::listing_budget::ListingCharge;
 use crate::name::{Name, RelPath, RelPathBuf};
 use crate::object::{At, By, Object, Place as ObjectPlace, SharedVolume, Watch, WatchOptions};
-use crate::reopen::WhichName;
 use crate::root::c_path;
 use crate::sort::order_in_turns;
 use crate::volume::{Resolved, Volume};
+use crate::which_name::WhichName;
 
 /// A directory of a volume. Cloning it is cheap.
 #[derive(Clone, Debug)]

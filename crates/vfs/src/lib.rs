@@ -107,4 +107,5 @@ mod spec;
 mod sweep;
 mod usage;
 mod volume;
+mod which_name;
 mod withheld;

@@ -24,6 +24,7 @@ use crate::name::{Name, RelPath, RelPathBuf};
 use crate::object::{By, Identity, Object, Recorded, identity_of};
 use crate::searches::Search;
 use crate::volume::{Resolved, Volume};
+use crate::which_name::WhichName;
 
 impl Volume {
     /// The file or directory of this identity, wherever it is in the volume now, if the caller may pass through every
@@ -132,15 +133,6 @@ impl Volume {
             self.counted(Err(self.unsettled(RelPath::ROOT, "opening a file that moves")))
         })
     }
-}
-
-/// Name of a file by which it is to be found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum WhichName {
-    /// Any that it has.
-    Any,
-    /// The one by which it was opened, whatever it is called by now; of a file of one name that one.
-    Opened,
 }
 
 /// Source by which the directory above a file is found.

@@ -16,8 +16,8 @@ use super::{Cache, Inner};
 use crate::caller::Caller;
 use crate::name::{Name, RelPathBuf};
 use crate::object::{DueEvent, EventMask, FileLook, NoticedEvent, Object, SharedVolume, Watch, WatchAlive};
-use crate::reopen::WhichName;
 use crate::volume::{Volume, WeakVolume};
+use crate::which_name::WhichName;
 
 /// Kernel events of one lane in directories that clients watch.
 #[derive(Default)]

@@ -22,8 +22,8 @@ use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::{RelPath, RelPathBuf};
 use crate::object::Object;
-use crate::reopen::WhichName;
 use crate::volume::{Resolved, Volume};
+use crate::which_name::WhichName;
 
 /// An open of one stream of a file or directory, for as long as this lives; any lane may use it. The service
 /// [closes](Open::close) it: dropped without, what it holds is given back all the same, but a name that would go with it stays.
@@ -282,6 +282,9 @@ fn acknowledge(
     at_once(cache, object, |grants, now, events| grants.acknowledge(now, holder, keeps, events))
 }
 
+/// Directory that has a name, and that name.
+type DirectoryAndName = Result<(Directory, Box<[u8]>), Error>;
+
 impl Open {
     /// The object.
     pub fn object(&self) -> &Arc<Object> {
@@ -298,7 +301,7 @@ impl Open {
         &'a self,
         volume: &'a Volume,
         caller: &'a Caller,
-    ) -> LocalBoxFuture<'a, Result<(Directory, Box<[u8]>), Error>> {
+    ) -> LocalBoxFuture<'a, DirectoryAndName> {
         Box::pin(async move {
             let link = self.object.grants().ask_if_any(|grants, _| grants.link(self.id).cloned());
             let link = link.and_then(|link| link.value).ok_or(Error::Stale)?;
