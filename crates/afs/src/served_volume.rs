@@ -16,7 +16,7 @@ pub enum VolumeType {
     Backup,
 }
 
-/// A volume as the location and volume servers list it: one that is served, or a synthetic one ([`roots`]).
+/// A volume as the location and volume servers list it: one that is served, or a synthetic one ([`roots`](crate::roots)).
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct VolumeEntry {
     /// The volume's name for AFS.

@@ -279,7 +279,7 @@ impl Upload {
             side.make(who, staged, content).await;
         }
         match self {
-            Self::Put => drop(put(side, who, name, content, Expect::Anything).await.unwrap()),
+            Self::Put => put(side, who, name, content, Expect::Anything).await.unwrap(),
             Self::Afs | Self::Rename => {
                 let top = side.volume.lookup_as(&who.caller, RelPath::ROOT, Rights::NONE).await.unwrap();
                 let top = top.into_directory().unwrap().0;

@@ -506,7 +506,7 @@ fn an_index_that_was_not_whole_when_its_server_was_killed_is_made_anew() {
         drop(index);
         let names: Vec<_> =
             std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().path()).collect();
-        assert_eq!(names, [path.clone()]);
+        assert_eq!(names, std::slice::from_ref(&path));
         std::fs::remove_file(&path).unwrap();
     }
 }
