@@ -289,7 +289,8 @@ fn of_certificate(settings: &HttpSettings, error: tls::ConfigError) -> Problem {
     let keys = sections.flat_map(|(at, section)| [(at, "cert", &section.cert), (at, "key", &section.key)]);
     let mut named = keys.filter(|(.., path)| *path == file);
     // Of two that name one file the later one has no effect.
-    let found = if matches!(error, tls::ConfigError::Unused { .. }) { named.next_back() } else { named.next() };
+    let found =
+        if matches!(error, tls::ConfigError::Unused { .. }) { named.next_back() } else { named.next() };
     match found {
         Some((at, key, _)) => {
             ConfigError::invalid(format!("https.certificate[{at}].{key}"), error.to_string()).into()

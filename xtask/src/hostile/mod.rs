@@ -60,8 +60,8 @@ pub(crate) struct Args {
     /// The program to attack instead of this tree's build for packages
     #[arg(long, value_name = "PROGRAM")]
     server: Option<PathBuf>,
-    /// Scenarios that run at once, each in an arena of its own; 0 is 1
-    #[arg(skip)]
+    /// Scenarios that run at once, each in an arena of its own
+    #[arg(long, value_name = "N", default_value_t = 1)]
     at_once: usize,
 }
 
@@ -138,7 +138,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 /// machine may have other work.
 pub(crate) fn run_for_ci() -> anyhow::Result<()> {
     let server = Some(process::tested_binary()?);
-    run(&Args { seconds: 3, tell_late: true, server, at_once: 2, ..Args::default() })
+    run(&Args { seconds: 3, tell_late: true, server, ..Args::default() })
 }
 
 /// State that all scenarios have in common.
