@@ -113,25 +113,35 @@ pub(super) fn line_of(text: &str, key: &str) -> Option<usize> {
     Some(text.get(..found?)?.matches('\n').count() + 1)
 }
 
-/// Returns the places of all lists that are written between brackets; `None` for what is not TOML.
+/// Returns the places of lists that are written between brackets, the first of each key: what is wanted there is the same in all tables of a
+/// list. `None` for what is not TOML.
 pub(super) fn inline_lists(text: &str) -> Option<Vec<Range<usize>>> {
-    let mut found = Vec::new();
+    let mut found = BTreeMap::new();
+    let whole = DeTable::parse(text).ok()?.into_inner();
     let mut to_see: Vec<_> =
-        DeTable::parse(text).ok()?.into_inner().into_iter().map(|(_, value)| value).collect();
-    while let Some(value) = to_see.pop() {
+        whole.into_iter().map(|(key, value)| (key.into_inner().into_owned(), value)).collect();
+    while let Some((key, value)) = to_see.pop() {
         let span = value.span();
         match value.into_inner() {
-            DeValue::Table(table) => to_see.extend(table.into_iter().map(|(_, value)| value)),
+            DeValue::Table(table) => {
+                to_see.extend(
+                    table.into_iter().map(|(below, value)| (format!("{key}.{}", below.get_ref()), value)),
+                );
+            }
             DeValue::Array(all) => {
                 // A list of `[[tables]]` begins with the first of their heads.
                 if !all.iter().any(|one| one.get_ref().is_table() && text[one.span()].starts_with("[[")) {
-                    found.push(span);
+                    let first: &mut Range<usize> = found.entry(key.clone()).or_insert_with(|| span.clone());
+                    if span.start < first.start {
+                        *first = span;
+                    }
                 }
-                to_see.extend(all);
+                to_see.extend(all.into_iter().map(|one| (format!("{key}[]"), one)));
             }
             _ => {}
         }
     }
+    let mut found: Vec<_> = found.into_values().collect();
     found.sort_by_key(|span| span.start);
     Some(found)
 }
