@@ -1,7 +1,7 @@
 //! What is done to the name of an open, or in the directory that has it. Another program may have moved the file, or a directory above: what
 //! is done goes to the open's own object all the same.
 
-use identity::{Accounts, Rights};
+use identity::Rights;
 use lane::fs::File;
 use smb_wire::Status;
 use vfs::{Directory, Error, Name, RelPathBuf};
@@ -120,7 +120,7 @@ impl Share {
     /// The path of an open as the lane knows it, or where another program has moved what it is of.
     pub(crate) async fn present_path(&self, open: &Open, handle: &LaneHandle) -> Option<RelPathBuf> {
         let path = open.grants().path(self.volume())?;
-        let operator = vfs::Caller::new(Accounts::none().local_administrator());
+        let operator = vfs::Caller::operator();
         let found = match handle.link() {
             Some(_) => return Some(path),
             None => self.volume().lookup_as(&operator, path.as_path(), Rights::NONE).await,

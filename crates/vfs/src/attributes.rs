@@ -48,7 +48,7 @@ pub struct Attributes {
 pub struct VersionName {
     /// Bytes of content.
     pub size: u64,
-    /// Last change of the content. Whoever may write the file may set it.
+    /// Last change of the content. Any program that may write the file may set it.
     pub mtime: Timestamp,
     /// Last change of content or attributes, which nobody can set: other content has another.
     pub ctime: Timestamp,

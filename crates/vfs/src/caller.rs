@@ -24,17 +24,22 @@ pub struct Caller {
 }
 
 impl Caller {
-    /// Somebody who holds nothing.
+    /// A caller that holds nothing.
     pub fn new(principal: Principal) -> Self {
         Self { principal, holder: None, open: None, moves_opens: false, consumer: SERVER }
     }
 
-    /// Somebody who has not said who he is.
+    /// A caller that has not said who it is.
     pub fn anonymous() -> Self {
         Self::new(Accounts::none().anonymous())
     }
 
-    /// The same, with what he holds spared.
+    /// The operator of this machine, as whom the server acts on its own behalf.
+    pub fn operator() -> Self {
+        Self::new(Accounts::none().local_administrator())
+    }
+
+    /// The same caller, whose own leases and callbacks are spared.
     #[must_use]
     pub fn sparing(self, holder: Holder) -> Self {
         Self { holder: Some(holder), ..self }

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, SystemTime};
 
-use identity::{Accounts, Rights};
+use identity::Rights;
 use lane::fs::Stat;
 
 use crate::caller::Caller;
@@ -102,7 +102,7 @@ impl Volume {
 
     async fn remove_unfinished(&self, path: RelPath<'_>) -> Result<(), Error> {
         let (above, name) = path.parent().zip(path.file_name()).ok_or(Error::NotFound)?;
-        let caller = Caller::new(Accounts::none().local_administrator());
+        let caller = Caller::operator();
         let Resolved::File(file, _) = self.look_as(&caller, path, Rights::READ).await?.resolved else {
             return Err(Error::IsADirectory);
         };

@@ -10,7 +10,7 @@
 use std::sync::Arc;
 
 use futures_util::future::LocalBoxFuture;
-use identity::{Accounts, Rights};
+use identity::Rights;
 use lane::fs::{Dir, File, FileHandle, FileKind, Stat};
 use lane::offload::offload;
 
@@ -188,7 +188,7 @@ impl Reopening<'_> {
         open: Option<&File>,
         which: WhichName,
     ) -> Result<RelPathBuf, Error> {
-        let operator = Caller::new(Accounts::none().local_administrator());
+        let operator = Caller::operator();
         for _ in 0..TRIES_MAX {
             let path = self.present_path(object, open, which).await?;
             // Looked up anew, it is noted there. Of a file this lane may go on with what it has noted before.

@@ -7,7 +7,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use identity::{Accounts, Rights};
+use identity::Rights;
 use lane::Task;
 use lane::fs::EntryChange;
 
@@ -230,7 +230,7 @@ async fn path_of_watched(inner: &Inner, volume: &Volume, directory: &Arc<Object>
 
 /// The directories in one.
 async fn beneath(volume: &Volume, path: &RelPathBuf) -> Vec<RelPathBuf> {
-    let operator = Caller::new(Accounts::none().local_administrator());
+    let operator = Caller::operator();
     let found = volume.lookup_as(&operator, path.as_path(), Rights::NONE).await;
     let Ok((directory, _)) = found.and_then(crate::volume::Resolved::into_directory) else {
         return Vec::new();

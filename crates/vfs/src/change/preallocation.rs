@@ -10,7 +10,7 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
-use identity::{Accounts, Rights};
+use identity::Rights;
 use index::Number;
 use lane::fs::{Allocate, OpenHow, OpenKind};
 
@@ -164,7 +164,7 @@ impl Volume {
     pub(crate) async fn release_leftover_room(&self) {
         let Some(shared) = self.shared() else { return };
         let Some(Some(record)) = shared.objects().room_record() else { return };
-        let caller = Caller::new(Accounts::none().local_administrator());
+        let caller = Caller::operator();
         for (slot, number) in record.take_left(shared.id()) {
             match self.give_back_of(&caller, number).await {
                 Ok(()) => {

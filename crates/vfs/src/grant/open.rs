@@ -10,7 +10,7 @@ use grants::{
     Access, BadAcknowledgement, Caching, CachingRequest, ExemptHolder, Holder, Home, Kind, LeaseKey,
     LeaseRef, OpenId, Opened, Range, Refused, Request, Share, StatOpen,
 };
-use identity::{Accounts, Rights};
+use identity::Rights;
 use index::Kind as NumberKind;
 use lane::fs::File;
 
@@ -325,7 +325,7 @@ impl Open {
             let which = if is_directory { WhichName::Any } else { WhichName::Opened };
             let path = volume.find_moved(&self.object, open, which).await?;
             let name = path.as_path().file_name().ok_or(Error::Stale)?;
-            let operator = Caller::new(Accounts::none().local_administrator());
+            let operator = Caller::operator();
             let above = path.as_path().parent().unwrap_or(RelPath::ROOT);
             let above = volume.lookup_as(&operator, above, Rights::NONE).await?.into_directory()?.0;
             let above = above.object().ok_or(Error::ReadOnly)?;
