@@ -132,20 +132,24 @@ impl Share {
         }
         // All of it is read before any of it is set.
         let list = checked_list(list)?;
-        let stored = handle.extended_names().await?;
+        let mut stored = handle.extended_names().await?;
         for item in list {
             let same = stored.iter().find(|name| name.eq_ignore_ascii_case(item.name));
-            let name = same.map_or(item.name, |name| name);
-            if !is_shown(name, &self.options().hide_attributes) {
+            let name = same.map_or_else(|| item.name.to_vec(), Vec::clone);
+            if !is_shown(&name, &self.options().hide_attributes) {
                 return Err(Status::ACCESS_DENIED);
             }
             let value = (!item.value.is_empty()).then(|| item.value.to_vec());
             let edit: Edit = Rc::new(move |_| value.clone());
-            let set = handle.edit_extended(self.volume(), caller, object, name, VALUE_MAX, edit).await;
+            let set = handle.edit_extended(self.volume(), caller, object, &name, VALUE_MAX, edit).await;
             set.map_err(|error| match error {
                 vfs::Error::NoSpace => Status::EA_TOO_LARGE,
                 error => status::of(error),
             })?;
+            // A later item of the list may have the same name in another case.
+            if same.is_none() {
+                stored.push(name);
+            }
         }
         Ok(())
     }

@@ -25,7 +25,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// The name that a CREATE or a rename gives.
+    /// The name that a CREATE, a rename or a hard link gives.
     ///
     /// # Errors
     /// The status that the request fails with.
@@ -77,9 +77,14 @@ impl Name {
 }
 
 /// A component, if the file systems that clients know allow it.
+///
+/// # Errors
+/// `STATUS_OBJECT_PATH_SYNTAX_BAD` for `..`, which leads out of the share; `STATUS_OBJECT_NAME_INVALID`.
 pub fn check_component(component: &str) -> Result<&str, Status> {
-    if matches!(component, "." | "..") {
-        return Err(Status::OBJECT_PATH_SYNTAX_BAD);
+    match component {
+        ".." => return Err(Status::OBJECT_PATH_SYNTAX_BAD),
+        "." => return Err(Status::OBJECT_NAME_INVALID),
+        _ => {}
     }
     //= MS-FSCC 2.1.5.2
     //# A component is of 1 to 255 characters, none of them reserved.
@@ -156,10 +161,23 @@ mod tests {
     #[test]
     fn names_that_no_file_can_have_fail_with_their_status() {
         assert_eq!(parse(r"\a"), Err(Status::INVALID_PARAMETER));
-        for name in [r"..\b", "..", ".", r"a\.", r"a\..\..\b"] {
+        for name in [r"..\b", "..", r"a\..\..\b"] {
             assert_eq!(parse(name), Err(Status::OBJECT_PATH_SYNTAX_BAD), "{name}");
         }
-        for name in ["/a", "a*", "a?", "a\tb", "f:", "f:s:$INDEX_ALLOCATION", "f:a:b:$DATA", "f:a\\b"] {
+        for name in [
+            ".",
+            r"a\.",
+            r"a\.\b",
+            r".\a",
+            "/a",
+            "a*",
+            "a?",
+            "a\tb",
+            "f:",
+            "f:s:$INDEX_ALLOCATION",
+            "f:a:b:$DATA",
+            "f:a\\b",
+        ] {
             assert_eq!(parse(name), Err(Status::OBJECT_NAME_INVALID), "{name}");
         }
         assert_eq!(parse(&"a".repeat(256)), Err(Status::OBJECT_NAME_INVALID));

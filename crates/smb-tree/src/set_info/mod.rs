@@ -121,8 +121,8 @@ impl Share {
             class::VALID_DATA_LENGTH => {
                 let size = plain::<U64>(data).map_err(mismatch)?.get();
                 //= MS-FSA 2.1.5.15.15
-                //# A directory has no data: STATUS_INVALID_PARAMETER.
-                if open.is_directory() || size > self.open_info(open, handle).await?.size {
+                //# A directory has no data, and what is valid stays so and ends with the file: STATUS_INVALID_PARAMETER.
+                if open.is_directory() || size != self.open_info(open, handle).await?.size {
                     return Err(Status::INVALID_PARAMETER);
                 }
                 Ok(())

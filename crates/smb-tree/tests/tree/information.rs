@@ -409,6 +409,39 @@ fn what_is_to_go_says_so_and_goes_or_stays() {
 }
 
 #[test]
+fn an_extended_attribute_has_one_name_in_whichever_case_a_list_names_it() {
+    alone(|side| async move {
+        let who = request_context(1);
+        let list = |items: &[(&[u8], &[u8])]| {
+            let mut list = Vec::new();
+            let mut entries = EntryWriter::new(&mut list, 4, 4096);
+            for (name, value) in items {
+                assert!(ea::write(&mut entries, &Ea { name, value }));
+            }
+            list
+        };
+        for (items, left) in [
+            (&[(&b"ABC"[..], &b"1"[..]), (b"abc", b"22")][..], &[(&b"ABC"[..], &b"22"[..])][..]),
+            (&[(b"abc", b""), (b"Abc", b"3"), (b"aBC", b"4")], &[(b"ABC", b"4")]),
+            (&[(b"x", b"1"), (b"ABC", b""), (b"X", b"2"), (b"abc", b"5")], &[(b"ABC", b"5"), (b"x", b"2")]),
+            (&[(b"X", b""), (b"x", b""), (b"ABC", b"")], &[]),
+        ] {
+            let open = side.open(&who, "page", &full()).await;
+            set(&side, &who, &open, class::FULL_EA, &list(items)).await.unwrap();
+            let told = file(&side, &who, &open, class::FULL_EA).await;
+            let told = match &told {
+                Err(Status::NO_EAS_ON_FILE) => Vec::new(),
+                told => ea::parse(told.as_ref().unwrap()).map(Result::unwrap).collect(),
+            };
+            let mut told: Vec<_> = told.iter().map(|ea| (ea.name, ea.value)).collect();
+            told.sort_unstable();
+            assert_eq!(told, left, "{items:?}");
+            side.share.close(&who, &open, 0).await.unwrap();
+        }
+    });
+}
+
+#[test]
 fn streams_and_extended_attributes_are_told_apart() {
     alone(|side| async move {
         let who = request_context(1);

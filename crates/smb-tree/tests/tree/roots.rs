@@ -26,7 +26,7 @@ impl Side {
         Ok(Self { share: self.share.beneath(&root), ..self.clone() })
     }
 
-    async fn make_directory(&self, who: &RequestContext, name: &str) {
+    pub(crate) async fn make_directory(&self, who: &RequestContext, name: &str) {
         let wish = Wish::new(Disposition::Create).with(options::DIRECTORY_FILE);
         assert_eq!(self.status(who, name, &wish).await, Status::SUCCESS, "{name}");
     }

@@ -36,7 +36,9 @@ fn names_that_are_empty_odd_too_long_or_absolute_rename_and_link_nothing() {
                 ("a wildcard", renamed("a*b", true), no_name),
                 ("a stream", renamed("x:s", true), no_name),
                 ("the content", renamed("x::$DATA", true), no_name),
-                ("itself as a directory", renamed(".", true), Status::OBJECT_PATH_SYNTAX_BAD),
+                ("itself as a directory", renamed(".", true), no_name),
+                ("beneath itself as a directory", renamed(".\\x", true), no_name),
+                ("out of the share", renamed("..\\x", true), Status::OBJECT_PATH_SYNTAX_BAD),
                 ("too long", renamed(&"x".repeat(256), true), no_name),
                 ("nowhere", renamed("none\\x", true), Status::OBJECT_PATH_NOT_FOUND),
             ] {
@@ -84,6 +86,33 @@ fn a_rename_onto_another_name_of_the_file_leaves_the_new_name_alone() {
             });
         }
     }
+}
+
+#[test]
+fn a_directory_takes_the_place_of_nothing_that_has_its_new_name() {
+    alone(|side| async move {
+        let who = request_context(1);
+        side.make_directory(&who, "other").await;
+        side.make(&who, "page", b"12345").await;
+        side.make_directory(&who, "sub").await;
+        let open = side.open(&who, "sub", &full().with(options::DIRECTORY_FILE)).await;
+        let (taken, denied) = (Status::OBJECT_NAME_COLLISION, Status::ACCESS_DENIED);
+        for class in [class::RENAME, class::RENAME_EX] {
+            for (name, replaces, expected) in [
+                ("page", false, taken),
+                ("PAGE", false, taken),
+                ("other", false, taken),
+                ("page", true, taken),
+                ("PAGE", true, taken),
+                ("other", true, denied),
+            ] {
+                let moved = set(&side, &who, &open, class, &renamed(name, replaces)).await;
+                assert_eq!(moved, Err(expected), "{class}: {name} {replaces}");
+            }
+        }
+        side.share.close(&who, &open, 0).await.unwrap();
+        assert_eq!(side.content(&who, "page").await, Ok(b"12345".to_vec()));
+    });
 }
 
 #[test]

@@ -134,6 +134,27 @@ fn attributes_that_do_not_fit_are_refused_and_unknown_ones_passed_over() {
 }
 
 #[test]
+fn what_is_valid_of_a_file_reaches_as_far_as_the_file() {
+    alone(|side| async move {
+        let who = request_context(1);
+        side.make(&who, "page", b"12345").await;
+        for name in ["page", "page:stream"] {
+            let open = side.open(&who, name, &full()).await;
+            side.share.write_bytes(&who, &open, 0, b"12345", false).await.unwrap();
+            for (len, expected) in
+                [(0, false), (1, false), (4, false), (5, true), (6, false), (u64::MAX, false)]
+            {
+                let came = set(&side, &who, &open, class::VALID_DATA_LENGTH, &u64::to_le_bytes(len)).await;
+                let expected = if expected { Ok(()) } else { Err(Status::INVALID_PARAMETER) };
+                assert_eq!(came, expected, "{name}: {len}");
+            }
+            side.share.close(&who, &open, 0).await.unwrap();
+            assert_eq!(side.content(&who, name).await, Ok(b"12345".to_vec()), "{name}");
+        }
+    });
+}
+
+#[test]
 fn what_is_shorter_than_its_class_is_refused_as_that() {
     alone(|side| async move {
         let who = request_context(1);
