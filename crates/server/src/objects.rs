@@ -122,7 +122,7 @@ impl ProcessObjects {
     pub(crate) fn seals(&self, table: &VolumeTable) -> Vec<(String, String)> {
         let all = self.objects.as_ref().map(Objects::all_volumes).unwrap_or_default();
         let is_served = |name: &VolumeName| table.entries().iter().any(|entry| entry.spec.name == *name);
-        let sealed = all.iter().filter(|volume| is_served(volume.name()));
+        let sealed = all.iter().filter(|volume| is_served(&volume.name()));
         let mut seals: Vec<_> =
             sealed.filter_map(|volume| Some((volume.name().to_string(), volume.seal()?))).collect();
         seals.dedup();
@@ -135,7 +135,7 @@ impl ProcessObjects {
         let all = self.objects.as_ref().map(Objects::all_volumes).unwrap_or_default();
         let mut lost = Vec::new();
         for volume in all {
-            let served = table.entries().iter().find(|entry| entry.spec.name == *volume.name());
+            let served = table.entries().iter().find(|entry| entry.spec.name == volume.name());
             let Some(entry) = served else { continue };
             let paths = volume.lost_lists().into_iter();
             lost.extend(paths.map(|path| (volume.name().to_string(), entry.spec.path.join(path))));
@@ -176,7 +176,7 @@ impl ProcessObjects {
             self.index.iter().flat_map(IndexFile::volumes).map(|volume| shown(&volume)).collect();
         let is_known = |name: &VolumeName| all.iter().any(|known| known.name == name.as_str());
         let is_served = |name: &VolumeName| table.entries().iter().any(|entry| entry.spec.name == *name);
-        unknown.retain(|volume| is_served(volume.name()) && !is_known(volume.name()));
+        unknown.retain(|volume| is_served(&volume.name()) && !is_known(&volume.name()));
         let without_number = |volume: &Arc<SharedVolume>| {
             let (name, trouble) = (volume.name().to_string(), Some(volume.trouble()?.to_owned()));
             Some(VolumeShown {
@@ -257,13 +257,19 @@ impl ProcessObjects {
         self.volumes().iter().filter(|volume| table.writes_to(volume)).for_each(|volume| volume.reopen());
     }
 
+    /// Gives volumes the names that their directories have in this table: before the lanes prepare it, and with the one that they serve
+    /// after they have not.
+    pub(crate) fn rename(&self, table: &VolumeTable) {
+        self.volumes().iter().for_each(|volume| table.rename(volume));
+    }
+
     /// Closes other volumes to changes once the lanes serve this table, even on lanes that still have them
     /// open.
     pub(crate) fn close_gates(&self, table: &VolumeTable) -> Closing {
         let mut volumes = self.volumes();
         volumes.retain(|volume| !table.writes_to(volume));
         for volume in &volumes {
-            let is_served = table.entries().iter().any(|entry| entry.spec.name == *volume.name());
+            let is_served = table.entries().iter().any(|entry| entry.spec.name == volume.name());
             volume.close(if is_served { Closed::ReadOnly } else { Closed::Offline });
         }
         Closing { volumes, until: Instant::now() + CLOSED_WITHIN }

@@ -270,9 +270,26 @@ impl VolumeTable {
 
     /// Returns whether a volume that lanes have open for writing is in the table, on the same directory.
     pub fn writes_to(&self, open: &SharedVolume) -> bool {
-        let root = Identity { dev: open.root().dev, ino: open.root().ino };
-        let is_it = |entry: &&VolumeEntry| entry.spec.name == *open.name() && entry.identity == Some(root);
-        self.entries.iter().any(|entry| entry.spec.is_writable() && is_it(&entry))
+        self.entry_of(open).is_some_and(|entry| entry.spec.is_writable())
+    }
+
+    /// Gives an open volume the name that its directory has in this table, before lanes open that.
+    pub fn rename(&self, open: &SharedVolume) {
+        if self.entry_of(open).is_none()
+            && let Some(entry) = self.at_root_of(open).find(|entry| entry.spec.is_numbered())
+        {
+            open.rename(&entry.spec.name);
+        }
+    }
+
+    fn entry_of(&self, open: &SharedVolume) -> Option<&VolumeEntry> {
+        let name = open.name();
+        self.at_root_of(open).find(|entry| entry.spec.name == name)
+    }
+
+    fn at_root_of(&self, open: &SharedVolume) -> impl Iterator<Item = &VolumeEntry> {
+        let root = Some(Identity { dev: open.root().dev, ino: open.root().ino });
+        self.entries.iter().filter(move |entry| entry.identity == root)
     }
 
     /// Returns whether any volume's files have numbers and versions that last: some user may change them, or

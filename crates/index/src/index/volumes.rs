@@ -150,6 +150,20 @@ impl Index {
         Ok(Some(mark))
     }
 
+    /// Gives a volume another name; one that has that name gets the old one. It lasts with the next write.
+    pub fn rename_volume(&self, volume: VolumeId, name: &str) {
+        let mut state = self.shared().state();
+        let Some(mut record) = state.volumes.get(&volume).filter(|known| known.name != name).cloned() else {
+            return;
+        };
+        if let Some((other, of_other)) = state.named(name) {
+            let (other, of_other) = (other, VolumeRecord { name: record.name.clone(), ..of_other.clone() });
+            state.put_volume(other, of_other);
+        }
+        record.name = name.to_owned();
+        state.put_volume(volume, record);
+    }
+
     /// Closes a volume that is no longer served; it may be opened again.
     pub fn close_volume(&self, volume: VolumeId) {
         self.shared().state().open.remove(&volume);

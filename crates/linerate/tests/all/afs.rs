@@ -118,6 +118,74 @@ fn what_is_kept_with_a_file_stays_where_another_is_put_over_it() {
     assert!(rustix::fs::getxattr(&file, "user.note", &mut [0; 99][..]).is_err());
 }
 
+#[test]
+fn a_volume_that_a_reload_renames_is_served_on_with_the_numbers_that_it_has() {
+    let Some(_namespace) = Namespace::new_or_skip() else { return };
+    for writable in ["", "writable = 'anyone'\n"] {
+        let dir = tempfile::tempdir().unwrap();
+        let (one, two) = (dir.path().join("one"), dir.path().join("two"));
+        for tree in [&one, &two] {
+            std::fs::create_dir(tree).unwrap();
+            std::fs::write(tree.join("file"), tree.file_name().unwrap().as_encoded_bytes()).unwrap();
+        }
+        let config = dir.path().join("linerate.toml");
+        let admin = testkit::free_address();
+        let configure = |volumes: &[(&str, &Path)]| {
+            let mut text = format!(
+                "[server]\nlanes = 2\nstate_dir = 'state'\n[http]\nlisten = '127.0.0.1:0'\n[https]\nlisten = 'off'\n\
+                 [admin]\nlisten = '{admin}'\n[afs]\nlisten = '127.0.0.1:7000'\n"
+            );
+            for (name, path) in volumes {
+                text.push_str(&format!(
+                    "[[volume]]\nname = '{name}'\nmount = '/{name}'\npath = {path:?}\n{writable}"
+                ));
+            }
+            std::fs::write(&config, text).unwrap();
+        };
+        let number = |name: &str| {
+            let listed = lines(linerate(["ls", "--json"]).arg(format!("afs://127.0.0.1/{name}")));
+            let file = listed.into_iter().find(|line| line["name"] == "file").expect("it is listed");
+            ["volume", "vnode", "uniquifier"].map(|key| file[key].as_u64().expect("a number"))
+        };
+        configure(&[("a", &one), ("b", &two)]);
+        let server = Launch::config(&config).start();
+        let [first, second] = ["a", "b"].map(number);
+        // One is renamed; they take each other's names; another tree takes a name that is given up; as it was.
+        let third = dir.path().join("third");
+        std::fs::create_dir(&third).unwrap();
+        std::fs::write(third.join("file"), "third").unwrap();
+        let (one, two) = (one.as_path(), two.as_path());
+        for (names, extra) in
+            [(["c", "b"], false), (["b", "c"], false), (["d", "c"], true), (["a", "b"], false)]
+        {
+            let mut volumes = vec![(names[0], one), (names[1], two)];
+            if extra {
+                volumes.push(("b", &third));
+            }
+            configure(&volumes);
+            server.reload("reloaded");
+            assert_eq!(names.map(number), [first, second], "{names:?}");
+            for (name, tree) in &volumes {
+                let expected = tree.file_name().unwrap().as_encoded_bytes();
+                assert_eq!(raw::get(server.http[0], &format!("/{name}/file")).body, expected, "{name}");
+                let (got, there) = (dir.path().join("got"), format!("afs://127.0.0.1/{name}/file"));
+                output(linerate(["get", "--overwrite", "-o"]).arg(&got).arg(there));
+                assert_eq!(std::fs::read(&got).unwrap(), expected, "{name}");
+                if !writable.is_empty() {
+                    let new = dir.path().join("new");
+                    std::fs::write(&new, name).unwrap();
+                    let there = format!("afs://127.0.0.1/{name}/other");
+                    output(linerate(["put", "--overwrite"]).arg(&new).arg(&there));
+                    assert_eq!(raw::get(server.http[0], &format!("/{name}/other")).body, name.as_bytes());
+                }
+            }
+            assert_eq!(raw::get(server.admin, "/health").body, b"ok\n", "{names:?}");
+        }
+        let told = server.stderr();
+        assert!(!told.contains("ERROR") && !told.contains("AFS does not serve"), "{told}");
+    }
+}
+
 /// `afsio`, which is about to do this (`fidread`) with a file of the volume `pub`; `None` where there is none.
 fn stock_client(home: &Path, does: &str, name: &str) -> Option<Command> {
     if Command::new("afsio").arg("help").output().is_err() {

@@ -79,8 +79,10 @@ impl Serving {
         let troubles = loaded_sites.troubles().to_vec();
         let sites = loaded_sites.into_sites();
         let what = (&sites, &volumes);
-        let transaction =
-            ReloadTransaction::begin(self.orders, &self.controls, what, listeners, change.closed())?;
+        // Lanes find by its new name what is served by another.
+        self.objects.rename(&volumes);
+        let begun = ReloadTransaction::begin(self.orders, &self.controls, what, listeners, change.closed());
+        let transaction = begun.inspect_err(|_| self.objects.rename(&self.volumes))?;
         let closing = None;
         self.reloading = Some(Reloading {
             transaction,
@@ -148,10 +150,11 @@ impl Serving {
         }
     }
 
-    /// Aborts what lanes prepare, because the server ends.
+    /// Aborts what lanes prepare.
     pub(super) fn forget_reload(&mut self) {
         if let Some(Reloading { transaction, .. }) = self.reloading.take() {
             transaction.drop_orders(&self.controls);
+            self.objects.rename(&self.volumes);
         }
     }
 

@@ -28,7 +28,8 @@ use crate::usage::{Ledger, Space};
 /// also over a reload, and so have all of its [`Object`](super::Object)s.
 pub struct SharedVolume {
     pub(super) id: VolumeId,
-    name: VolumeName,
+    /// Name that the configuration gives it.
+    name: Mutex<VolumeName>,
     /// Identity of the volume's directory. As long as this lives a lane has that open, so the number names no
     /// other.
     root: FileId,
@@ -46,7 +47,8 @@ pub struct SharedVolume {
     pub(super) index: Arc<Index>,
     /// Set if its files have lasting numbers and versions.
     pub(super) is_numbered: bool,
-    /// Of its files among all objects: a file that lies in several volumes that are guarded alone is an object of each.
+    /// Of its files among all objects, 0 where the index gives them their numbers: a file that lies in several others is an object of
+    /// each.
     key: u64,
     /// Objects that were given a number by it, where the index gives none.
     unnumbered: AtomicU32,
@@ -87,7 +89,7 @@ pub struct SharedVolume {
 #[derive(Default)]
 pub(super) struct Volumes {
     open: Vec<Weak<SharedVolume>>,
-    /// The last key that was given to a volume that is guarded alone.
+    /// The last key that was given to a volume.
     keys: u64,
 }
 
@@ -105,7 +107,7 @@ impl Volumes {
         self.open.retain(|volume| volume.strong_count() > 0);
         for volume in self.open.iter().filter_map(Weak::upgrade) {
             let serves = volume.is_numbered || !spec.is_numbered();
-            if volume.name == spec.name && volume.root == root && serves {
+            if volume.root == root && serves && volume.name() == spec.name {
                 if spec.is_writable() && volume.trouble.is_none() {
                     volume.lock_tree(dir).map_err(|why| Error::from(io::Error::other(why)))?;
                 }
@@ -113,13 +115,12 @@ impl Volumes {
                 return Ok(volume);
             }
         }
-        // By another name the tree may be this process's already, as while a reload renames it.
+        // By another name the tree may be this process's already.
         let is_same = |volume: &Arc<SharedVolume>| volume.root == root && volume.is_numbered;
         let of_same = self.open.iter().filter_map(Weak::upgrade).filter(is_same);
         let lock = { of_same }.find_map(|volume| volume.lock().clone());
-        self.keys += u64::from(!spec.is_numbered());
-        let key = if spec.is_numbered() { 0 } else { self.keys };
-        let volume = Arc::new(SharedVolume::open(objects, spec, (dir, root), lock, key)?);
+        self.keys += 1;
+        let volume = Arc::new(SharedVolume::open(objects, spec, (dir, root), lock, self.keys)?);
         if objects.is_frozen() {
             volume.close(Closed::Frozen);
         }
@@ -155,7 +156,7 @@ impl SharedVolume {
         let opened = enter(&index, name, &spec, None, None, SystemTime::UNIX_EPOCH).unwrap();
         Arc::new(Self {
             id: opened.volume,
-            name: spec.name,
+            name: Mutex::new(spec.name),
             root: FileId { dev: 1, ino: opened.volume.0.into() },
             gate: Gate::new(1),
             is_swept: AtomicBool::new(false),
@@ -270,7 +271,7 @@ impl SharedVolume {
             (objects.clone(), AtomicBool::new(false), AtomicBool::new(false));
         Ok(Self {
             id,
-            name,
+            name: Mutex::new(name),
             root,
             gate,
             is_swept,
@@ -281,7 +282,7 @@ impl SharedVolume {
             other_names: OtherNames::new(),
             index,
             is_numbered,
-            key,
+            key: if is_kept { 0 } else { key },
             unnumbered: AtomicU32::new(0),
             generation,
             generation_before: opened.generation_before,
@@ -363,8 +364,22 @@ impl SharedVolume {
     }
 
     /// Returns how clients name it.
-    pub fn name(&self) -> &VolumeName {
-        &self.name
+    pub fn name(&self) -> VolumeName {
+        self.name.lock().expect("nobody panics while holding it").clone()
+    }
+
+    /// Gives the volume another name, by which openings find it from now on. Its numbers and versions stay. One that the index does not
+    /// know keeps its name.
+    pub fn rename(&self, name: &VolumeName) {
+        if self.is_known() {
+            self.index.rename_volume(self.id, name.as_str());
+            *self.name.lock().expect("nobody panics while holding it") = name.clone();
+        }
+    }
+
+    /// Returns whether the process's index has its numbers and versions.
+    fn is_known(&self) -> bool {
+        self.is_numbered && self.trouble.is_none()
     }
 
     pub(crate) fn callback_lanes(&self) -> &LaneBits {
@@ -492,9 +507,9 @@ impl Drop for SharedVolume {
             let _ = self.index.record_usage(self.id, usage, true);
         }
         self.index.close_volume(self.id);
-        if self.trouble.is_some() || !self.is_numbered {
+        if !self.is_known() {
             // Nothing was written in it: no number is missed.
-            let _ = self.index.remove_volume(&name_in_stand_in(&self.name, self.root, self.is_numbered));
+            let _ = self.index.remove_volume(&name_in_stand_in(&self.name(), self.root, self.is_numbered));
         }
     }
 }

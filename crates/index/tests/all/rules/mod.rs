@@ -96,6 +96,27 @@ fn a_tree_that_is_not_the_volumes_is_refused() {
 }
 
 #[test]
+fn a_volume_gets_another_name_and_no_two_have_one() {
+    let memory = Memory::default();
+    let index = open(&memory);
+    let [home, work] = ["home", "work"].map(|name| open_volume(&index, name, None).unwrap());
+    let names =
+        |index: &Index| [home.volume, work.volume].map(|volume| index.volume_of(volume).unwrap().name);
+    index.rename_volume(home.volume, "house");
+    assert_eq!(names(&index), ["house", "work"]);
+    index.rename_volume(home.volume, "work");
+    assert_eq!(names(&index), ["work", "house"], "the other has the name that this one had");
+    assert_eq!(index.volume("work").unwrap().0, home.volume);
+    assert!(index.volume("home").is_none());
+    index.rename_volume(home.volume, "work");
+    index.rename_volume(VolumeId(99), "house");
+    assert_eq!(names(&index), ["work", "house"]);
+    index.close().unwrap();
+    drop(index);
+    assert_eq!(names(&open(&memory)), ["work", "house"], "it lasts");
+}
+
+#[test]
 fn a_volume_whose_making_was_broken_off_before_it_had_its_mark_is_made_at_the_next_opening() {
     let memory = Memory::default();
     let index = open(&memory);

@@ -1,6 +1,7 @@
 //! Read-only volumes whose files lanes share all the same: for clients that cache.
 
 use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use identity::{Acl, Rights, Writable};
@@ -14,7 +15,7 @@ use vfs::{
 
 use super::access::{alice, list, operator};
 use super::callbacks::{Said, Service, look_with_callback, until};
-use super::{name, nobody, root, watched};
+use super::{name, nobody, path, root, watched};
 
 #[test]
 fn clients_are_promised_what_nobody_but_others_behind_the_servers_back_can_change() {
@@ -45,6 +46,48 @@ fn promises_outlast_a_gate_that_was_closed() {
         fs.write("/srv/page", "second").unwrap();
         until(|| !service.told.borrow().is_empty()).await;
         look_with_callback(&volume, &client, "page").await;
+    });
+}
+
+#[test]
+fn a_tree_that_the_index_knows_by_another_name_is_read_by_both() {
+    watched(Writable::Nobody, |volume, fs| async move {
+        fs.write("/srv/page", "text").unwrap();
+        fs.create_dir_all("/srv/sub").unwrap();
+        fs.write("/srv/sub/page", "text").unwrap();
+        let client = volume.cache().client(vfs::Holder(1)).unwrap();
+        let known = look_with_callback(&volume, &client, "sub/page").await;
+        let spec = VolumeSpec::new("other".parse().unwrap(), "/srv", VolumeOptions::default());
+        let other = Volume::open(volume.cache(), &spec.with_objects()).unwrap();
+        assert!(other.shared().unwrap().trouble().is_some(), "its files have numbers already");
+        for at in ["page", "sub/page", "sub"] {
+            for volume in [&other, &volume, &other] {
+                volume.lookup_as(&nobody(), path(at), Rights::NONE).await.unwrap();
+            }
+        }
+        let again = look_with_callback(&volume, &client, "sub/page").await;
+        let number = |look: &vfs::LookupWithCallback| look.resolved().object().unwrap().number();
+        assert_eq!(number(&again), number(&known));
+    });
+}
+
+#[test]
+fn a_volume_is_opened_by_its_new_name_as_what_it_was() {
+    watched(Writable::anyone(), |volume, fs| async move {
+        fs.write("/srv/page", "text").unwrap();
+        let client = volume.cache().client(vfs::Holder(1)).unwrap();
+        let before = look_with_callback(&volume, &client, "page").await;
+        let shared = volume.shared().unwrap();
+        shared.rename(&"other".parse().unwrap());
+        assert_eq!(shared.record().unwrap().name, "other");
+        let spec = VolumeSpec::new("other".parse().unwrap(), "/srv", VolumeOptions::default());
+        let other = Volume::open(volume.cache(), &spec.writable_by(Writable::anyone())).unwrap();
+        assert!(Arc::ptr_eq(shared, other.shared().unwrap()));
+        let after = look_with_callback(&other, &client, "page").await;
+        let seen = |look: &vfs::LookupWithCallback| {
+            (look.resolved().object().unwrap().number(), look.confirm().unwrap().version)
+        };
+        assert_eq!(seen(&after), seen(&before));
     });
 }
 
