@@ -150,7 +150,12 @@ impl Volume {
         let resolved = self.refresh(path, &node)?;
         let directory = match node {
             Node::File(_) => above?,
-            Node::Directory(_) => self.cache().known(key)?,
+            Node::Directory(_) => {
+                // Nothing tells of a directory that takes its place: what lies there is opened anew.
+                let directory = self.cache().known(key)?;
+                let is_told = directory.is_watched() || above.is_none_or(|above| above.is_watched());
+                is_told.then_some(directory)?
+            }
         };
         let own = own_of(&resolved);
         let allowed = self.allowed(caller, &directory, resolved.attributes(), own.as_ref(), need);
@@ -181,6 +186,10 @@ impl Volume {
             || at.object().zip(node.object()).is_some_and(|(at, node)| Arc::ptr_eq(at, node));
         let directory = at.watched().filter(|_| is_it && validity.is_current() && at.is_current());
         let Some(directory) = directory.cloned() else {
+            if !is_it && at.object().is_some() && at.is_current() {
+                // Another program has put this directory in the place of one that is remembered, and the kernel has not told of it.
+                cache.forget_at(key);
+            }
             return Ok(SeenAs::Moving(at.blocking_change().cloned()));
         };
         note_place(&node, &validity, path, cache.options().ttl);

@@ -309,7 +309,11 @@ impl Volume {
             _ => {
                 // The index is told so when it is closed.
                 node.object().into_iter().for_each(|object| object.is_fresh());
-                self.inner.cache.forget(self.key(path));
+                match node {
+                    Node::File(_) => drop(self.inner.cache.forget(self.key(path))),
+                    // What is remembered beneath it is gone too.
+                    Node::Directory(_) => self.inner.cache.forget_at(self.key(path)),
+                }
                 self.counters().invalidated_unlinked.increment();
                 None
             }

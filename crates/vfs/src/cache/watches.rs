@@ -554,6 +554,11 @@ impl WatchedDir {
         self.watch.get()
     }
 
+    /// Returns whether the kernel tells of what happens to it and in it.
+    pub(crate) fn is_watched(&self) -> bool {
+        self.watch.get().is_some()
+    }
+
     /// Returns whether it was kept within this time; if not it is now.
     pub(super) fn keep_for(&self, a_while: Duration) -> bool {
         let now = time::now();

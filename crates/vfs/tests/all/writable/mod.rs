@@ -94,7 +94,15 @@ impl Process {
     fn volume(&self) -> Volume {
         // Nothing but promises keeps these caches honest.
         let day = std::time::Duration::from_secs(86_400);
-        let cache = CacheOptions { ttl: day, listing_ttl: day, watches_max: 0, ..Default::default() };
+        self.volume_with(CacheOptions { ttl: day, listing_ttl: day, watches_max: 0, ..Default::default() })
+    }
+
+    /// Opens the volume on the current lane, with a cache that the kernel tells of changes.
+    fn watching(&self) -> Volume {
+        self.volume_with(CacheOptions::default())
+    }
+
+    fn volume_with(&self, cache: CacheOptions) -> Volume {
         let options = VolumeOptions { serve_hidden: true, ..Default::default() };
         let spec = VolumeSpec::new("test".parse().unwrap(), "/srv", options);
         let spec = spec.with_objects().writable_by(self.writable.clone()).limited_to(self.quota);

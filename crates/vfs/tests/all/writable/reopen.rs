@@ -431,6 +431,74 @@ fn an_open_directory_that_has_left_the_volume_has_no_name_there_and_one_that_was
     });
 }
 
+/// Where no watch tells of it, what was remembered of the directory before holds for no path.
+#[test]
+fn a_directory_in_the_place_of_another_is_the_one_that_a_path_leads_to_watched_or_not() {
+    type Fate = fn(&Fs);
+    let fates: [(&str, Fate); 5] = [
+        ("removed and made anew", |fs| {
+            fs.remove("/srv/d/one/a").unwrap();
+            fs.remove("/srv/d/one").unwrap();
+            fs.create_dir_all("/srv/d/one").unwrap();
+        }),
+        ("moved, another made", |fs| {
+            fs.rename("/srv/d/one", "/srv/e/two").unwrap();
+            fs.create_dir_all("/srv/d/one").unwrap();
+        }),
+        ("another moved there", |fs| {
+            fs.rename("/srv/d/one", "/srv/e/two").unwrap();
+            fs.rename("/srv/e/other", "/srv/d/one").unwrap();
+        }),
+        ("the one above moved, another made", |fs| {
+            fs.rename("/srv/d", "/srv/f").unwrap();
+            fs.create_dir_all("/srv/d/one").unwrap();
+        }),
+        ("out of the volume, another made", |fs| {
+            fs.create_dir_all("/out").unwrap();
+            fs.rename("/srv/d/one", "/out/one").unwrap();
+            fs.create_dir_all("/srv/d/one").unwrap();
+        }),
+    ];
+    for (what, fate) in fates {
+        for is_watched in [false, true] {
+            on_lanes(1, Config::clean(), 1, move |_, process, unwatched| async move {
+                let fs = process.host.fs();
+                fs.create_dir_all("/srv/d/one").unwrap();
+                fs.create_dir_all("/srv/e/other").unwrap();
+                fs.write("/srv/d/one/a", "old").unwrap();
+                let volume = match is_watched {
+                    true => {
+                        // A lane has one cache that shares.
+                        drop(unwatched);
+                        process.watching()
+                    }
+                    false => unwatched,
+                };
+                time::sleep(Duration::from_secs(3)).await;
+                let old = directory(&volume, "d/one").await;
+                old.lookup_as(&nobody(), name("a"), Rights::READ).await.unwrap();
+                let what = format!("{what}, watched: {is_watched}");
+                fate(&fs);
+                if is_watched {
+                    // The kernel tells of it soon.
+                    time::sleep(Duration::from_millis(20)).await;
+                }
+                let found = volume.lookup_as(&nobody(), path("d/one"), Rights::NONE).await;
+                let found = found.unwrap_or_else(|error| panic!("{what}: {error}"));
+                assert_eq!(found.attributes().id.ino, fs.stat("/srv/d/one").unwrap().ino, "{what}");
+                let now = directory(&volume, "d/one").await;
+                let made = now.create(&nobody(), name("a"), NEW).await;
+                let made = made.unwrap_or_else(|error| panic!("{what}: {error}"));
+                write(&made.writer, 0, "new").await.unwrap();
+                assert_eq!(fs.read("/srv/d/one/a").unwrap(), b"new", "{what}");
+                let found = volume.lookup_as(&nobody(), path("d/one/a"), Rights::READ).await;
+                let found = found.unwrap_or_else(|error| panic!("{what}: {error}"));
+                assert_eq!(text_of(&found).await, "new", "{what}");
+            });
+        }
+    }
+}
+
 async fn open(volume: &Volume, at: &str) -> Directory {
     if at.is_empty() { root(volume).await } else { directory(volume, at).await }
 }
