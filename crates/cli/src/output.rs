@@ -72,7 +72,7 @@ impl fmt::Write for Escaping<'_, '_> {
         let mut rest = text;
         while let Some((at, char)) = rest.char_indices().find(|(_, char)| acts(*char)) {
             self.0.write_str(&rest[..at])?;
-            write!(self.0, "\\u{:04x}", char as u32)?;
+            write_json_escape(self.0, char)?;
             rest = &rest[at + char.len_utf8()..];
         }
         self.0.write_str(rest)
@@ -160,8 +160,8 @@ pub fn wrapped(text: &str, columns: usize, indent: usize) -> String {
     out
 }
 
-/// Text of others for a terminal: what would move its cursor, or have it show characters in another order than they come, is
-/// escaped, and what is no UTF-8 is a replacement character.
+/// Text of others for a terminal: what would move its cursor, have it show characters in another order than they come, or not be seen,
+/// is escaped, and what is no UTF-8 is a replacement character.
 pub fn printable(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     if !text.contains(is_deceptive) {
@@ -178,11 +178,18 @@ pub fn json_line(value: &impl std::fmt::Display) -> String {
     for char in value.to_string().chars() {
         match char {
             // They are within strings, as the syntax has none of them.
-            char if is_deceptive(char) => line.push_str(&format!("\\u{:04x}", char as u32)),
+            char if is_deceptive(char) => {
+                write_json_escape(&mut line, char).expect("a string takes every text")
+            }
             char => line.push(char),
         }
     }
     line
+}
+
+/// Writes a character as JSON escapes it: in UTF-16 (RFC 8259 7).
+fn write_json_escape(out: &mut impl fmt::Write, char: char) -> fmt::Result {
+    char.encode_utf16(&mut [0; 2]).iter().try_for_each(|unit| write!(out, "\\u{unit:04x}"))
 }
 
 /// Bits per second as Gb/s, Mb/s or kb/s.
@@ -235,6 +242,7 @@ mod tests {
             ("\u{202e}txt.exe", "\\u{202e}txt.exe"),
             ("\u{2066}a\u{2069}\u{200f}", "\\u{2066}a\\u{2069}\\u{200f}"),
             ("a\u{2028}b", "a\\u{2028}b"),
+            ("a\u{200b}b\u{e0041}", "a\\u{200b}b\\u{e0041}"),
             ("Ökonomie – שלום", "Ökonomie – שלום"),
         ] {
             assert_eq!(printable(text.as_bytes()), shown);
@@ -242,6 +250,7 @@ mod tests {
             assert!(!line.contains(is_deceptive), "{line}");
         }
         assert_eq!(json_line(&"\"\u{9b}\u{202e}\""), "\"\\u009b\\u202e\"");
+        assert_eq!(json_line(&"\"\u{200b}\u{e0041}\""), "\"\\u200b\\udb40\\udc41\"");
     }
 
     #[test]
@@ -252,6 +261,8 @@ mod tests {
         // C1 and directions stand in JSON as they are.
         let json = Harmless(format_args!("{{\"name\":\"\u{9b}\u{202e}\"}}")).to_string();
         assert_eq!(json, "{\"name\":\"\\u009b\\u202e\"}");
+        let json = Harmless(format_args!("{{\"name\":\"\u{200b}\u{e0041}\"}}")).to_string();
+        assert_eq!(json, "{\"name\":\"\\u200b\\udb40\\udc41\"}");
     }
 
     #[test]
