@@ -12,6 +12,7 @@ pub fn of_name(name: &[u8]) -> &'static str {
     lower.copy_from_slice(extension);
     lower.make_ascii_lowercase();
     let Ok(extension) = std::str::from_utf8(lower) else { return OCTETS };
+    let extension = plain_of(extension.as_bytes()).unwrap_or(extension);
     if let Ok(found) = OVERRIDES.binary_search_by_key(&extension, |(extension, _)| extension) {
         return OVERRIDES[found].1;
     }
@@ -22,8 +23,13 @@ pub fn of_name(name: &[u8]) -> &'static str {
 /// image in gzip. Archives and compressed files that are types of their own (`.gz`, `.tgz`, `.zst`) have none.
 pub fn implied_coding(name: &[u8]) -> Option<Coding> {
     let (_, [b'z' | b'Z']) = name.split_last_chunk()? else { return None };
-    let extension = extension(name)?;
-    IMPLY_GZIP.iter().any(|known| extension.eq_ignore_ascii_case(known.as_bytes())).then_some(Coding::Gzip)
+    plain_of(extension(name)?).map(|_| Coding::Gzip)
+}
+
+/// The extension of what a file with this one holds in gzip.
+fn plain_of(extension: &[u8]) -> Option<&'static str> {
+    let is_it = |(coded, _): &&(&str, &str)| extension.eq_ignore_ascii_case(coded.as_bytes());
+    IMPLY_GZIP.iter().find(is_it).map(|(_, plain)| *plain)
 }
 
 /// Returns whether files of this type are worth compressing, and so may have precompressed siblings: text in
@@ -80,12 +86,12 @@ const JAVASCRIPT: &str = "text/javascript; charset=utf-8";
 const EXTENSION_LEN_MAX: usize = 16;
 
 /// Types that `mime_guess` lacks, has wrong, or names in a way browsers do not show. Sorted.
-const OVERRIDES: [(&str, &str); 31] = [
+const OVERRIDES: [(&str, &str); 30] = [
     ("avif", "image/avif"),
     ("br", "application/x-brotli"),
     ("cfg", TEXT),
     ("conf", TEXT),
-    ("emz", "image/emf"),
+    ("emf", "image/emf"),
     ("go", TEXT),
     ("ini", TEXT),
     ("jxl", "image/jxl"),
@@ -99,16 +105,15 @@ const OVERRIDES: [(&str, &str); 31] = [
     ("rs", TEXT),
     ("sh", TEXT),
     ("svg", "image/svg+xml"),
-    ("svgz", "image/svg+xml"),
     ("toml", "application/toml"),
     ("ts", "video/mp2t"),
     ("wasm", "application/wasm"),
     ("webmanifest", "application/manifest+json"),
     ("webp", "image/webp"),
-    ("wmz", "image/wmf"),
-    ("wrz", "model/vrml"),
-    ("x3dvz", "model/x3d-vrml"),
-    ("x3dz", "model/x3d+xml"),
+    ("wmf", "image/wmf"),
+    ("wrl", "model/vrml"),
+    ("x3db", "model/x3d+fastinfoset"),
+    ("x3dv", "model/x3d-vrml"),
     ("yaml", TEXT),
     ("yml", TEXT),
     ("zst", "application/zstd"),
@@ -144,8 +149,17 @@ const COMPRESSIBLE: [&str; 26] = [
     "image/x-icon",
 ];
 
-/// Extensions of files that are gzip inside, and have the type of what they hold.
-const IMPLY_GZIP: [&str; 6] = ["svgz", "emz", "wmz", "wrz", "x3dz", "x3dvz"];
+/// Extensions of files that are gzip inside, each with that of what they hold, whose type they have (SVG 2 1.2, ISO/IEC 19775-1, Debian's
+/// mime.types).
+const IMPLY_GZIP: [(&str, &str); 7] = [
+    ("svgz", "svg"),
+    ("emz", "emf"),
+    ("wmz", "wmf"),
+    ("wrz", "wrl"),
+    ("x3dz", "x3d"),
+    ("x3dvz", "x3dv"),
+    ("x3dbz", "x3db"),
+];
 
 const PLAIN_TEXT_NAMES: [&str; 9] =
     ["README", "LICENSE", "COPYING", "CHANGELOG", "AUTHORS", "NEWS", "INSTALL", "Makefile", "SHA256SUMS"];
@@ -169,9 +183,13 @@ mod tests {
             ("a.wrz", "model/vrml"),
             ("a.x3dz", "model/x3d+xml"),
             ("a.x3dvz", "model/x3d-vrml"),
+            ("a.X3DBZ", "model/x3d+fastinfoset"),
         ] {
             assert_eq!(implied_coding(name.as_bytes()), Some(Coding::Gzip), "{name}");
             assert_eq!(of_name(name.as_bytes()), media_type);
+            let plain = plain_of(extension(name.as_bytes()).unwrap()).unwrap();
+            assert_eq!(of_name(format!("a.{plain}").as_bytes()), media_type, "{plain} in no coding");
+            assert_eq!(implied_coding(plain.as_bytes()), None);
         }
         for name in [
             "a.svg", "a.tgz", "a.gz", "a.svg.gz", "a.z", "svgz", ".svgz", "a.svgz/b", "a.xz", "a.taz", "z",
@@ -179,7 +197,7 @@ mod tests {
         ] {
             assert_eq!(implied_coding(name.as_bytes()), None, "{name}");
         }
-        assert!(IMPLY_GZIP.iter().all(|extension| extension.ends_with('z')));
+        assert!(IMPLY_GZIP.iter().all(|(coded, _)| coded.ends_with('z')));
     }
 
     #[test]
