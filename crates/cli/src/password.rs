@@ -70,6 +70,10 @@ fn ask(text: &str) -> io::Result<Secret> {
     write!(terminal, "{text}")?;
     let line = line_of(terminal.as_fd());
     drop(silent);
+    if line.is_err() {
+        // No line's end was typed.
+        let _ = writeln!(terminal);
+    }
     line
 }
 
@@ -198,12 +202,17 @@ fn end_by(name: &str) -> ! {
     std::process::exit(130)
 }
 
-/// Up to the end of the line, byte by byte: no more is taken, and no buffer is left with a copy.
+/// Up to the end of the line, byte by byte: no more is taken, and no buffer is left with a copy. Where there is no line, as behind
+/// Ctrl-D at a terminal, it fails: that is no empty password.
 fn line_of(from: BorrowedFd<'_>) -> io::Result<Secret> {
     let mut line = Vec::with_capacity(2 * Secret::LENGTH_MAX);
     while line.len() < line.capacity() {
         let mut byte = [0];
         match rustix::io::read(from, &mut byte) {
+            Ok(0) if line.is_empty() => {
+                let problem = "the input ended before a line: no password was given";
+                return Err(io::Error::new(io::ErrorKind::UnexpectedEof, problem));
+            }
             Ok(0) => break,
             Ok(_) if byte[0] == b'\n' => break,
             Ok(_) => line.push(byte[0]),

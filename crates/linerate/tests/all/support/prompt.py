@@ -2,7 +2,7 @@
 
     prompt.py HOW PROGRAM ARG...
 
-HOW: `key`, by Ctrl-C at the terminal; `line`, by a line that is typed; `stop`, by Ctrl-Z, `fg` and a line; or the name of a signal.
+HOW: `key`, by Ctrl-C at the terminal; `end`, by Ctrl-D; `line`, by a line that is typed; `stop`, by Ctrl-Z, `fg` and a line; or the name of a signal.
 With `stop` it says too whether typing was shown while the command was stopped, and hidden when it went on. The command runs in a script, which says
 "after" when it goes on. One line is printed: whether typing was hidden, is shown in the end, whether the script went on, what was said.
 """
@@ -52,6 +52,8 @@ listen(lambda: b"Password for" in said and not is_shown())
 was_hidden = not is_shown()
 if how == "key":
     os.write(terminal, b"\x03")
+elif how == "end":
+    os.write(terminal, b"\x04")
 elif how == "line":
     os.write(terminal, b"Secret007\n")
     listen(lambda: b"Once more" in said and not is_shown())
