@@ -33,7 +33,7 @@ mod verifier;
 
 pub use self::accounts::{
     Account, Accounts, AccountsError, AccountsStore, BadLine, Edit, Group, LeftOut, NewUser, Refused,
-    SambaUser, parse_smbpasswd,
+    SambaUser, check_posix_id, parse_smbpasswd,
 };
 pub use self::acl::{
     ATTRIBUTE_PREFIXES, ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, ATTRIBUTE_WITNESS, Acl, AclFull,

@@ -36,6 +36,13 @@ pub(crate) fn refuse_reserved(name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Parses the number of a POSIX user or group on the command line.
+pub(crate) fn parse_posix_id(text: &str) -> Result<u32, String> {
+    let number = text.parse().map_err(|_| "give a number from 1 to 4294967294")?;
+    identity::check_posix_id(number)?;
+    Ok(number)
+}
+
 /// Words of `writable` (docs/reference/configuration.md).
 const RESERVED: [&str; 3] = ["anyone", "listed", "nobody"];
 

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use serde_json::json;
 
-use crate::accounts::{Where, read, reload_hint};
+use crate::accounts::{Where, parse_posix_id, read, reload_hint};
 use crate::output::{say, table};
 
 /// Commands of `linerate group`.
@@ -21,7 +21,7 @@ enum Command {
         /// Name of the group, such as staff or alice:friends
         name: String,
         /// POSIX group it is mapped to
-        #[arg(long)]
+        #[arg(long, value_parser = parse_posix_id)]
         gid: Option<u32>,
         #[command(flatten)]
         place: Where,

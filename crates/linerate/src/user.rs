@@ -6,7 +6,7 @@ use anyhow::{Context, bail, ensure};
 use identity::{Account, AccountsStore, Id, NewUser, NtHash, PasswordHash, Secret, Strength, Who};
 use serde_json::json;
 
-use crate::accounts::{Where, read, reload_hint};
+use crate::accounts::{Where, parse_posix_id, read, reload_hint};
 use crate::output::{say, table};
 use crate::password::{first_line, prompt};
 
@@ -52,10 +52,10 @@ struct Add {
     #[arg(long, value_parser = clap::value_parser!(i32).range(1..))]
     id: Option<i32>,
     /// POSIX user he is mapped to: new files become his, where the server may give them away
-    #[arg(long)]
+    #[arg(long, value_parser = parse_posix_id)]
     uid: Option<u32>,
     /// His first POSIX group
-    #[arg(long)]
+    #[arg(long, value_parser = parse_posix_id)]
     gid: Option<u32>,
     /// His name in a realm, such as that of his Kerberos tickets; may be given several times
     #[arg(long = "principal", value_name = "NAME@REALM")]

@@ -31,10 +31,12 @@ pub enum AccountsError {
         problem: String,
     },
     /// A file has one of the errors above.
-    #[error("{}: {problem}", path.display())]
+    #[error("{}: {}{problem}", path.display(), told(*line))]
     File {
         /// Path of the file.
         path: PathBuf,
+        /// Line of the value, where `problem` itself names none.
+        line: Option<usize>,
         /// Error in the file.
         problem: Box<AccountsError>,
     },
@@ -71,7 +73,16 @@ impl AccountsError {
         )
     }
 
-    pub(super) fn in_file(self, path: &Path) -> Self {
-        Self::File { path: path.to_owned(), problem: Box::new(self) }
+    /// Returns the error of this `text` in a file, with the line of its key.
+    pub(super) fn in_file(self, path: &Path, text: &str) -> Self {
+        let line = match &self {
+            Self::Invalid { key, .. } => toml_file::line_of(text, key),
+            _ => None,
+        };
+        Self::File { path: path.to_owned(), line, problem: Box::new(self) }
     }
+}
+
+fn told(line: Option<usize>) -> String {
+    line.map_or_else(String::new, |line| format!("line {line}: "))
 }

@@ -1,9 +1,9 @@
-//! Format of the accounts file: TOML, version 1. Unknown keys are refused with their line. What is not known
-//! is refused with its line.
+//! Format of the accounts file: TOML, version 1. What is not known is refused with its line.
 
 use std::collections::{BTreeMap, HashMap};
 use std::str::FromStr;
 
+use serde::de::DeserializeOwned;
 use serde::{Deserialize, Deserializer};
 
 use super::error::AccountsError;
@@ -23,9 +23,9 @@ pub(super) struct AccountsFile {
     last_user: i32,
     #[serde(default)]
     last_group: i32,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "toml_file::tables")]
     pub(super) user: BTreeMap<String, UserTable>,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "toml_file::tables")]
     pub(super) group: BTreeMap<String, GroupTable>,
 }
 
@@ -58,15 +58,14 @@ pub(super) fn parse(text: &str) -> Result<AccountsFile, AccountsError> {
     if text.len() > limits::FILE_MAX {
         return Err(AccountsError::Syntax(format!("it has more than {} bytes", limits::FILE_MAX)));
     }
-    let syntax = |error: toml::de::Error| AccountsError::Syntax(tell(text, &error));
-    match toml::from_str::<Version>(text).map_err(syntax)?.version {
+    match read::<Version>(text)?.version {
         Some(VERSION) => {}
         Some(other) => return Err(AccountsError::Version(other)),
         None => {
             return Err(AccountsError::invalid("version", "is missing: write `version = 1` above all else"));
         }
     }
-    let file: AccountsFile = toml::from_str(text).map_err(syntax)?;
+    let file: AccountsFile = read(text)?;
     file.check()?;
     Ok(file)
 }
@@ -124,9 +123,11 @@ impl AccountsFile {
         if !self.realm.is_empty() {
             Who::new("x", &self.realm).map_err(|problem| AccountsError::invalid("realm", problem))?;
         }
-        if self.last_user < 0 || self.last_group > 0 {
-            let problem = "numbers of users are positive, those of groups negative";
-            return Err(AccountsError::invalid("last_user or last_group", problem));
+        for (key, is_wrong) in [("last_user", self.last_user < 0), ("last_group", self.last_group > 0)] {
+            if is_wrong {
+                let problem = "numbers of users are positive, those of groups negative";
+                return Err(AccountsError::invalid(key, problem));
+            }
         }
         for (kind, count, most) in
             [("user", self.user.len(), limits::USERS_MAX), ("group", self.group.len(), limits::GROUPS_MAX)]
@@ -153,11 +154,10 @@ impl UserTable {
         if self.id <= 0 || self.id == Id::ANONYMOUS.0 {
             return invalid(".id", "numbers of users are positive, and 32766 is anonymous");
         }
-        if self.uid == Some(0) || self.gid == Some(0) {
-            return invalid(
-                if self.uid == Some(0) { ".uid" } else { ".gid" },
-                "nobody acts as root: put administrators into the group system:administrators",
-            );
+        for (key, number) in [(".uid", self.uid), (".gid", self.gid)] {
+            if let Err(problem) = number.map_or(Ok(()), check_posix_id) {
+                return invalid(key, problem);
+            }
         }
         Ok(())
     }
@@ -174,11 +174,8 @@ impl GroupTable {
         if let Err(problem) = check_group_name(name) {
             return invalid("", &problem.to_string());
         }
-        if self.gid == Some(0) {
-            return invalid(
-                ".gid",
-                "nobody acts as root: put administrators into the group system:administrators",
-            );
+        if let Err(problem) = self.gid.map_or(Ok(()), check_posix_id) {
+            return invalid(".gid", problem);
         }
         match (self.id(name), self.id) {
             (Id::ADMINISTRATORS, None | Some(-204)) => Ok(()),
@@ -197,16 +194,24 @@ struct Version {
     version: Option<i64>,
 }
 
-/// Formats the line and the reason of a syntax error on one line, without the text itself, which may be a
-/// verifier.
-fn tell(text: &str, error: &toml::de::Error) -> String {
-    let message = error.message().lines().collect::<Vec<_>>().join(", ");
-    match error.span() {
-        Some(span) => {
-            let line = text.get(..span.start).unwrap_or_default().matches('\n').count() + 1;
-            format!("line {line}: {message}")
+/// Deserializes the text. What verifies a password is told in no error.
+fn read<T: DeserializeOwned>(text: &str) -> Result<T, AccountsError> {
+    let is_secret = |key: &str| [".password", ".nt"].iter().any(|ending| key.ends_with(ending));
+    toml_file::read_hiding(text, is_secret).map_err(|refusal| AccountsError::Syntax(refusal.to_string()))
+}
+
+/// Refuses a POSIX number of a user or group that nobody may act as.
+///
+/// # Errors
+/// What is wrong with it.
+pub fn check_posix_id(number: u32) -> Result<(), &'static str> {
+    match number {
+        0 => Err("nobody acts as root: put administrators into the group system:administrators"),
+        // chown(2), setresuid(2)
+        u32::MAX => {
+            Err("4294967295 is -1, by which system calls mean no change: give a number from 1 to 4294967294")
         }
-        None => message,
+        _ => Ok(()),
     }
 }
 

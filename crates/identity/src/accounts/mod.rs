@@ -16,6 +16,7 @@ use std::sync::{Arc, LazyLock, OnceLock};
 
 pub use self::edit::{Edit, NewUser};
 pub use self::error::AccountsError;
+pub use self::format::check_posix_id;
 use self::format::{GroupTable, UserTable};
 use self::membership::Memberships;
 use self::posix::Posix;

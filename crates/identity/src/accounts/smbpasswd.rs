@@ -4,6 +4,7 @@
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
+use super::check_posix_id;
 use crate::name::{BadName, check_user_name};
 use crate::verifier::NtHash;
 
@@ -104,7 +105,7 @@ fn user(line: usize, text: &str) -> Result<SambaUser, &'static str> {
     let mut user = SambaUser {
         line,
         name: name.to_owned(),
-        uid: u32::try_from(uid).ok().filter(|uid| !matches!(*uid, 0 | u32::MAX)),
+        uid: u32::try_from(uid).ok().filter(|uid| check_posix_id(*uid).is_ok()),
         taken: Err(LeftOut::NoHash),
     };
     user.taken = match hash {

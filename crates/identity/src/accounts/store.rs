@@ -1,9 +1,9 @@
 //! Accounts file on disk: read only if no other user can read it, changed by one process at a time, replaced
 //! whole.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt, fchown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, fchown};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -41,11 +41,13 @@ impl AccountsStore {
     /// What is wrong with its text, or [`AccountsError::Exposed`]: it must be a file of this process's user (or root),
     /// of mode 0600 or less.
     pub fn read(&self) -> Result<Arc<Accounts>, AccountsError> {
-        Accounts::parse(&self.text()?).map_err(|error| error.in_file(&self.path))
+        let text = self.text()?;
+        Accounts::parse(&text).map_err(|error| error.in_file(&self.path, &text))
     }
 
     /// Changes the accounts file by `edit`, whole or not at all. A process that changes it at the same time
-    /// waits. A file that is not there yet is made, as is its directory; `edit` may be called twice then.
+    /// waits. A file that is not there yet is made, as is its directory, for this user alone; `edit` may be called
+    /// twice then.
     ///
     /// # Errors
     /// What `edit` says, what its outcome would be refused for, and what the file system says. The file is as it was.
@@ -66,7 +68,7 @@ impl AccountsStore {
             }
             Err(error) => return Err(error),
         };
-        let mut editing = Edit::new(&text).map_err(|error| error.in_file(&path))?;
+        let mut editing = Edit::new(&text).map_err(|error| error.in_file(&path, &text))?;
         let done = edit(&mut editing)?;
         let changed = editing.finish()?;
         if *changed != *text || old.is_none() {
@@ -84,7 +86,7 @@ impl AccountsStore {
         edit: impl Fn(&mut Edit) -> Result<T, AccountsError>,
     ) -> Result<T, AccountsError> {
         let text = if self.exists() { self.text()? } else { Zeroizing::new(Edit::EMPTY.to_owned()) };
-        let mut editing = Edit::new(&text).map_err(|error| error.in_file(&self.path))?;
+        let mut editing = Edit::new(&text).map_err(|error| error.in_file(&self.path, &text))?;
         let done = edit(&mut editing)?;
         editing.finish()?;
         Ok(done)
@@ -125,7 +127,7 @@ impl AccountsStore {
         match fs::canonicalize(&self.path) {
             Err(cause) if cause.kind() == io::ErrorKind::NotFound => {
                 let directory = directory(&self.path);
-                let made = fs::create_dir_all(directory);
+                let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
                 made.map_err(|cause| io_error("cannot make the directory", directory, cause))?;
                 Ok(self.path.clone())
             }

@@ -1,3 +1,5 @@
+use std::path::Path;
+
 use super::*;
 
 const SAMPLE: &str = r#"
@@ -100,10 +102,42 @@ fn mistakes_are_refused_with_their_place() {
     for (text, told) in [
         ("", "version: is missing: write `version = 1` above all else"),
         ("version = 2\nnews = true", "it is of version 2, this program knows version 1"),
-        ("version = 1\nrealms = 'X'", "line 2: unknown field `realms`, expected one of `version`, `realm`"),
-        ("version = 1\n[user.a]\nid = 1000\npasword = 'x'", "line 4: unknown field `pasword`"),
-        ("version = 1\n[user.a]\nid = 1000\npassword = 'secret'", "line 4: it is no argon2id hash"),
-        ("version = 1\n[user.a]\nid = 'x'", "line 3: invalid type: string \"x\", expected i32"),
+        (
+            "version = 1\nrealms = 'X'",
+            "line 2: realms: unknown key `realms`: the keys here are `version`, `realm`",
+        ),
+        (
+            "version = 1\n[user.a]\nid = 1000\npasword = 'x'",
+            "line 4: user.a.pasword: unknown key `pasword`: the keys here are `id`",
+        ),
+        (
+            "version = 1\n[user.a]\nid = 1000\npassword = 'secret'",
+            "line 4: user.a.password: it is no argon2id hash",
+        ),
+        (
+            "version = 1\n[user.a]\nid = 'x'",
+            "line 3: user.a.id: this is the text \"x\", where a number from -2147483648 to 2147483647 is wanted",
+        ),
+        (
+            "version = 1\n[user.a]\nid = 1000\nuid = -1",
+            "line 4: user.a.uid: this is the number -1, where a number from 0 to 4294967295 is wanted",
+        ),
+        ("version = 1\n[user]\na = [1000]", "line 3: user.a: this is a list, where a table is wanted"),
+        ("version = 1\n[[user]]\nid = 1", "line 2: user: this is a list, where a table is wanted"),
+        ("version = '1'", "line 1: version: this is the text \"1\", where a number is wanted"),
+        (
+            "version = 1\n[user.a]\nid = 1000\ndisabled = 'yes'",
+            "line 4: user.a.disabled: this is the text \"yes\", where true or false is wanted",
+        ),
+        (
+            "version = 1\n[group.g]\nid = -1000\nmembers = 'a'",
+            "line 4: group.g.members: this is the text \"a\", where a list is wanted",
+        ),
+        ("version = 1\n[user.a]\nuid = 7", "line 2: user.a: the key `id` is missing here"),
+        (
+            "version = 1\n[user.a]\nid = 1000\nnt = 55555555",
+            "line 4: user.a.nt: this is a number, where a text is wanted",
+        ),
         ("version = 1\n[user.a", "line 2: "),
         ("version = 1\nrealm = 'a b'", "realm: "),
         ("version = 1\n[user.Alice]\nid = 1000", "user.Alice: \"Alice\" cannot be a name"),
@@ -113,6 +147,15 @@ fn mistakes_are_refused_with_their_place() {
             "user.a.id: numbers of users are positive, and 32766 is anonymous",
         ),
         ("version = 1\n[user.a]\nid = 1000\nuid = 0", "user.a.uid: nobody acts as root"),
+        (
+            "version = 1\n[user.a]\nid = 1000\nuid = 4294967295",
+            "user.a.uid: 4294967295 is -1, by which system calls",
+        ),
+        (
+            "version = 1\n[user.a]\nid = 1000\ngid = 4294967295",
+            "user.a.gid: 4294967295 is -1, by which system calls",
+        ),
+        ("version = 1\n[group.g]\nid = -1000\ngid = 4294967295", "group.g.gid: 4294967295 is -1"),
         ("version = 1\n[user.a]\nid = 1000\nprincipals = ['b']", "user.a.principals: b has no realm"),
         ("version = 1\n[group.g]", "group.g: its id is missing"),
         (
@@ -238,4 +281,64 @@ fn numbers_of_those_who_are_gone_are_not_given_again() {
 fn nothing_of_a_user_is_printed() {
     let shown = format!("{:?} {:?}", Accounts::parse(SAMPLE).unwrap(), Accounts::none().anonymous());
     assert!(!shown.contains("alice"), "{shown}");
+}
+
+#[test]
+fn what_is_no_value_of_a_key_is_told_with_line_and_key_in_words_of_files() {
+    let values = [
+        "-1",
+        "0",
+        "1.5",
+        "true",
+        "'x'",
+        "''",
+        "[[1]]",
+        "{ a = 1 }",
+        "1979-05-27",
+        "99999999999",
+        "99999999999999999999",
+        "[]",
+    ];
+    let user = ["id", "password", "nt", "uid", "gid", "principals", "disabled"].map(|key| ("user.a", key));
+    let group = ["id", "gid", "members"].map(|key| ("group.g", key));
+    let top = ["version", "realm", "last_user", "last_group", "user", "group"].map(|key| ("", key));
+    let mut refused = 0;
+    for (table, key) in top.into_iter().chain(user).chain(group) {
+        for value in values {
+            let id = if key == "id" { "" } else { "id = 1000\n" };
+            let line = format!("{key} = {value}");
+            let (text, at) = match table {
+                "" if key == "version" => (line.clone(), 1),
+                "" => (format!("version = 1\n{line}"), 2),
+                table => {
+                    let id =
+                        if table.starts_with("group") { id.replace("1000", "-1000") } else { id.to_owned() };
+                    (format!("version = 1\n[{table}]\n{line}\n{id}"), 3)
+                }
+            };
+            let Err(error) = Accounts::parse(&text) else { continue };
+            refused += 1;
+            let told = error.in_file(Path::new("/x"), &text).to_string();
+            let named = if table.is_empty() { key.to_owned() } else { format!("{table}.{key}") };
+            assert!(
+                told.starts_with(&format!("/x: line {at}: {named}")) || told.contains("it is of version"),
+                "{text}: {told}"
+            );
+            for word in [
+                "invalid",
+                "expected",
+                "i32",
+                "u32",
+                "i64",
+                "map",
+                "sequence",
+                "struct",
+                "unknown field",
+                "integer",
+            ] {
+                assert!(!told.contains(word), "{text}: {told}");
+            }
+        }
+    }
+    assert!(refused > 120, "{refused}");
 }

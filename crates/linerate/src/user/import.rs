@@ -5,7 +5,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, ensure};
-use identity::{Accounts, AccountsStore, Id, NewUser, SambaUser, Secret, parse_smbpasswd};
+use identity::{Accounts, AccountsStore, Id, NewUser, SambaUser, Secret, check_posix_id, parse_smbpasswd};
 use serde_json::json;
 
 use crate::accounts::{Where, reload_hint};
@@ -127,15 +127,15 @@ fn refused<T: std::fmt::Display>(file: &Path, bad: &[T]) -> anyhow::Error {
     anyhow::Error::msg(text)
 }
 
-/// Returns the group that `name:password:uid:gid:…` of passwd(5) gives this user; not root's, as which no
-/// client acts here.
+/// Returns the group that `name:password:uid:gid:…` of passwd(5) gives this user; none that no client
+/// acts as here, such as root's.
 fn first_group(passwd: &str, name: &str, uid: u32) -> Option<u32> {
     let of = |line: &str| {
         let mut fields = line.split(':');
         let is_it = fields.next()? == name && fields.nth(1)?.parse() == Ok(uid);
         fields.next().filter(|_| is_it)?.parse().ok()
     };
-    passwd.lines().find_map(of).filter(|gid| *gid != 0)
+    passwd.lines().find_map(of).filter(|gid| check_posix_id(*gid).is_ok())
 }
 
 fn tell(

@@ -96,7 +96,8 @@ fn a_user_gets_a_password_another_one_and_none_any_more() {
 
     for (password, words) in [
         (&b"short"[..], "at least 8 characters"),
-        (b"", "at least 8 characters"),
+        (b"\n", "at least 8 characters"),
+        (b"", "no password was given"),
         (b"\xff\xff\xff\xff\xff\xff\xff\xff", "no UTF-8"),
         (b"with a \x07 bell", "control characters"),
     ] {
@@ -115,6 +116,41 @@ fn a_user_gets_a_password_another_one_and_none_any_more() {
     assert!(scene.accounts().users().is_empty());
     scene.does("user add bob --no-password");
     assert_eq!(json(&scene.does("user list --json"))[0]["id"], 1001, "1000 stays alice's");
+}
+
+#[test]
+fn a_posix_number_that_means_no_change_or_root_is_given_to_nobody() {
+    let scene = Scene::new();
+    for number in ["4294967295", "0", "-1", "4294967296", "x"] {
+        for line in [
+            format!("user add bob --no-password --uid={number}"),
+            format!("user add bob --no-password --gid={number}"),
+            format!("group add staff --gid={number}"),
+        ] {
+            let told = scene.fails(&line);
+            let why = match number {
+                "0" => "nobody acts as root",
+                "4294967295" => "is -1, by which system calls mean no change",
+                _ => "give a number from 1 to 4294967294",
+            };
+            assert!(told.contains(why) && told.contains("id <"), "{line}: {told}");
+        }
+    }
+    assert!(!scene.file().exists());
+    let text = "version = 1\n[user.bob]\nid = 1001\nuid = 4294967295\n";
+    std::fs::write(scene.file(), text).unwrap();
+    std::fs::set_permissions(scene.file(), PermissionsExt::from_mode(0o600)).unwrap();
+    let tree = scene.dir.path().join("tree");
+    std::fs::create_dir(&tree).unwrap();
+    let check = format!("serve --check=reload {} --accounts {}", tree.display(), scene.file().display());
+    for line in ["user list", "user add alice --no-password", &check] {
+        let told = scene.fails(line);
+        let place = format!("{}: line 4: user.bob.uid: 4294967295 is -1", scene.file().display());
+        assert!(told.contains(&place), "{line}: {told}");
+    }
+    // The greatest that there is.
+    std::fs::write(scene.file(), text.replace("4294967295", "4294967294")).unwrap();
+    scene.does("group add staff --gid 4294967294");
 }
 
 #[test]

@@ -56,7 +56,7 @@ fn the_server_knows_no_protocol_and_protocols_do_not_know_each_other() {
     let uses = uses(&own());
     let uses = |name: &str| uses[name].iter().map(String::as_str).collect::<Vec<_>>();
     assert_eq!(uses("server"), ["identity", "index", "lane", "service", "vfs"]);
-    assert_eq!(uses("service"), ["budget", "identity", "lane", "vfs"]);
+    assert_eq!(uses("service"), ["budget", "identity", "lane", "toml-file", "vfs"]);
     assert_eq!(
         uses("vfs"),
         ["budget", "grants", "identity", "index", "lane", "smb-sid", "smb-wire", "transfer"]
@@ -64,7 +64,8 @@ fn the_server_knows_no_protocol_and_protocols_do_not_know_each_other() {
     assert_eq!(uses("index"), [""; 0]);
     assert_eq!(uses("budget"), [""; 0]);
     assert_eq!(uses("lane"), ["budget"]);
-    assert_eq!(uses("identity"), [""; 0]);
+    assert_eq!(uses("identity"), ["toml-file"]);
+    assert_eq!(uses("toml-file"), [""; 0]);
     assert_eq!(uses("krb"), [""; 0]);
     assert_eq!(uses("rxkad"), ["krb", "rx"]);
     assert_eq!(uses("grants"), ["budget"]);

@@ -9,7 +9,6 @@ mod renamed;
 mod said;
 mod size;
 mod unknown;
-mod words;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -118,11 +117,7 @@ impl Document {
     /// # Errors
     /// [`ConfigError::Parse`], with line and column.
     pub fn tables<T: DeserializeOwned>(&self) -> Result<T, ConfigError> {
-        self.refuse_lists::<T>()?;
-        toml::from_str(&self.text).map_err(|source| {
-            let words = self.words_instead::<T>(&source);
-            self.refused_with(source, words.as_deref())
-        })
+        toml_file::read_tables(&self.text).map_err(|refusal| self.refused(refusal))
     }
 
     /// Deserializes the caller's keys of every `[[volume]]`, in order.
@@ -136,7 +131,7 @@ impl Document {
             volume: Vec<T>,
         }
         if self.directory.is_some() {
-            let one: T = toml::from_str("").map_err(|source| self.refused(source))?;
+            let one: T = toml_file::read("").map_err(|refusal| self.refused(refusal))?;
             return Ok(vec![one]);
         }
         Ok(self.tables::<Volumes<T>>()?.volume)
@@ -148,7 +143,8 @@ impl Document {
     /// [`ConfigError::Invalid`] with the new name; [`ConfigError::Parse`] with line and column, and what there is instead.
     pub fn refuse_unknown(&self, owners: &[Keys]) -> Result<(), ConfigError> {
         renamed::refuse(&self.text)?;
-        unknown::refuse(&self.text, owners).map_err(|source| self.refused(source))
+        unknown::refuse(&self.text, owners)
+            .map_err(|source| self.refused(toml_file::refused(&self.text, &source)))
     }
 
     /// Returns every key with its value as TOML, dotted. Tables of a list are told apart by their `name`s,
@@ -171,7 +167,7 @@ impl Document {
         match error {
             ConfigError::Invalid { key, problem, place } if place.is_empty() && self.directory.is_none() => {
                 let file = self.path.display();
-                let place = match said::line_of(&self.text, &key) {
+                let place = match toml_file::line_of(&self.text, &key) {
                     Some(line) => format!(" ({file}, line {line})"),
                     None => format!(" ({file})"),
                 };
@@ -188,44 +184,8 @@ impl Document {
         }
     }
 
-    fn refused(&self, source: toml::de::Error) -> ConfigError {
-        self.refused_with(source, None)
-    }
-
-    /// Makes the error of a refused text; `known` are the words that may stand in its place.
-    fn refused_with(&self, source: toml::de::Error, known: Option<&str>) -> ConfigError {
-        let written = source.span().and_then(|span| self.text.get(span)).unwrap_or_default();
-        let message = source.message();
-        let mut told = source.to_string();
-        // Last, below the line of the file, which may have the same words.
-        if let Some(at) = told.rfind(message) {
-            told.replace_range(at..at + message.len(), &words::of_users(message, written, known));
-        }
-        ConfigError::Parse { path: self.path.clone(), told }
-    }
-
-    /// Refuses lists where tables are wanted, which serde would read as the values of the table's keys in their order.
-    fn refuse_lists<T: DeserializeOwned>(&self) -> Result<(), ConfigError> {
-        // What is no TOML is told by who reads it.
-        for span in said::inline_lists(&self.text).into_iter().flatten() {
-            let (before, after) = (&self.text[..span.start], &self.text[span.end..]);
-            let Err(wrong) = toml::from_str::<T>(&format!("{before}true{after}")) else { continue };
-            if words::is_no_table(wrong.message()) && wrong.span().is_some_and(|at| at.start == span.start) {
-                let line = before.matches('\n').count() + 1;
-                let told = format!("line {line}: this is a list, where a table is wanted");
-                return Err(ConfigError::Parse { path: self.path.clone(), told });
-            }
-        }
-        Ok(())
-    }
-
-    /// The words that may stand where something else does: as they are told where an empty one stands in its place.
-    fn words_instead<T: DeserializeOwned>(&self, source: &toml::de::Error) -> Option<String> {
-        let span = source.span().filter(|_| words::is_no_word(source.message()))?;
-        let (before, after) = (self.text.get(..span.start)?, self.text.get(span.end..)?);
-        let again = toml::from_str::<T>(&format!("{before}\"\"{after}")).err()?;
-        let is_there = again.span().is_some_and(|again| again.start == span.start);
-        words::words_of(again.message()).filter(|_| is_there).map(str::to_owned)
+    fn refused(&self, refusal: toml_file::Refusal) -> ConfigError {
+        ConfigError::Parse { path: self.path.clone(), told: refusal.shown }
     }
 }
 
@@ -276,17 +236,17 @@ mod tests {
         ] {
             read(good).unwrap();
         }
-        for (wrong, line) in [
-            ("outer = []", 1),
-            ("# a\nouter = [[], [1]]", 2),
-            ("[outer]\nnames = ['a']\ninner = [1, ['b']]", 3),
-            ("outer = { inner = ['x'] }", 1),
-            ("[outer]\nseveral = [{ a = 1 },\n [2]]", 3),
+        for (wrong, line, key) in [
+            ("outer = []", 1, "outer"),
+            ("# a\nouter = [[], [1]]", 2, "outer"),
+            ("[outer]\nnames = ['a']\ninner = [1, ['b']]", 3, "outer.inner"),
+            ("outer = { inner = ['x'] }", 1, "outer.inner"),
+            ("[outer]\nseveral = [{ a = 1 },\n [2]]", 3, "outer.several[]"),
         ] {
             let told = read(wrong).unwrap_err();
             assert_eq!(
                 told,
-                format!("in /x: line {line}: this is a list, where a table is wanted"),
+                format!("in /x: line {line}: {key}: this is a list, where a table is wanted"),
                 "{wrong}"
             );
         }
@@ -339,7 +299,7 @@ mod tests {
         }
         let told = document.tables::<Tables>().unwrap_err().to_string();
         assert!(told.starts_with("in /etc/linerate.toml: TOML parse error at line 2, "), "{told}");
-        assert!(told.contains("this is the number 0, where a text is wanted"), "{told}");
+        assert!(told.contains("limits.ranges: this is the number 0, where a text is wanted"), "{told}");
     }
 
     #[test]

@@ -1,9 +1,7 @@
-//! Values of a configuration, key by key: to find the differences of two, and the line of a key.
+//! Values of a configuration, key by key: to find the differences of two.
 
 use std::collections::BTreeMap;
-use std::ops::Range;
 
-use toml::de::{DeTable, DeValue};
 use toml::{Table, Value};
 
 /// Returns every key with its value as TOML, dotted. Tables of a list are told apart by their `name`s, else
@@ -83,69 +81,6 @@ fn take_below(above: &str, into: &mut Table, key: &str, from: &Table) -> Option<
     None
 }
 
-/// Returns the line of a key in `text`, such as `volume[0].mount`, or of the table that it belongs to.
-pub(super) fn line_of(text: &str, key: &str) -> Option<usize> {
-    let whole = DeTable::parse(text).ok()?;
-    let (mut table, mut found) = (whole.get_ref(), None);
-    for part in key.split('.') {
-        let (name, at) = match part.split_once('[') {
-            Some((name, at)) => (name, Some(at.strip_suffix(']')?.parse::<usize>().ok()?)),
-            None => (part, None),
-        };
-        let Some((key, value)) = table.iter().find(|(key, _)| key.get_ref() == name) else { break };
-        let value = match (value.get_ref(), at) {
-            (DeValue::Array(all), Some(at)) => {
-                let one = all.get(at)?;
-                found = Some(one.span().start);
-                one.get_ref()
-            }
-            (DeValue::Array(all), None) if all.iter().any(|one| one.get_ref().is_table()) => return None,
-            (value, _) => {
-                found = Some(key.span().start);
-                value
-            }
-        };
-        match value {
-            DeValue::Table(below) => table = below,
-            _ => break,
-        }
-    }
-    Some(text.get(..found?)?.matches('\n').count() + 1)
-}
-
-/// Returns the places of lists that are written between brackets, the first of each key: what is wanted there is the same in all tables of a
-/// list. `None` for what is not TOML.
-pub(super) fn inline_lists(text: &str) -> Option<Vec<Range<usize>>> {
-    let mut found = BTreeMap::new();
-    let whole = DeTable::parse(text).ok()?.into_inner();
-    let mut to_see: Vec<_> =
-        whole.into_iter().map(|(key, value)| (key.into_inner().into_owned(), value)).collect();
-    while let Some((key, value)) = to_see.pop() {
-        let span = value.span();
-        match value.into_inner() {
-            DeValue::Table(table) => {
-                to_see.extend(
-                    table.into_iter().map(|(below, value)| (format!("{key}.{}", below.get_ref()), value)),
-                );
-            }
-            DeValue::Array(all) => {
-                // A list of `[[tables]]` begins with the first of their heads.
-                if !all.iter().any(|one| one.get_ref().is_table() && text[one.span()].starts_with("[[")) {
-                    let first: &mut Range<usize> = found.entry(key.clone()).or_insert_with(|| span.clone());
-                    if span.start < first.start {
-                        *first = span;
-                    }
-                }
-                to_see.extend(all.into_iter().map(|one| (format!("{key}[]"), one)));
-            }
-            _ => {}
-        }
-    }
-    let mut found: Vec<_> = found.into_values().collect();
-    found.sort_by_key(|span| span.start);
-    Some(found)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -174,26 +109,5 @@ mod tests {
             let done = take(&mut into, key, &table(other));
             assert_eq!(done.map(|()| into), expected.map(|text| table(&text)), "{key}");
         }
-    }
-
-    #[test]
-    fn a_key_is_on_its_line_or_that_of_its_table() {
-        let text = "# first\n[http]\nlisten = [\n  'a',\n]\n\n[[volume]]\nname = 'a'\n[[volume]]\nname = 'b'\npath = 'p'\n\
-                    [server]\nmarks = { eth0 = 1 }\n[[https.certificate]]\ncert = 'c'\n";
-        for (key, line) in [
-            ("http.listen", Some(3)),
-            ("http.other", Some(2)),
-            ("volume[0].name", Some(8)),
-            ("volume[1].path", Some(11)),
-            ("volume[1].mount", Some(9)),
-            ("server.marks", Some(13)),
-            ("https.certificate[0].cert", Some(15)),
-            ("volume.path", None),
-            ("volume[2].path", None),
-            ("limits.ranges", None),
-        ] {
-            assert_eq!(line_of(text, key), line, "{key}");
-        }
-        assert_eq!(line_of("no = = toml", "no"), None);
     }
 }

@@ -97,9 +97,34 @@ fn an_invalid_file_is_neither_read_nor_changed() {
     fs::write(scene.store.path(), "version = 1\n\n[user.alice]\nid = 1000\npasswd = 'x'\n").unwrap();
     scene.set_mode(0o600);
     for error in [scene.store.read().unwrap_err(), scene.add("bob").unwrap_err()] {
-        let wanted = format!("{}: line 5: unknown field `passwd`", scene.store.path().display());
+        let wanted =
+            format!("{}: line 5: user.alice.passwd: unknown key `passwd`", scene.store.path().display());
         assert!(error.to_string().starts_with(&wanted), "{error}");
     }
+}
+
+#[test]
+fn a_value_that_is_not_allowed_is_told_with_file_line_and_key() {
+    let scene = Scene::new();
+    let text = "version = 1\n\n[user.alice]\nid = 1000\n[user.'alice.b']\nid = 1001\nuid = 4294967295\n";
+    fs::write(scene.store.path(), text).unwrap();
+    scene.set_mode(0o600);
+    for error in [scene.store.read().unwrap_err(), scene.add("bob").unwrap_err()] {
+        let wanted = format!("{}: line 7: user.alice.b.uid: 4294967295 is -1", scene.store.path().display());
+        assert!(error.to_string().starts_with(&wanted), "{error}");
+    }
+}
+
+#[test]
+fn what_is_made_is_for_its_user_alone_whatever_the_umask_is() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = AccountsStore::new(dir.path().join("a/b/accounts.toml"));
+    let mask = rustix::process::umask(rustix::fs::Mode::empty());
+    store.change(|edit| edit.add_group("staff", None)).unwrap();
+    rustix::process::umask(mask);
+    let mode = |name: &str| fs::metadata(dir.path().join(name)).unwrap().mode() & 0o777;
+    assert_eq!(["a", "a/b"].map(mode), [0o700; 2]);
+    assert_eq!(["a/b/accounts.toml", "a/b/accounts.toml.lock"].map(mode), [0o600; 2]);
 }
 
 #[test]

@@ -1,14 +1,15 @@
 //! Wording of errors in values: text, number, list, table.
 
-/// Words the message about `value` in users' terms; `known` are the [words](words_of) that may stand there.
-pub(super) fn of_users(message: &str, value: &str, known: Option<&str>) -> String {
+/// Words the message about `value` in users' terms; `known` are the [words](words_of) that may stand there. Of a secret only
+/// the kind is told.
+pub(super) fn of_users(message: &str, value: &str, known: Option<&str>, is_secret: bool) -> String {
     if is_no_word(message) {
         let wanted = known.map_or_else(|| "a word".to_owned(), one_of);
-        return format!("this is {}, where {wanted} is wanted", written_there(value));
+        return format!("this is {}, where {wanted} is wanted", hidden(written_there(value), is_secret));
     }
     if let Some((word, known)) = unknown(message, "unknown variant `") {
         let found = if value.starts_with('{') { "a table".to_owned() } else { format!("the text {word:?}") };
-        return format!("this is {found}, where {} is wanted", one_of(known));
+        return format!("this is {}, where {} is wanted", hidden(found, is_secret), one_of(known));
     }
     if let Some((key, known)) = unknown(message, "unknown field `") {
         return format!("unknown key `{key}`: the keys here are {known}");
@@ -22,7 +23,8 @@ pub(super) fn of_users(message: &str, value: &str, known: Option<&str>) -> Strin
     let wrong = message.strip_prefix("invalid type: ").or_else(|| message.strip_prefix("invalid value: "));
     match wrong.and_then(|wrong| wrong.rsplit_once(", expected ")) {
         Some((found, expected)) => {
-            format!("this is {}, where {} is wanted", found_there(found, value), wanted(expected))
+            let found = hidden(found_there(found, value), is_secret);
+            format!("this is {found}, where {} is wanted", wanted(expected))
         }
         None => message.to_owned(),
     }
@@ -37,6 +39,11 @@ pub(super) fn is_no_word(message: &str) -> bool {
 /// Returns whether something else stands where a table is wanted.
 pub(super) fn is_no_table(message: &str) -> bool {
     message.contains(", expected struct ")
+}
+
+/// Returns whether it is a list that stands where something else is wanted.
+pub(super) fn is_list_found(message: &str) -> bool {
+    message.starts_with("invalid type: sequence")
 }
 
 /// The words that may stand where another does, as the message that refuses that one has them.
@@ -88,13 +95,22 @@ fn found_there(found: &str, value: &str) -> String {
     }
 }
 
+/// Returns what is there, or only its kind.
+fn hidden(found: String, is_secret: bool) -> String {
+    let kinds = [("the text ", "a text"), ("the number ", "a number")];
+    let kind = kinds.into_iter().find(|(beginning, _)| is_secret && found.starts_with(beginning));
+    kind.map_or(found, |(_, kind)| kind.to_owned())
+}
+
 fn wanted(expected: &str) -> String {
     let words = match expected {
         "u8" => "a number from 0 to 255",
         "u16" => "a number from 0 to 65535",
         "u32" => "a number from 0 to 4294967295",
-        "u64" | "u128" | "usize" => "a number from 0 on",
-        "i8" | "i16" | "i32" | "i64" | "i128" | "isize" | "f32" | "f64" => "a number",
+        // TOML knows no greater ones.
+        "u64" | "u128" | "usize" => "a number from 0 to 9223372036854775807",
+        "i32" => "a number from -2147483648 to 2147483647",
+        "i8" | "i16" | "i64" | "i128" | "isize" | "f32" | "f64" => "a number",
         "a boolean" => "true or false",
         "a string" | "a borrowed string" | "path string" | "string" | "a character" => "a text",
         "a map" | "map" | "table" => "a table",
@@ -127,7 +143,7 @@ mod tests {
             (
                 "invalid type: sequence, expected usize",
                 "[1]",
-                "this is a list, where a number from 0 on is wanted",
+                "this is a list, where a number from 0 to 9223372036854775807 is wanted",
             ),
             (
                 "invalid value: integer `-1`, expected u32",
@@ -157,7 +173,7 @@ mod tests {
             (
                 "invalid type: integer `99999999999999999999` as i128, expected u64",
                 "99999999999999999999",
-                "this is the number 99999999999999999999, where a number from 0 on is wanted",
+                "this is the number 99999999999999999999, where a number from 0 to 9223372036854775807 is wanted",
             ),
             ("missing field `name`", "", "the key `name` is missing here"),
             (
@@ -182,7 +198,7 @@ mod tests {
                 "this is a table, where one of the words \"off\" or \"on\" is wanted",
             ),
         ] {
-            assert_eq!(of_users(message, value, None), told);
+            assert_eq!(of_users(message, value, None, false), told);
         }
     }
 
@@ -199,10 +215,13 @@ mod tests {
             ("inf", "inf"),
         ] {
             assert_eq!(
-                of_users(message, value, Some("`off`, `on`, `both`")),
+                of_users(message, value, Some("`off`, `on`, `both`"), false),
                 format!("this is {told}, where one of the words \"off\", \"on\", \"both\" is wanted")
             );
-            assert_eq!(of_users(message, value, None), format!("this is {told}, where a word is wanted"));
+            assert_eq!(
+                of_users(message, value, None, false),
+                format!("this is {told}, where a word is wanted")
+            );
         }
     }
 }
