@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use ::identity::Writable;
+use ::identity::{AccountsStore, Writable};
 use serde::Deserialize;
 use service::config::Keys;
 pub use service::config::{ConfigError, Document, parse_listen};
@@ -28,9 +28,11 @@ pub use self::changes::AT_START;
 pub(crate) use self::changes::Changes;
 pub use self::identity::{IdentitySection, default_accounts};
 pub use self::server::{NodesWithoutNic, ServerSection, default_state_dir};
+use crate::kept_files::KeptFiles;
 use crate::listeners::Change;
 use crate::logs::is_one;
 use crate::overlap::MountedDirectories;
+use crate::server_error::ServerError;
 
 /// Services of the program, in the order of their lines in messages.
 pub type Services = [Arc<dyn Service>];
@@ -215,6 +217,11 @@ impl Config {
         self.check_unplaced().map_err(|error| self.placed(error))
     }
 
+    /// Returns the error of a key whose value cannot be used here.
+    pub(crate) fn refused(&self, key: &str, problem: impl fmt::Display) -> ServerError {
+        self.placed(ConfigError::invalid(key, problem.to_string())).into()
+    }
+
     /// Returns the error with the file and the line of its key.
     pub(crate) fn placed(&self, error: ConfigError) -> ConfigError {
         self.document.placed(error)
@@ -240,7 +247,7 @@ impl Config {
             return Err(ConfigError::invalid("server.drain_seconds", problem));
         }
         self.log.check()?;
-        self.check_log_places()?;
+        self.check_own_files()?;
         self.admin.check_names()?;
         self.check_addresses()?;
         for (index, volume) in self.volumes.iter().enumerate() {
@@ -249,22 +256,43 @@ impl Config {
         self.check_overlaps()
     }
 
-    /// Refuses a log that would be written into a file that the server reads.
-    fn check_log_places(&self) -> Result<(), ConfigError> {
+    /// Refuses a log, and accounts, that would be written into another file of the server: the configuration, accounts, certificates,
+    /// keys, what is kept in the state directory.
+    pub(crate) fn check_own_files(&self) -> Result<(), ConfigError> {
         let accounts = self.identity.accounts.clone().or_else(default_accounts);
+        let lock = accounts.as_ref().map(|path| AccountsStore::new(path).lock_file());
         let wanted = self.wishes.iter().filter_map(|wish| wish.settings.as_ref());
         let of_services = wanted.flat_map(|settings| settings.own_files());
-        let own: Vec<PathBuf> = self.file.clone().into_iter().chain(accounts).chain(of_services).collect();
+        let others: Vec<PathBuf> = self.file.clone().into_iter().chain(of_services).collect();
+        let kept = self.server.state_dir().map(KeptFiles::in_directory).unwrap_or_default();
+        let of_accounts: Vec<PathBuf> = accounts.iter().cloned().chain(lock).collect();
         for (key, log) in [("log.access", &self.log.access), ("log.audit", &self.log.audit)] {
             let Some(log) = log else { continue };
-            if let Some(own) = own.iter().find(|own| is_one(log, own)) {
-                let problem = format!(
-                    "{} is a file that the server reads ({}), and lines of a log would spoil it: give the log a file of its own",
-                    log.display(),
-                    own.display()
-                );
-                return Err(ConfigError::invalid(key, problem));
-            }
+            let read = others.iter().chain(&of_accounts).find(|own| is_one(log, own));
+            let what = match (read, kept.find(log)) {
+                (Some(own), _) => format!("that the server reads ({})", own.display()),
+                (None, Some(own)) => {
+                    format!("that the server keeps in its state directory ({})", own.display())
+                }
+                (None, None) => continue,
+            };
+            let problem = format!(
+                "{} is a file {what}, and lines of a log would spoil it: give the log a file of its own",
+                log.display()
+            );
+            return Err(ConfigError::invalid(key, problem));
+        }
+        for path in &of_accounts {
+            let Some(own) = others.iter().find(|own| is_one(path, own)).cloned().or_else(|| kept.find(path))
+            else {
+                continue;
+            };
+            let problem = format!(
+                "{} is another file of the server ({}), and a change of the accounts would spoil it: give them a file of their own",
+                path.display(),
+                own.display()
+            );
+            return Err(ConfigError::invalid("identity.accounts", problem));
         }
         Ok(())
     }
@@ -481,7 +509,7 @@ mod tests {
             ),
             (
                 format!("[http.limits]\nranges = 'x'\n{VOLUME}"),
-                "this is the text \"x\", where a number from 0 on is wanted",
+                "this is the text \"x\", where a number from 0 to 9223372036854775807 is wanted",
                 2,
             ),
         ] {
@@ -615,6 +643,62 @@ mod tests {
                 load(key, file).unwrap();
             }
         }
+    }
+
+    #[test]
+    fn a_log_or_accounts_in_a_file_of_the_state_directory_are_refused_by_any_way_there() {
+        use std::os::unix::fs::symlink;
+
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["data", "state"] {
+            std::fs::create_dir(at(name)).unwrap();
+        }
+        symlink("state", at("linked")).unwrap();
+        symlink("state/index.redb", at("soft")).unwrap();
+        let load = |table: &str, key: &str, file: &str| {
+            let path = at("linerate.toml");
+            let text = format!("[server]\nstate_dir = 'state'\n[{table}]\n{key} = '{file}'\n{VOLUME}");
+            std::fs::write(&path, text).unwrap();
+            Config::load(&path, &[Arc::new(http::Http::default())]).map_err(|error| error.to_string())
+        };
+        let keys = [("log", "access"), ("log", "audit"), ("identity", "accounts")];
+        let own = [
+            "index.redb",
+            "index.redb.replaced-1",
+            "self-signed.key",
+            "self-signed.crt",
+            "room-ahead",
+            "afs-server-uuid",
+        ];
+        for is_there in [false, true] {
+            for (table, key) in keys {
+                let ways = own
+                    .iter()
+                    .flat_map(|name| ["state", "linked", "data/../state"].map(|dir| format!("{dir}/{name}")));
+                let links = ["soft", "hard"].iter().filter(|_| is_there).map(|name| (*name).to_owned());
+                for file in ways.chain(links).chain(["state/smb.left".to_owned(), "soft".to_owned()]) {
+                    let problem = load(table, key, &file).unwrap_err();
+                    assert!(problem.starts_with(&format!("{table}.{key}: ")), "{file}: {problem}");
+                    assert!(problem.ends_with("linerate.toml, line 4)"), "{file}: {problem}");
+                }
+                for file in ["state/access.log", "state/accounts.toml", "index.redb", "data/self-signed.key"]
+                {
+                    load(table, key, file).unwrap();
+                }
+            }
+            for name in own {
+                std::fs::write(at("state").join(name), "").unwrap();
+            }
+            if !is_there {
+                std::fs::hard_link(at("state/index.redb"), at("hard")).unwrap();
+            }
+        }
+        let problem = load("identity", "accounts", "linerate.toml").unwrap_err();
+        assert!(
+            problem.starts_with("identity.accounts: ") && problem.contains("another file of the server"),
+            "{problem}"
+        );
     }
 
     #[test]

@@ -27,10 +27,10 @@ pub(crate) enum Mark {
 
 /// Reason why packets cannot be marked as configured.
 #[derive(Debug, thiserror::Error)]
-pub enum EgressError {
+pub(crate) enum EgressError {
     /// The capability CAP_NET_ADMIN is missing.
     #[error(
-        "server.egress_marks: this process may not mark packets ({0}): give it CAP_NET_ADMIN \
+        "this process may not mark packets ({0}): give it CAP_NET_ADMIN \
          (AmbientCapabilities=CAP_NET_ADMIN in the service file, --cap-add NET_ADMIN for docker), or take the key out"
     )]
     NotAllowed(#[source] std::io::Error),

@@ -17,6 +17,7 @@ mod egress;
 mod handover;
 mod health;
 mod index_file;
+mod kept_files;
 mod lacks;
 mod lane_main;
 mod lane_messages;
@@ -43,8 +44,7 @@ mod volume_shown;
 mod writers;
 
 pub use admin::tell_of;
-pub use egress::EgressError;
 pub use listeners::ListenError;
 pub use serve::{Addresses, CheckFor, Server, check};
 pub use server_error::ServerError;
-pub use silo::{TakingError, who_serves_what};
+pub use silo::who_serves_what;

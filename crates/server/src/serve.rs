@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
 use identity::Writable;
-use lane::layout::{LaneCount, Layout, Wishes};
+use lane::layout::{LaneCount, Layout, LayoutError, Wishes};
 use lane::runtime::{LaneInfo, Runtime, RuntimeOptions};
 use lane::topology::{CpuSet, Topology};
 use service::config::is_narrowed_to_ipv4;
@@ -168,8 +168,8 @@ pub fn check(config: &Config, what: CheckFor) -> Result<Vec<String>, ServerError
     for volume in &config.volumes {
         std::fs::read_dir(&volume.path).map_err(io(volume.path.display().to_string()))?;
     }
-    Taking::new(&layout, &config.server.drained_nodes)?;
-    egress::check(&config.server.egress_marks)?;
+    taking(config, &layout)?;
+    check_marks(config)?;
     Ok(loaded_sites.warnings().iter().cloned().chain(unusable_index(config)).collect())
 }
 
@@ -318,10 +318,10 @@ impl Serving {
         }
         let sends_datagrams = config.sockets().iter().any(|(_, wanted)| wanted.transport == Transport::Rx);
         warnings.extend(lacks::warnings(layout.lane_count(), sends_datagrams));
-        let taking = Taking::new(&layout, &config.server.drained_nodes)?;
+        let taking = taking(&config, &layout)?;
         let placement =
             Arc::new(Placement::new(&topology, &layout, &taking, config.server.nodes_without_nic));
-        egress::check(&config.server.egress_marks)?;
+        check_marks(&config)?;
         warnings.extend(egress::warnings(&config.server.egress_marks, &layout));
         let egress = Egress::new(&config.server.egress_marks, &layout);
         let mut listeners = Listeners::none();
@@ -652,7 +652,27 @@ fn layout(config: &Config, topology: &Topology) -> Result<Layout, ServerError> {
         share_cores: config.server.share_cores,
         helper_threads: None,
     };
-    Ok(Layout::new(topology, &wishes)?)
+    Layout::new(topology, &wishes).map_err(|error| {
+        let limit = match &error {
+            LayoutError::TooManyInAll { usable, .. } => format!("; give 1 to {usable}"),
+            _ => String::new(),
+        };
+        match (&config.server.cpus, config.server.lanes) {
+            (Some(_), _) => config.refused("server.cpus", error),
+            (None, Some(_)) => config.refused("server.lanes", format!("{error}{limit}")),
+            (None, None) => error.into(),
+        }
+    })
+}
+
+/// Returns the silos that take connections.
+fn taking(config: &Config, layout: &Layout) -> Result<Taking, ServerError> {
+    Taking::new(layout, &config.server.drained_nodes)
+        .map_err(|error| config.refused("server.drained_nodes", error))
+}
+
+fn check_marks(config: &Config) -> Result<(), ServerError> {
+    egress::check(&config.server.egress_marks).map_err(|error| config.refused("server.egress_marks", error))
 }
 
 fn cpus_of(list: &str) -> Result<CpuSet, ConfigError> {

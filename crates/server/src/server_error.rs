@@ -4,9 +4,7 @@ use lane::layout::LayoutError;
 use lane::topology::TopologyError;
 use service::config::ConfigError;
 
-use crate::egress::EgressError;
 use crate::listeners::ListenError;
-use crate::silo::TakingError;
 
 /// Reason why a server did not start, or ended without being told to.
 #[derive(Debug, thiserror::Error)]
@@ -26,15 +24,9 @@ pub enum ServerError {
     /// The topology of the machine cannot be read.
     #[error(transparent)]
     Topology(#[from] TopologyError),
-    /// The lanes cannot be laid out on the machine as configured.
+    /// The lanes cannot be laid out on the machine, though no key says how.
     #[error(transparent)]
     Layout(#[from] LayoutError),
-    /// The nodes to be drained are not as configured.
-    #[error(transparent)]
-    Taking(#[from] TakingError),
-    /// Packets cannot be marked as configured.
-    #[error(transparent)]
-    Egress(#[from] EgressError),
     /// The kernel refuses a call.
     #[error(transparent)]
     Lacking(#[from] lane::probe::Lacking),

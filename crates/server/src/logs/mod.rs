@@ -8,7 +8,7 @@ mod diagnostics;
 mod limit;
 mod pace;
 mod passed_on;
-mod place;
+pub(crate) mod place;
 mod requests;
 mod sink;
 

@@ -33,7 +33,7 @@ fn metadata_of_stdout() -> io::Result<Metadata> {
 
 /// Returns the path at which a file that does not exist would be made: behind the symbolic links that lead to
 /// it.
-fn real(path: &Path) -> PathBuf {
+pub(crate) fn real(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..LINKS_MAX {
         let Ok(target) = std::fs::read_link(&path) else { break };

@@ -5,11 +5,10 @@ use std::time::SystemTime;
 use service::volumes::VolumeTable;
 use tokio::time::Instant;
 
-use super::Serving;
 use super::reloading::Reloading;
 use super::volumes::not_reopened;
+use super::{Serving, check_marks, taking};
 use crate::config::{Changes, Config};
-use crate::egress;
 use crate::loaded_sites::LoadedSites;
 use crate::logs;
 use crate::objects::Use;
@@ -17,7 +16,6 @@ use crate::own_files::OwnFiles;
 use crate::reload_transaction::{ReloadTransaction, TransactionState};
 use crate::roots::Root;
 use crate::server_error::ServerError;
-use crate::silo::Taking;
 
 impl Serving {
     /// Takes over a new configuration, or keeps the old one and reports why.
@@ -54,6 +52,8 @@ impl Serving {
         // What counts from the next start on is the server's own from now on.
         let named = OwnFiles::of(&config);
         config.keep_of_start(&self.started);
+        // What the logs are now is no file of the new configuration either.
+        config.check_own_files().map_err(|error| config.placed(error).to_string())?;
         let own = OwnFiles::of(&config).and(named);
         own.guard(&mut config.volumes);
         let (roots, volumes) = self.roots_of(&config, reopened.as_deref());
@@ -67,9 +67,8 @@ impl Serving {
         own.withhold(self.objects.withheld());
         self.own_files.set(own);
         loaded_sites.warnings().iter().for_each(|warning| logs::warn(warning));
-        egress::check(&config.server.egress_marks).map_err(|error| tell(error.into()))?;
-        let taking = Taking::new(&self.layout, &config.server.drained_nodes);
-        let taking = taking.map_err(|error| tell(error.into()))?;
+        check_marks(&config).map_err(tell)?;
+        let taking = taking(&config, &self.layout).map_err(tell)?;
         let change = self.listeners.change(&config.sockets(), &self.layout, &taking);
         let change = change.map_err(|error| tell(error.into()))?;
         loaded_sites.bound(&change);

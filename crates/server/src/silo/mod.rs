@@ -13,6 +13,5 @@ pub(crate) use counters::SiloCounters;
 pub(crate) use handoff::links_to_silos;
 pub(crate) use load::Loads;
 pub(crate) use memory::{Look, MemoryWatch};
-pub use placement::TakingError;
 pub(crate) use placement::{Placement, Taking};
 pub use serves::who_serves_what;

@@ -16,9 +16,9 @@ pub(crate) struct Taking {
 
 /// Reason why nodes cannot be drained as configured.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TakingError {
+pub(crate) enum TakingError {
     /// The node has no silo.
-    #[error("server.drained_nodes: no silo is on node {node}; {}", silos_are_on(.silos))]
+    #[error("no silo is on node {node}; {}", silos_are_on(.silos))]
     NoSilo {
         /// Number of the node.
         node: u32,
@@ -26,7 +26,7 @@ pub enum TakingError {
         silos: Vec<u32>,
     },
     /// No lane would be left to take connections.
-    #[error("server.drained_nodes: every silo would be drained; to serve nobody, stop the server")]
+    #[error("every silo would be drained; to serve nobody, stop the server")]
     Nobody,
 }
 
