@@ -84,6 +84,11 @@ impl AfsSection {
             true => Ok(()),
             false => Err(ConfigError::invalid(key, format!("{value} is not between 1 and {max}"))),
         };
+        if self.oob_port == Some(0) {
+            let problem =
+                "0 is no port: give 1 to 65535, leave it away for that of afs.listen, or set afs.oob = false";
+            return Err(ConfigError::invalid("afs.oob_port", problem));
+        }
         within("afs.oob_idle_seconds", self.oob_idle_seconds as usize, 86_400)?;
         within("afs.oob_connections_per_lane", self.oob_connections_per_lane, 1 << 20)?;
         within("afs.oob_transfers_per_lane", self.oob_transfers_per_lane, 65_536)
@@ -418,6 +423,8 @@ mod tests {
         let last = sockets("listen = '127.0.0.1:17000'").pop().unwrap();
         assert_eq!((last.transport, last.address.to_string().as_str()), (Transport::Tcp, "127.0.0.1:17000"));
         assert_eq!(sockets("oob_port = 17001").pop().unwrap().address.port(), 17001);
+        let none = read(&format!("{VOLUME}[afs]\noob_port = 0\n")).unwrap_err().to_string();
+        assert!(none.starts_with("afs.oob_port: 0 is no port"), "{none}");
         let off = sockets("oob = false");
         assert!(off.iter().all(|wanted| wanted.transport == Transport::Rx), "{off:?}");
         assert_eq!(

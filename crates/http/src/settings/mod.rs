@@ -226,6 +226,14 @@ pub struct CertificateSection {
 impl HttpSettings {
     fn check(&self) -> Result<(), ConfigError> {
         let (http, https) = (&self.http, &self.https);
+        if http.upload_max == 0 {
+            let problem = "0 would refuse every upload: give at least 1, or leave `writable` out for volumes without any";
+            return Err(ConfigError::invalid("http.upload_max", problem));
+        }
+        if https.public_port == Some(0) {
+            let problem = "0 is no port: give 1 to 65535, or leave it away for that of the first address";
+            return Err(ConfigError::invalid("https.public_port", problem));
+        }
         if http.listen.is_empty() && https.listen.is_empty() {
             return http.limits.check(self.egress_rate);
         }
@@ -355,6 +363,8 @@ mod tests {
         for (text, start) in [
             (String::new(), "volume: "),
             (with("[http.limits]\nranges = 0"), "http.limits.ranges: "),
+            (with("[http]\nupload_max = 0"), "http.upload_max: "),
+            (with("[https]\npublic_port = 0"), "https.public_port: "),
             (with("[http]\nredirect_to_https = true\n[https]\nlisten = 'off'"), "http.redirect_to_https: "),
             (format!("{VOLUME}mount = 'x'"), "volume[0].mount: "),
             (format!("{VOLUME}[[volume]]\nname = 'b'\npath = 'b'"), "volume[1].mount: "),

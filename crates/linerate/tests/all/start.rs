@@ -283,6 +283,20 @@ fn what_stands_in_place_of_a_word_is_told_with_the_words_that_may_and_keys_by_pl
     }
 }
 
+/// Keys of which 0 says something, as docs/reference/configuration.md has it.
+const ZEROS: [&str; 10] = [
+    "drain_seconds",
+    "smb_write_time_delay_ms",
+    "dscp",
+    "protection_port",
+    "location_port",
+    "volume_port",
+    "body_bytes",
+    "send_rate_min",
+    "upload_rate_min",
+    "requests_per_connection",
+];
+
 /// The keys of the documentation, each with the header of its table.
 fn documented_keys() -> Vec<(String, String)> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/configuration.md");
@@ -310,7 +324,21 @@ fn what_is_no_value_of_a_key_is_told_in_words_of_configurations_with_file_and_li
     assert!(keys.len() > 80, "{keys:?}");
     let mut refused = 0;
     for (header, key) in keys {
-        for value in ["-1", "0", "1.5", "true", "'no such'", "''", "[[1]]", "{ a = 1 }", "1979-05-27"] {
+        for value in [
+            "-1",
+            "0",
+            "1.5",
+            "true",
+            "'no such'",
+            "''",
+            "[[1]]",
+            "{ a = 1 }",
+            "1979-05-27",
+            "1000000",
+            "[1000000]",
+            "9223372036854775807",
+            "99999999999999999999",
+        ] {
             let line = format!("{key} = {value}\n");
             let name = |own: &str, line: &str| if key == own { String::new() } else { line.to_owned() };
             let volume =
@@ -318,7 +346,7 @@ fn what_is_no_value_of_a_key_is_told_in_words_of_configurations_with_file_and_li
             std::fs::write(
                 &file,
                 match header.as_str() {
-                    "[[volume]]" => format!("{volume}{line}"),
+                    "[[volume]]" => format!("{volume}{line}[afs]\n[smb]\n"),
                     _ => format!("{header}\n{line}[[volume]]\nname = 'a'\npath = 'data'\n"),
                 },
             )
@@ -327,6 +355,7 @@ fn what_is_no_value_of_a_key_is_told_in_words_of_configurations_with_file_and_li
             let done = check.arg(&file).env("XDG_STATE_HOME", dir.path()).output().unwrap();
             let told = String::from_utf8_lossy(&done.stderr);
             if done.status.success() {
+                assert!(value != "0" || ZEROS.contains(&key.as_str()), "{header} {line}");
                 continue;
             }
             refused += 1;
