@@ -11,7 +11,7 @@ use crate::afs::{self, Bulk, sum_there};
 use crate::remote::{self, Remote};
 use crate::smb::{self, There};
 use crate::transfer_cmd::Timed;
-use crate::transferred::{Transferred, same_sum, tell};
+use crate::transferred::{Tell, Transferred, same_sum, tell};
 
 use self::target::Target;
 
@@ -23,10 +23,10 @@ pub(crate) struct Args {
     /// What to fetch, such as afs://10.0.0.1/files/dir/file or smb://alice@10.0.0.1/files/dir/file
     #[arg(value_name = "ADDRESS", value_parser = remote::of_bytes::<Remote>())]
     address: Remote,
-    /// Where to, a directory or a new name; without it the same name, here
+    /// Where to, a directory or a new name, or - for standard output; without it the same name, here
     ///
-    /// A symbolic link is followed. A device, pipe or socket is written to once the file is whole, which takes its length in $TMPDIR
-    /// meanwhile; a disk with --overwrite alone.
+    /// A symbolic link is followed. A device, a pipe and standard output are written to once the file is whole, which takes its length in
+    /// $TMPDIR meanwhile; a disk with --overwrite alone. What is told of a file on standard output goes to standard error.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
     /// A directory with all beneath it; mount points and reparse points are left alone
@@ -66,9 +66,9 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Remote::Afs(address) => of_cell(args, address, dir, name, path)?,
         Remote::Smb(address) => of_share(args, address, dir, name, path)?,
     };
-    let shown = target.shown.clone();
+    let (shown, to) = (target.shown.clone(), if target.is_stdout() { Tell::Error } else { Tell::Output });
     target.finish()?;
-    Ok(tell(&done, "path", &shown.display(), args.json))
+    Ok(tell(&done, "path", &shown.display(), args.json, to))
 }
 
 fn of_cell(

@@ -8,7 +8,7 @@ use anyhow::bail;
 use serde_json::{Value, json};
 use transfer::Tree;
 
-use crate::output::{bit_rate, bytes, counted, say};
+use crate::output::{bit_rate, bytes, complain, counted, say};
 use crate::transfer_cmd::{Timed, sum_here};
 
 /// Files that went one way or the other.
@@ -39,8 +39,27 @@ pub(crate) fn same_sum(local: &Path, there: String) -> anyhow::Result<String> {
     Ok(there)
 }
 
-/// Tells what came to be at `target`, which JSON calls `key`. What failed is told already; the code to end with says whether anything did.
-pub(crate) fn tell(done: &Timed<Transferred>, key: &str, target: &dyn Display, json: bool) -> ExitCode {
+/// Stream that is told what came of a transfer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tell {
+    Output,
+    /// Standard error, as the file itself is on standard output.
+    Error,
+}
+
+/// Tells `to` what came to be at `target`, which JSON calls `key`. What failed is told already; the code to end with says whether anything
+/// did.
+pub(crate) fn tell(
+    done: &Timed<Transferred>,
+    key: &str,
+    target: &dyn Display,
+    json: bool,
+    to: Tell,
+) -> ExitCode {
+    let say = |line: &dyn Display| match to {
+        Tell::Output => say!("{line}"),
+        Tell::Error => complain!("{line}"),
+    };
     let Timed { value: Transferred { tree, sum }, seconds } = done;
     let code = if tree.failed > 0 { ExitCode::FAILURE } else { ExitCode::SUCCESS };
     let bits = tree.bytes as f64 * 8.0 / seconds.max(1e-6);
@@ -50,12 +69,13 @@ pub(crate) fn tell(done: &Timed<Transferred>, key: &str, target: &dyn Display, j
             "bytes": tree.bytes, "seconds": seconds, "bits_per_second": bits, "sha256": sum,
         });
         report[key] = Value::String(target.to_string());
-        say!("{report}");
+        say(&report);
         return code;
     }
-    say!("{target}: {} in {seconds:.2} s, {}{}", bytes(tree.bytes), bit_rate(bits), of_tree(tree));
+    let (moved, rate) = (bytes(tree.bytes), bit_rate(bits));
+    say(&format_args!("{target}: {moved} in {seconds:.2} s, {rate}{}", of_tree(tree)));
     if let Some(sum) = sum {
-        say!("sha256 {sum}, as at the server");
+        say(&format_args!("sha256 {sum}, as at the server"));
     }
     code
 }

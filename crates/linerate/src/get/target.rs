@@ -1,14 +1,17 @@
-//! Targets of fetched files: the name of a file, which is there once it is whole, or a device, pipe or
-//! socket, which is written to.
+//! Targets of fetched files: the name of a file, which is there once it is whole, or a device, a pipe or
+//! standard output, which is written to.
 
 use std::ffi::{CString, OsStr};
-use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::fs::{self, File, Metadata, OpenOptions};
 use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, FileTypeExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail};
+
+use crate::staging::Staging;
 
 /// Target of a fetched file.
 #[derive(Debug)]
@@ -27,18 +30,13 @@ pub(super) struct Target {
 #[derive(Debug)]
 struct Stream {
     to: File,
-    staged_in: PathBuf,
-}
-
-impl Drop for Stream {
-    fn drop(&mut self) {
-        let _ = fs::remove_dir_all(&self.staged_in);
-    }
+    is_stdout: bool,
+    staging: Staging,
 }
 
 impl Target {
     /// For what is called `name` at the server: the name in a directory that `output` is, or `output` itself. A symbolic link there is
-    /// followed. `overwrite` is needed for a disk as for a file; what is no file is opened only where all that comes `is_of_one` file from
+    /// followed. Standard output is what `-` means, and every path that leads to it. `overwrite` is needed for a disk as for a file; what is no file is opened only where all that comes `is_of_one` file from
     /// its start on.
     pub(super) fn of(
         output: Option<&Path>,
@@ -47,9 +45,26 @@ impl Target {
         is_of_one: bool,
     ) -> anyhow::Result<Self> {
         let output = output.unwrap_or(Path::new("."));
-        let shown = if output.is_dir() { output.join(OsStr::from_bytes(name)) } else { output.to_owned() };
+        let is_stdout = is_stdout(output)?;
+        let shown = if output.is_dir() && !is_stdout {
+            output.join(OsStr::from_bytes(name))
+        } else {
+            output.to_owned()
+        };
         let cannot = || format!("cannot write to {}", shown.display());
+        if is_stdout {
+            if !is_of_one {
+                bail!(
+                    "standard output takes the bytes of one whole file: leave --recursive and --resume out"
+                );
+            }
+            let to = io::stdout().as_fd().try_clone_to_owned().with_context(cannot)?.into();
+            return Self::stream(to, true, shown.clone()).with_context(cannot);
+        }
         match fs::metadata(&shown) {
+            Ok(found) if found.file_type().is_socket() => {
+                bail!("{} is a socket, which takes no files: give a file, pipe or device", shown.display())
+            }
             Ok(found) if found.is_file() => Self::named(&fs::canonicalize(&shown)?, &shown),
             // What is added to is the directory of that name, and nothing that a link of it leads to.
             Ok(found) if found.is_dir() => Self::named(&shown, &shown),
@@ -63,15 +78,24 @@ impl Target {
             ),
             Ok(_) => {
                 let to = OpenOptions::new().write(true).open(&shown).with_context(cannot)?;
-                let staged_in = staging().with_context(cannot)?;
-                let (dir, name) = (staged_in.clone(), CString::from(c"file"));
-                Ok(Self { dir, name, shown, stream: Some(Stream { to, staged_in }) })
+                Self::stream(to, false, shown.clone()).with_context(cannot)
             }
             Err(error) if error.kind() == ErrorKind::NotFound => {
                 Self::named(&followed(shown.clone()).with_context(cannot)?, &shown)
             }
             Err(error) => Err(error).with_context(cannot),
         }
+    }
+
+    fn stream(to: File, is_stdout: bool, shown: PathBuf) -> io::Result<Self> {
+        let staging = Staging::new()?;
+        let (dir, name) = staging.place();
+        Ok(Self { dir, name, shown, stream: Some(Stream { to, is_stdout, staging }) })
+    }
+
+    /// Returns whether the file goes to standard output, so that nothing else may.
+    pub(super) fn is_stdout(&self) -> bool {
+        self.stream.as_ref().is_some_and(|stream| stream.is_stdout)
     }
 
     fn named(path: &Path, shown: &Path) -> anyhow::Result<Self> {
@@ -89,8 +113,12 @@ impl Target {
     /// Finishes a file that is whole.
     pub(super) fn finish(mut self) -> anyhow::Result<()> {
         let Some(stream) = &mut self.stream else { return Ok(()) };
-        let mut whole = File::open(stream.staged_in.join("file"))?;
-        let written = io::copy(&mut whole, &mut stream.to);
+        let mut whole = File::open(stream.staging.file())?;
+        let written = match io::copy(&mut whole, &mut stream.to) {
+            // `| head` wants no more, which is no failure.
+            Err(error) if stream.is_stdout && error.kind() == ErrorKind::BrokenPipe => Ok(0),
+            written => written,
+        };
         written.map(drop).with_context(|| format!("cannot write to {}", self.shown.display()))
     }
 }
@@ -109,18 +137,18 @@ fn followed(mut path: PathBuf) -> io::Result<PathBuf> {
     Err(io::Error::from(rustix::io::Errno::LOOP))
 }
 
-/// Makes a private directory, which is removed in the end.
-fn staging() -> io::Result<PathBuf> {
-    for number in 0..TRIES_MAX {
-        let path = std::env::temp_dir().join(format!("linerate-get-{}-{number}", std::process::id()));
-        match DirBuilder::new().mode(0o700).create(&path) {
-            Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
-            made => return made.map(|()| path),
-        }
+/// Returns whether a path is `-` or leads to what standard output is. The null device is any output's.
+fn is_stdout(output: &Path) -> io::Result<bool> {
+    if output == Path::new("-") {
+        return Ok(true);
     }
-    Err(ErrorKind::AlreadyExists.into())
+    let id = |found: Metadata| (found.dev(), found.ino());
+    // A closed one is nothing that a path could lead to.
+    let Ok(stdout) = io::stdout().as_fd().try_clone_to_owned() else { return Ok(false) };
+    let stdout = id(File::from(stdout).metadata()?);
+    let is_null = fs::metadata("/dev/null").is_ok_and(|null| id(null) == stdout);
+    Ok(!is_null && fs::metadata(output).is_ok_and(|found| id(found) == stdout))
 }
 
 /// As many as the kernel follows.
 const LINKS_MAX: u32 = 40;
-const TRIES_MAX: u32 = 1_000;

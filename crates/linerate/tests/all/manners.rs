@@ -151,9 +151,10 @@ fn lost_output_is_a_failure_and_a_reader_that_has_left_is_none() {
 fn a_terminal_shows_what_is_typed_again_however_the_prompt_ends() {
     let home = tempfile::tempdir().unwrap();
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/all/support/prompt.py");
-    // By the line, by Ctrl-C, by Ctrl-Z and `fg`, and by signals of others. A script goes on after all but SIGINT.
+    // By the line, by Ctrl-D, by Ctrl-C, by Ctrl-Z and `fg`, and by signals of others. A script goes on after all but SIGINT.
     for (how, goes_on) in [
         ("line", true),
+        ("end", true),
         ("stop", true),
         ("key", false),
         ("SIGINT", true),
@@ -173,6 +174,10 @@ fn a_terminal_shows_what_is_typed_again_however_the_prompt_ends() {
         let told: Value = serde_json::from_slice(&output(asked.current_dir(home.path()))).unwrap();
         assert_eq!((&told["hidden"], &told["shown"]), (&true.into(), &true.into()), "{how}: {told}");
         assert!(!told["said"].as_str().unwrap().contains("Secret007"), "{how}: {told}");
+        if how == "end" {
+            let said = told["said"].as_str().unwrap();
+            assert!(said.contains("no password was given") && !said.contains("Once more"), "{told}");
+        }
         if how == "stop" {
             let stop = &told["stop"];
             assert_eq!((&stop["shown"], &stop["hidden_after"]), (&true.into(), &true.into()), "{told}");
@@ -209,6 +214,150 @@ fn a_password_on_standard_input_is_its_first_line_and_not_waited_for_longer() {
 }
 
 #[test]
+fn an_input_that_ends_before_a_line_is_no_empty_password() {
+    let home = tempfile::tempdir().unwrap();
+    std::fs::write(home.path().join("accounts.toml"), "version = 1\n[user.alice]\nid = 1001\n").unwrap();
+    std::fs::set_permissions(home.path().join("accounts.toml"), PermissionsExt::from_mode(0o600)).unwrap();
+    for line in [
+        &["user", "add", "bob", "--password-stdin", "--accounts", "accounts.toml"][..],
+        &["user", "passwd", "alice", "--password-stdin", "--accounts", "accounts.toml"],
+        &["ls", "smb://alice@127.0.0.1:1/pub", "--password-stdin"],
+        &["get", "smb://alice@127.0.0.1:1/pub/a", "--password-stdin"],
+    ] {
+        let done = linerate(line).current_dir(home.path()).stdin(Stdio::null()).output().unwrap();
+        let told = String::from_utf8_lossy(&done.stderr);
+        assert!(done.status.code() == Some(1) && told.contains("no password was given"), "{line:?}: {told}");
+    }
+}
+
+#[test]
+fn a_file_that_goes_to_standard_output_has_nothing_beside_it_there() {
+    let (home, tree) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let body = patterned(300_001);
+    std::fs::write(tree.path().join("file"), &body).unwrap();
+    let share = Share::new(home.path(), tree.path(), "", "");
+    let there = format!("smb://{USER}@{}/tree", share.address);
+    let here = tempfile::tempdir().unwrap();
+    let command = |args: &[&str]| {
+        let mut command = linerate(args);
+        command.env("LINERATE_PASSWORD", PASSWORD).current_dir(here.path());
+        command
+    };
+    let file = format!("{there}/file");
+    for output in ["-", "/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"] {
+        for (flags, said) in
+            [(&[][..], "KiB in"), (&["--json"], "\"bytes\":300001"), (&["--verify"], "sha256 ")]
+        {
+            let get = [&["get", &file, "-o", output], flags].concat();
+            // A pipe, and a file, which is written to and not replaced.
+            let piped = command(&get).output().unwrap();
+            let told = String::from_utf8_lossy(&piped.stderr);
+            assert!(piped.status.success() && piped.stdout == body && told.contains(said), "{get:?}: {told}");
+            let at = here.path().join("out");
+            let out = File::create(&at).unwrap();
+            let number = out.metadata().unwrap().ino();
+            let done = command(&get).stdout(out).output().unwrap();
+            let told = String::from_utf8_lossy(&done.stderr);
+            assert!(done.status.success() && told.contains(said), "{get:?}: {told}");
+            assert!(std::fs::read(&at).unwrap() == body && at.metadata().unwrap().ino() == number, "{get:?}");
+            std::fs::remove_file(&at).unwrap();
+        }
+        let (reader, writer) = std::io::pipe().unwrap();
+        drop(reader);
+        assert!(
+            command(&["get", &file, "-o", output]).stdout(writer).status().unwrap().success(),
+            "{output}"
+        );
+        let tree = command(&["get", "-r", &there, "-o", output]).output().unwrap();
+        let told = String::from_utf8_lossy(&tree.stderr);
+        assert!(!tree.status.success() && told.contains("leave --recursive and --resume out"), "{told}");
+    }
+    assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 0, "nothing is made");
+
+    // A socket is told of before anybody is asked for the file.
+    let _socket = std::os::unix::net::UnixListener::bind(here.path().join("socket")).unwrap();
+    let done = command(&["get", "smb://alice@127.0.0.1:1/tree/file", "-o", "socket"]).output().unwrap();
+    let told = String::from_utf8_lossy(&done.stderr);
+    assert!(!done.status.success() && told.contains("socket is a socket, which takes no files"), "{told}");
+
+    // The other way.
+    let put = |to: &str| {
+        let mut put = command(&["put", "-", to, "--verify"]);
+        let mut child =
+            put.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let _ = child.stdin.take().unwrap().write_all(&body[..77_777]);
+        let done = child.wait_with_output().unwrap();
+        (done.status.success(), String::from_utf8_lossy(&[done.stdout, done.stderr].concat()).into_owned())
+    };
+    let (good, told) = put(&format!("{there}/new"));
+    assert!(good && std::fs::read(tree.path().join("new")).unwrap() == body[..77_777], "{told}");
+    for directory in [there.clone(), format!("{there}/")] {
+        let (good, told) = put(&directory);
+        assert!(!good && told.contains("standard input has no name"), "{told}");
+    }
+    assert_eq!(std::fs::read_dir(tree.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn what_a_server_keeps_is_its_users_alone_whatever_the_umask_is_and_no_log_goes_there() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let at = |name: &str| dir.path().join(name);
+    std::fs::create_dir(at("tree")).unwrap();
+    let config = |log: &str| {
+        let text = format!(
+            "[server]\nlanes = 1\nstate_dir = 'deep/state'\n[identity]\naccounts = 'other/accounts.toml'\n[log]\n{log}\n\
+             [http]\nlisten = '127.0.0.1:0'\n[https]\nlisten = '127.0.0.1:0'\n[admin]\nlisten = '127.0.0.1:0'\n\
+             [afs]\nlisten = '127.0.0.1:0'\nlocation_port = 0\nprotection_port = 0\nvolume_port = 0\n\
+             [smb]\nlisten = '127.0.0.1:0'\n[[volume]]\nname = 'tree'\npath = 'tree'\nwritable = 'anyone'\n"
+        );
+        std::fs::write(at("linerate.toml"), text).unwrap();
+    };
+    config("access = 'access.log'\naudit = 'audit.log'");
+    let mask = rustix::process::umask(rustix::fs::Mode::empty());
+    let add = ["user", "add", "alice", "--no-password", "--accounts", "other/accounts.toml"];
+    output(linerate(add).current_dir(dir.path()));
+    let mut server = crate::support::Launch::config(&at("linerate.toml")).start();
+    rustix::process::umask(mask);
+    let mode = |path: &Path| path.metadata().unwrap().mode() & 0o7777;
+    for directory in ["deep", "deep/state", "other"] {
+        assert_eq!(mode(&at(directory)), 0o700, "{directory}");
+    }
+    for file in ["other/accounts.toml", "other/accounts.toml.lock", "access.log", "audit.log"] {
+        assert_eq!(mode(&at(file)), 0o600, "{file}");
+    }
+    let mut kept = 0;
+    let mut look = || {
+        for entry in std::fs::read_dir(at("deep/state")).unwrap() {
+            let path = entry.unwrap().path();
+            let is_public = path.extension().is_some_and(|ending| ending == "crt");
+            assert_eq!(mode(&path), if is_public { 0o644 } else { 0o600 }, "{}", path.display());
+            // Nor is it taken for a log's.
+            for log in ["access", "audit"] {
+                config(&format!("{log} = '{}'", path.display()));
+                let check = ["serve", "--check=reload", "--config", "linerate.toml"];
+                let done = linerate(check).current_dir(dir.path()).output().unwrap();
+                let told = String::from_utf8_lossy(&done.stderr);
+                let is_told =
+                    told.contains(&format!("log.{log}: ")) && told.contains("linerate.toml, line 7)");
+                assert!(!done.status.success() && is_told, "{told}");
+            }
+            kept += 1;
+        }
+    };
+    look();
+    // Nor by a reload, which leaves the index as it is.
+    config("access = 'deep/state/index.redb'");
+    server.reload("[reload-refused]");
+    server.says("log.access: ");
+    server.signal(rustix::process::Signal::TERM);
+    assert!(server.wait().success());
+    look();
+    assert!(kept >= 10, "{kept}");
+    let listed = output(linerate(["volume", "list", "--state", "deep/state"]).current_dir(dir.path()));
+    assert!(String::from_utf8_lossy(&listed).contains("tree"));
+}
+
+#[test]
 fn what_a_command_keeps_is_its_users_alone_whatever_the_umask_is() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut made = tool("sh", "dash");
@@ -224,7 +373,7 @@ fn what_a_command_keeps_is_its_users_alone_whatever_the_umask_is() {
 #[test]
 fn names_act_on_no_terminal() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let name = "a\u{1b}[31m\u{9b}2J\r\n\u{202e}b";
+    let name = "a\u{1b}[31m\u{9b}2J\r\n\u{202e}b\u{200b}c\u{2060}\u{e0041}";
     std::fs::create_dir(dir.path().join(name)).unwrap();
     output(linerate(["acl", "set", name, "anyone=read"]).current_dir(dir.path()));
     let shows: [&[&str]; 6] = [
@@ -240,7 +389,10 @@ fn names_act_on_no_terminal() {
             linerate(line).current_dir(dir.path()).env("LINERATE_STATE", ".").output().unwrap();
         for said in [stdout, stderr] {
             let said = String::from_utf8(said).unwrap();
-            let acts = |char: char| char.is_control() && !"\n\t".contains(char) || char == '\u{202e}';
+            let acts = |char: char| {
+                char.is_control() && !"\n\t".contains(char)
+                    || ['\u{202e}', '\u{200b}', '\u{2060}', '\u{e0041}'].contains(&char)
+            };
             assert!(!said.contains(acts), "{line:?}: {said:?}");
         }
     }
