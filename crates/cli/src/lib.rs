@@ -19,10 +19,12 @@ use transfer::authority::without_user;
 
 pub mod bar;
 pub mod cell;
+mod order;
 pub mod output;
 pub mod password;
 mod size;
 
+pub use order::with_options_behind;
 pub use size::size;
 
 /// Turns the outcome of a command into its exit status; `complain` gets an error with its causes. Output that was lost, as on a full

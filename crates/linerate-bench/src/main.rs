@@ -37,7 +37,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let command = match cli::parsed::<Cli>(std::env::args_os()) {
+    let command = match cli::parsed::<Cli>(cli::with_options_behind(&Cli::command(), std::env::args_os())) {
         Ok(Cli { command }) => command,
         Err(code) => return code,
     };

@@ -3,6 +3,7 @@
 // Output goes by `cli::output` alone, which neither panics where its reader is gone nor loses what it cannot write.
 #![deny(clippy::print_stdout, clippy::print_stderr)]
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -23,6 +24,7 @@ mod rxdebug;
 mod serve;
 mod smb;
 mod smb_users;
+mod staging;
 mod stat;
 mod transfer_cmd;
 mod transferred;
@@ -85,7 +87,7 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let cli: Cli = match cli::parsed(acl::with_denials(std::env::args_os())) {
+    let cli: Cli = match cli::parsed(in_order(std::env::args_os())) {
         Ok(cli) => cli,
         Err(code) => return code,
     };
@@ -117,10 +119,13 @@ fn main() -> ExitCode {
     cli::ended(done, |text| server::logs::complain(&format!("linerate: {text}\n")))
 }
 
+/// The command line as it is parsed: options behind the names of commands, denials as options.
+fn in_order(line: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
+    acl::with_denials(cli::with_options_behind(&Cli::command(), line).into_iter())
+}
+
 #[cfg(test)]
 mod tests {
-    use std::ffi::OsString;
-
     use clap::error::ErrorKind;
 
     use super::*;
@@ -168,6 +173,9 @@ mod tests {
         ("rxdebug", &["localhost", "7000"]),
     ];
 
+    /// Options that take a value in some commands alone, so that they stay where they are before the first command's name.
+    const AMBIGUOUS: [&str; 0] = [];
+
     /// The commands that have no others, by their names.
     fn leaves(command: &clap::Command, name: &str, found: &mut Vec<(String, clap::Command)>) {
         let below = |part: &clap::Command| format!("{name} {}", part.get_name()).trim().to_owned();
@@ -195,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn options_may_stand_behind_names_in_every_command() {
+    fn options_may_stand_before_and_behind_names_in_every_command() {
         let mut commands = Vec::new();
         leaves(&Cli::command(), "", &mut commands);
         commands.retain(|(name, _)| !["bench", "completions", "man"].contains(&name.as_str()));
@@ -203,7 +211,7 @@ mod tests {
         let read = |parts: &[&[String]]| {
             let words = parts.iter().copied().flatten().map(OsString::from);
             let line = std::iter::once(OsString::from("linerate")).chain(words);
-            Cli::try_parse_from(acl::with_denials(line))
+            Cli::try_parse_from(in_order(line))
                 .map(|cli| format!("{cli:?}"))
                 .map_err(|error| (error.kind(), error.to_string()))
         };
@@ -222,6 +230,15 @@ mod tests {
                         let is_refused =
                             matches!(kind, ErrorKind::ArgumentConflict | ErrorKind::MissingRequiredArgument);
                         assert!(is_refused, "{name} {option:?}: {told}");
+                    }
+                }
+                // Before the command's own name, and before that of the commands that it is one of.
+                for at in (0..words.len()).filter(|_| before.is_ok()) {
+                    let (above, below) = words.split_at(at);
+                    let line = [above, &option, below, &names];
+                    // `get` and `bench` have options of one name that take a value in one of them alone.
+                    if at > 0 || !AMBIGUOUS.contains(&option[0].as_str()) {
+                        assert_eq!(read(&line), before, "{line:?}");
                     }
                 }
                 tried += 1;
