@@ -173,9 +173,6 @@ mod tests {
         ("rxdebug", &["localhost", "7000"]),
     ];
 
-    /// Options that take a value in some commands alone, so that they stay where they are before the first command's name.
-    const AMBIGUOUS: [&str; 0] = [];
-
     /// The commands that have no others, by their names.
     fn leaves(command: &clap::Command, name: &str, found: &mut Vec<(String, clap::Command)>) {
         let below = |part: &clap::Command| format!("{name} {}", part.get_name()).trim().to_owned();
@@ -236,10 +233,7 @@ mod tests {
                 for at in (0..words.len()).filter(|_| before.is_ok()) {
                     let (above, below) = words.split_at(at);
                     let line = [above, &option, below, &names];
-                    // `get` and `bench` have options of one name that take a value in one of them alone.
-                    if at > 0 || !AMBIGUOUS.contains(&option[0].as_str()) {
-                        assert_eq!(read(&line), before, "{line:?}");
-                    }
+                    assert_eq!(read(&line), before, "{line:?}");
                 }
                 tried += 1;
             }

@@ -1,10 +1,11 @@
 //! Private directories for files on their way to or from what is no file, such as standard output.
 
-use std::ffi::{CStr, CString};
+use std::ffi::{CStr, CString, OsStr};
 use std::fs::{self, DirBuilder};
 use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Directory of this user alone in `$TMPDIR`, removed with all that is in it when this is dropped.
 #[derive(Debug)]
@@ -31,7 +32,7 @@ impl Staging {
     }
 
     pub(crate) fn file(&self) -> PathBuf {
-        self.0.join(Path::new("file"))
+        self.0.join(OsStr::from_bytes(Self::NAME.to_bytes()))
     }
 }
 
