@@ -37,8 +37,7 @@ fn is_kept_name(name: &OsStr) -> bool {
         let behind = name.strip_prefix(kept.as_bytes());
         behind.is_some_and(|behind| behind.is_empty() || behind.starts_with(b"."))
     };
-    KEPT_NAMES.iter().any(|kept| is_beside(kept))
-        || KEPT_ENDINGS.iter().any(|kept| name.ends_with(kept.as_bytes()))
+    KEPT_NAMES.iter().any(is_beside) || KEPT_ENDINGS.iter().any(|kept| name.ends_with(kept.as_bytes()))
 }
 
 /// Names of files in the state directory; what has a dot behind one of them belongs to it.
