@@ -142,8 +142,8 @@ impl Share {
             Some(Replaced::It(it)) if is_it(it, open) => return Err(Status::ACCESS_DENIED.into()),
             Some(it) => {
                 self.may_replace(it).await?;
-                // A directory takes the place of nothing but a directory, as with Samba.
-                if open.is_directory() {
+                // A directory takes the place of nothing but a directory, as with Samba. A link that leads to one is none.
+                if open.is_directory() && open.by_link.is_none() {
                     return Err(Status::OBJECT_NAME_COLLISION.into());
                 }
                 (&target.stored, Replace::Existing)

@@ -400,6 +400,9 @@ fn check(section: &SmbSection) -> Result<(), ConfigError> {
     // The longest WRITE must find room, and a READ beside it.
     within("smb.memory_per_lane", section.memory_per_lane.0, 4 * section.transfer_max.0, 1 << 40)?;
     within("smb.interface", section.interface.len() as u64, 0, INTERFACES_MAX as u64)?;
+    for (at, interface) in section.interface.iter().enumerate() {
+        within(&format!("smb.interface[{at}].speed"), interface.speed, 1, i64::MAX.cast_unsigned())?;
+    }
     for (key, name) in
         [("smb.server_name", section.server_name.as_deref()), ("smb.workgroup", Some(&*section.workgroup))]
     {

@@ -97,6 +97,11 @@ fn contradictions_name_their_key_and_what_would_do() {
         (format!("{VOLUME}[smb]\ncredits = 1\n"), "smb.credits: ", "8192"),
         (format!("{VOLUME}[smb]\ntransfer_max = '32M'\n"), "smb.transfer_max: ", "65536"),
         (format!("{VOLUME}[smb]\nmemory_per_lane = '8M'\n"), "smb.memory_per_lane: ", "between"),
+        (
+            format!("{VOLUME}[smb]\n[[smb.interface]]\naddress = '10.0.0.1'\nspeed = 0\n"),
+            "smb.interface[0].speed: ",
+            "between 1",
+        ),
         (format!("{VOLUME}[smb]\nserver_name = 'a.b'\n"), "smb.server_name: ", "15"),
         (format!("{VOLUME}[smb]\n{}", homes("name = 'FILES'")), "smb.share[0].name: ", "twice"),
         (format!("{VOLUME}[smb]\n{}", homes("name = 'a/b'")), "smb.share[0].name: ", "no name"),
