@@ -20,11 +20,12 @@ async fn names(handle: &LaneHandle, hidden: &[String]) -> Result<Vec<Vec<u8>>, S
     Ok(names)
 }
 
-/// Returns whether clients see an attribute; `hidden` are those that the share keeps for itself.
+/// Returns whether clients see an attribute; `hidden` are those that the share keeps for itself. What other programs have given a name that
+/// no attribute of SMB has is not seen.
 fn is_shown(name: &[u8], hidden: &[String]) -> bool {
     let is_own = name == dos::NAME || name.starts_with(streams::PREFIX) || name.starts_with(b"SAMBA_");
     let is_hidden = hidden.iter().any(|hidden| name.eq_ignore_ascii_case(hidden.as_bytes()));
-    !is_own && !is_hidden && name.len() <= NAME_MAX
+    !is_own && !is_hidden && name.len() <= NAME_MAX && ea::is_name(name)
 }
 
 /// Bytes that a list of all of them takes; 0 where there are none.

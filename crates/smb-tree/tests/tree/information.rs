@@ -23,7 +23,7 @@ use smb_wire::text::encoded;
 use smb_wire::time::from_unix;
 use zerocopy::{FromZeros, IntoBytes};
 
-use super::{Side, Wish, alone, mary, request_context};
+use super::{Side, Wish, alone, beside_programs, mary, request_context};
 
 async fn query(
     side: &Side,
@@ -438,6 +438,37 @@ fn an_extended_attribute_has_one_name_in_whichever_case_a_list_names_it() {
             assert_eq!(told, left, "{items:?}");
             side.share.close(&who, &open, 0).await.unwrap();
         }
+    });
+}
+
+#[test]
+fn attributes_that_other_programs_have_set_are_told_where_smb_has_such() {
+    beside_programs(|side, fs| async move {
+        let who = request_context(1);
+        side.make(&who, "page", b"12345").await;
+        for byte in 1..=127u8 {
+            fs.set_xattr("/srv/page", &format!("user.a{}b", char::from(byte)), b"v").unwrap();
+            let open = side.open(&who, "page", &full()).await;
+            let told = file(&side, &who, &open, class::FULL_EA).await;
+            match &told {
+                Err(status) => assert_eq!(*status, Status::NO_EAS_ON_FILE, "{byte}"),
+                Ok(told) => assert_eq!(ea::parse(told).map(Result::unwrap).count(), 1, "{byte}"),
+            }
+            assert_eq!(told.is_err(), !ea::is_name(format!("a{}b", char::from(byte)).as_bytes()), "{byte}");
+            side.share.close(&who, &open, 0).await.unwrap();
+            fs.remove_xattr("/srv/page", &format!("user.a{}b", char::from(byte))).unwrap();
+        }
+        // Of attributes that are none to us a file has none.
+        for len in [0, 1, 256, 257, 3000] {
+            fs.set_xattr("/srv/page", "user.DOSATTRIB", &vec![b'A'; len]).unwrap();
+            assert_eq!(side.content(&who, "page").await, Ok(b"12345".to_vec()), "{len}");
+            let open = side.open(&who, "page", &full()).await;
+            let told = file(&side, &who, &open, class::BASIC).await.unwrap();
+            assert_ne!(plain::<BasicInformation>(&told).unwrap().file_attributes.get(), 0, "{len}");
+            side.share.close(&who, &open, 0).await.unwrap();
+        }
+        let goes = Wish { access: rights::DELETE, ..Wish::new(Disposition::Open) };
+        assert_eq!(side.status(&who, "page", &goes.with(options::DELETE_ON_CLOSE)).await, Status::SUCCESS);
     });
 }
 

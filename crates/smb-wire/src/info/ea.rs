@@ -52,7 +52,7 @@ pub fn parse(data: &[u8]) -> impl Iterator<Item = Result<Ea<'_>, Malformed>> {
         }
         //= MS-FSA 2.1.5.15.6
         //# A name, or flags, that no attribute has: STATUS_INVALID_EA_NAME.
-        if head.flags & !NEED_EA != 0 || name.is_empty() || !name.iter().all(|byte| valid(*byte)) {
+        if head.flags & !NEED_EA != 0 || !is_name(name) {
             return Err(Malformed::Value);
         }
         Ok(Ea { name, value: part(rest, name_len + 1, head.ea_value_length.get().into())? })
@@ -71,6 +71,11 @@ pub fn status(why: Malformed) -> Status {
 
 /// Returns whether a name may have it (MS-FSCC 2.4.16). What is no ASCII is some code page's, and kept as it
 /// is.
+/// Returns whether an attribute may have this name (MS-FSCC 2.4.16).
+pub fn is_name(name: &[u8]) -> bool {
+    !name.is_empty() && name.iter().all(|byte| valid(*byte))
+}
+
 fn valid(byte: u8) -> bool {
     !byte.is_ascii_control() && !b"\"*+,/:;<=>?[\\]|".contains(&byte)
 }
