@@ -61,6 +61,11 @@ impl Name {
             }
         }
         let named = stream.map(parse_stream).transpose()?;
+        // The way up has no streams of its own.
+        let ends_above = path.rsplit(['\\', '/']).find(|component| !component.is_empty()) == Some("..");
+        if named.is_some() && ends_above {
+            return Err(Status::OBJECT_NAME_INVALID);
+        }
         let is_data = matches!(named, Some(None));
         Ok(Self { path: components, stream: named.flatten(), is_data, is_directory })
     }
@@ -175,6 +180,8 @@ mod tests {
             "a\tb",
             "f:",
             "f:s:$INDEX_ALLOCATION",
+            r"a\..:s",
+            r"a\b\..::$DATA",
             "f:a:b:$DATA",
             "f:a\\b",
         ] {
