@@ -41,15 +41,16 @@ impl VolumePaths {
         Self { paths }
     }
 
-    /// The name beneath the volume that an absolute path means, if it means one.
+    /// The name beneath the volume that an absolute path means, if it means one. Several slashes are one, and `.` is passed over; a way
+    /// up before the volume is not followed.
     pub(crate) fn beneath<'t>(&self, target: &'t [u8]) -> Option<&'t [u8]> {
-        self.paths.iter().find_map(|place| match target.strip_prefix(&**place)? {
-            [] => Some(&b""[..]),
-            rest @ [b'/', ..] => {
-                let start = rest.iter().position(|byte| *byte != b'/').unwrap_or(rest.len());
-                Some(&rest[start..])
+        self.paths.iter().find_map(|place| {
+            let mut rest = target.strip_prefix(b"/")?;
+            for name in place.split(|byte| *byte == b'/').filter(|name| !matches!(*name, b"" | b".")) {
+                rest = at_name(rest).strip_prefix(name).filter(|rest| matches!(rest, [] | [b'/', ..]))?;
             }
-            _ => None,
+            let start = rest.iter().position(|byte| *byte != b'/').unwrap_or(rest.len());
+            Some(&rest[start..])
         })
     }
 
@@ -131,6 +132,14 @@ const LINKS_MAX: u32 = 40;
 /// Links read in one look-up, each a job of a helper thread.
 const LOOKS_MAX: u32 = 64;
 
+/// Returns a path from its first name on.
+fn at_name(mut path: &[u8]) -> &[u8] {
+    while let Some(rest) = path.strip_prefix(b"/").or_else(|| path.strip_prefix(b"./")) {
+        path = rest;
+    }
+    path
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -150,7 +159,12 @@ mod tests {
             ("/srv/public", None),
             ("/srv", None),
             ("/", None),
-            ("/srv/./pub/a", None),
+            ("/srv/./pub/a", Some("a")),
+            ("//srv//./pub/./a", Some("./a")),
+            ("/./srv/pub", Some("")),
+            ("/srv/../srv/pub/a", None),
+            ("/.srv/pub/a", None),
+            ("srv/pub/a", None),
         ] {
             assert_eq!(places.beneath(target.as_bytes()), beneath.map(str::as_bytes), "{target}");
         }
