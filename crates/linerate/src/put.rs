@@ -1,16 +1,18 @@
 //! `linerate put FILE afs://HOST/VOLUME/PATH` and `linerate put FILE smb://HOST/SHARE/PATH`.
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fmt::Display;
 use std::fs::File;
-use std::io;
+use std::io::{self, Read};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use afs_client::{Address, Error, Found};
 use anyhow::{Context, bail, ensure};
 use lane::fs::Dir;
+use rustix::fs::{FileType, OFlags};
 
 use crate::afs::{self, Bulk, Reached, sum_there};
 use crate::remote::{self, Remote};
@@ -50,30 +52,59 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.file == Path::new("-") {
-        return of_input(args);
+        require_input()?;
+        return of_stream(args, io::stdin().lock(), None);
     }
-    let local = std::path::absolute(&args.file)?;
-    let is_directory = local.metadata().with_context(|| format!("cannot read {}", local.display()))?.is_dir();
-    if is_directory && !args.recursive {
+    let given = std::path::absolute(&args.file)?;
+    let unread = || format!("cannot read {}", given.display());
+    let kind = given.metadata().with_context(unread)?.file_type();
+    if kind.is_dir() && !args.recursive {
         bail!("{} is a directory; --recursive stores it with all beneath it", args.file.display());
     }
-    let name = local.file_name().with_context(|| format!("{} has no name", local.display()))?;
-    let name = CString::new(name.as_bytes())?;
-    let dir = local.parent().unwrap_or(Path::new("/")).to_owned();
-    put(args, From { dir, name, local, is_directory, is_named: true })
+    let name_of = |path: &Path| -> anyhow::Result<CString> {
+        let name = path.file_name().with_context(|| format!("{} has no name", path.display()))?;
+        Ok(CString::new(name.as_bytes())?)
+    };
+    let stored_as = name_of(&given)?;
+    if !kind.is_dir() && !kind.is_file() {
+        // A FIFO or a device has no length to tell.
+        return of_stream(args, File::open(&given).with_context(unread)?, Some(stored_as));
+    }
+    // What a symbolic link leads to is stored by the link's name.
+    let local = if given.is_symlink() { given.canonicalize().with_context(unread)? } else { given };
+    let (dir, name) = (local.parent().unwrap_or(Path::new("/")).to_owned(), name_of(&local)?);
+    put(args, From { dir, name, local, is_directory: kind.is_dir(), stored_as: Some(stored_as) })
 }
 
-/// Stores standard input, once it is whole.
-fn of_input(args: &Args) -> anyhow::Result<ExitCode> {
+/// Refuses a standard input that was closed, in whose place the runtime has opened the null device to read and write.
+fn require_input() -> anyhow::Result<()> {
+    let input = io::stdin();
+    let stat = rustix::fs::fstat(&input).context("cannot read standard input")?;
+    let null = std::fs::metadata("/dev/null").map(|null| null.rdev()).ok();
+    let is_null =
+        FileType::from_raw_mode(stat.st_mode) == FileType::CharacterDevice && Some(stat.st_rdev) == null;
+    let mode = rustix::fs::fcntl_getfl(&input).context("cannot read standard input")? & OFlags::RWMODE;
+    ensure!(!is_null || mode != OFlags::RDWR, "standard input is closed: nothing was stored");
+    Ok(())
+}
+
+/// Stores what is read to its end, once it is whole.
+fn of_stream(args: &Args, mut input: impl Read, stored_as: Option<CString>) -> anyhow::Result<ExitCode> {
+    let told = || {
+        format!(
+            "cannot read {}",
+            if stored_as.is_some() { args.file.display().to_string() } else { "standard input".to_owned() }
+        )
+    };
     if args.recursive {
-        bail!("standard input is one file: leave --recursive out");
+        bail!("{} is one file: leave --recursive out", args.file.display());
     }
-    let staging = Staging::new().context("cannot make a directory for standard input")?;
+    let staging = Staging::new().context("cannot make a private directory in $TMPDIR")?;
     let local = staging.file();
     let mut file = File::create_new(&local)?;
-    io::copy(&mut io::stdin().lock(), &mut file).context("cannot read standard input")?;
+    io::copy(&mut input, &mut file).with_context(told)?;
     let (dir, name) = staging.place();
-    put(args, From { dir, name, local, is_directory: false, is_named: false })
+    put(args, From { dir, name, local, is_directory: false, stored_as })
 }
 
 fn put(args: &Args, from: From) -> anyhow::Result<ExitCode> {
@@ -90,17 +121,17 @@ struct From {
     name: CString,
     local: PathBuf,
     is_directory: bool,
-    /// False for what has no name of its own, and so none in a directory.
-    is_named: bool,
+    /// Its name in a directory that it is stored in; `None` for standard input.
+    stored_as: Option<CString>,
 }
 
 impl From {
-    fn check(&self, is_into_directory: bool, address: &dyn Display) -> anyhow::Result<()> {
-        ensure!(
-            self.is_named || !is_into_directory,
-            "{address} is a directory, and standard input has no name: give one behind it"
-        );
-        Ok(())
+    /// Returns its name in the directory `address`.
+    fn name_in(&self, address: &dyn Display) -> anyhow::Result<&CStr> {
+        let name = self.stored_as.as_deref();
+        name.with_context(|| {
+            format!("{address} is a directory, and standard input has no name: give one behind it")
+        })
     }
 }
 
@@ -125,14 +156,16 @@ fn to_share(args: &Args, address: &smb_client::Address, from: From) -> anyhow::R
     args.share.run(address, async move |reached| {
         let put = smb_client::Put { overwrite, progress: reached.progress.clone() };
         let there = reached.look(&told.name()).await?;
-        from.check(matches!(there, There::Directory), &told)?;
-        let From { dir, name, local, is_directory, .. } = from;
+        let is_directory = from.is_directory;
         let path = match there {
-            There::Directory => smb_client::joined(&told.name(), &smb_client::remote_name(name.as_bytes())?),
+            There::Directory => {
+                smb_client::joined(&told.name(), &smb_client::remote_name(from.name_in(&told)?.to_bytes())?)
+            }
             There::File { .. } if is_directory => bail!("{told}: not a directory"),
             There::File { .. } if !overwrite => bail!("{told} is there already; --overwrite replaces it"),
             There::File { .. } | There::Nothing => told.name(),
         };
+        let From { dir, name, local, .. } = from;
         let dir = Dir::open_root(&dir).with_context(|| format!("cannot open {}", dir.display()))?;
         if is_directory {
             return Ok(Transferred::tree(put.tree(&reached.tree, &dir, &name, &path).await?));
@@ -148,8 +181,7 @@ async fn place(reached: &Reached, address: &Address, from: &From) -> anyhow::Res
     let Address { volume, path, .. } = address;
     match reached.cell.find(volume, path, true).await {
         Ok(found) if found.metadata.is_directory() => {
-            from.check(true, address)?;
-            return Ok((found, from.name.as_bytes().to_vec()));
+            return Ok((found, from.name_in(address)?.to_bytes().to_vec()));
         }
         Ok(_) if address.directory => return Err(Error::NotADirectory(address.to_string()).into()),
         Ok(_) => {}
