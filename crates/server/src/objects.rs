@@ -107,10 +107,11 @@ impl ProcessObjects {
         self.index.as_ref()
     }
 
-    /// Returns the reasons why volumes cannot be written to, by the volumes' names.
-    pub(crate) fn troubles(&self) -> Vec<(String, String)> {
+    /// Returns the reasons why volumes of this table cannot be written to, by the volumes' names. A directory that was at a volume's path
+    /// before, and that clients may still have open, is none of it.
+    pub(crate) fn troubles(&self, table: &VolumeTable) -> Vec<(String, String)> {
         let volumes = self.volumes();
-        let troubles = volumes.iter().filter_map(|volume| {
+        let troubles = volumes.iter().filter(|volume| table.serves(volume)).filter_map(|volume| {
             let trouble = volume.trouble()?;
             Some((volume.name().to_string(), format!("nothing can be written to it: {trouble}")))
         });
@@ -257,10 +258,9 @@ impl ProcessObjects {
         self.volumes().iter().filter(|volume| table.writes_to(volume)).for_each(|volume| volume.reopen());
     }
 
-    /// Gives volumes the names that their directories have in this table: before the lanes prepare it, and with the one that they serve
-    /// after they have not.
-    pub(crate) fn rename(&self, table: &VolumeTable) {
-        self.volumes().iter().for_each(|volume| table.rename(volume));
+    /// Gives volumes of the table `before` the names that their directories have in `table`, before the lanes prepare that.
+    pub(crate) fn rename(&self, table: &VolumeTable, before: &VolumeTable) {
+        self.volumes().iter().for_each(|volume| table.rename(volume, before));
     }
 
     /// Closes other volumes to changes once the lanes serve this table, even on lanes that still have them

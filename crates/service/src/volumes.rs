@@ -273,13 +273,19 @@ impl VolumeTable {
         self.entry_of(open).is_some_and(|entry| entry.spec.is_writable())
     }
 
-    /// Gives an open volume the name that its directory has in this table, before lanes open that.
-    pub fn rename(&self, open: &SharedVolume) {
-        if self.entry_of(open).is_none()
-            && let Some(entry) = self.at_root_of(open).find(|entry| entry.spec.is_numbered())
-        {
+    /// Gives an open volume of the table `before` the name that its directory has in this one, before lanes open that. The same path has to
+    /// lead there: where directories have changed places their names stay.
+    pub fn rename(&self, open: &SharedVolume, before: &Self) {
+        let Some(known) = before.entry_of(open).filter(|_| self.entry_of(open).is_none()) else { return };
+        let is_it = |entry: &&VolumeEntry| entry.spec.is_numbered() && entry.spec.path == known.spec.path;
+        if let Some(entry) = self.at_root_of(open).find(is_it) {
             open.rename(&entry.spec.name);
         }
+    }
+
+    /// Returns whether an open volume is in the table, on the same directory.
+    pub fn serves(&self, open: &SharedVolume) -> bool {
+        self.entry_of(open).is_some()
     }
 
     fn entry_of(&self, open: &SharedVolume) -> Option<&VolumeEntry> {

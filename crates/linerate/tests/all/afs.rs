@@ -183,7 +183,57 @@ fn a_volume_that_a_reload_renames_is_served_on_with_the_numbers_that_it_has() {
         }
         let told = server.stderr();
         assert!(!told.contains("ERROR") && !told.contains("AFS does not serve"), "{told}");
+        // Directories that change places keep their names: neither is taken for the other.
+        let exchange = || {
+            let aside = dir.path().join("aside");
+            for (from, to) in [(one, aside.as_path()), (two, one), (aside.as_path(), two)] {
+                std::fs::rename(from, to).unwrap();
+            }
+        };
+        exchange();
+        server.reload("reloaded");
+        for (name, tree) in [("a", "two"), ("b", "one")] {
+            assert_eq!(raw::get(server.http[0], &format!("/{name}/file")).body, tree.as_bytes(), "{name}");
+            let listed = linerate(["ls"]).arg(format!("afs://127.0.0.1/{name}")).output().unwrap();
+            assert!(!listed.status.success(), "{name}");
+        }
+        exchange();
+        server.reload("reloaded");
+        assert_eq!(["a", "b"].map(number), [first, second]);
+        crate::support::wait_for("health", || {
+            (raw::get(server.admin, "/health").body == b"ok\n").then_some(())
+        });
     }
+}
+
+#[test]
+fn what_is_put_may_be_a_link_or_a_stream_and_an_input_that_is_closed_replaces_nothing() {
+    let Some(_namespace) = Namespace::new_or_skip() else { return };
+    let dir = tempfile::tempdir().unwrap();
+    let (tree, config) = writable_cell(dir.path(), "");
+    let _server = Launch::config(&config).start();
+    let (local, link, fifo) = (dir.path().join("local"), dir.path().join("link"), dir.path().join("fifo"));
+    std::fs::write(&local, "by a link").unwrap();
+    std::os::unix::fs::symlink("local", &link).unwrap();
+    output(linerate(["put"]).arg(&link).arg("afs://127.0.0.1/pub"));
+    assert_eq!(std::fs::read(tree.join("link")).unwrap(), b"by a link");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &fifo, rustix::fs::Mode::from_raw_mode(0o600)).unwrap();
+    let writing = {
+        let fifo = fifo.clone();
+        std::thread::spawn(move || std::fs::write(fifo, "by a FIFO").unwrap())
+    };
+    output(linerate(["put"]).arg(&fifo).arg("afs://127.0.0.1/pub"));
+    writing.join().unwrap();
+    assert_eq!(std::fs::read(tree.join("fifo")).unwrap(), b"by a FIFO");
+    let program = linerate(["put", "--overwrite"]).get_program().to_owned();
+    let mut closed = Command::new("sh");
+    closed.args(["-c", "exec \"$0\" put --overwrite - afs://127.0.0.1/pub/link <&-"]).arg(program);
+    let (code, told) = failure(&mut closed);
+    assert!(code == 1 && told.contains("standard input is closed"), "{code} {told}");
+    assert_eq!(std::fs::read(tree.join("link")).unwrap(), b"by a link");
+    let mut empty = linerate(["put", "--overwrite", "-", "afs://127.0.0.1/pub/link"]);
+    output(empty.stdin(std::fs::File::open("/dev/null").unwrap()));
+    assert_eq!(std::fs::read(tree.join("link")).unwrap(), b"");
 }
 
 /// `afsio`, which is about to do this (`fidread`) with a file of the volume `pub`; `None` where there is none.

@@ -79,9 +79,9 @@ impl Serving {
         let sites = loaded_sites.into_sites();
         let what = (&sites, &volumes);
         // Lanes find by its new name what is served by another.
-        self.objects.rename(&volumes);
+        self.objects.rename(&volumes, &self.volumes);
         let begun = ReloadTransaction::begin(self.orders, &self.controls, what, listeners, change.closed());
-        let transaction = begun.inspect_err(|_| self.objects.rename(&self.volumes))?;
+        let transaction = begun.inspect_err(|_| self.objects.rename(&self.volumes, &volumes))?;
         let closing = None;
         self.reloading = Some(Reloading {
             transaction,
@@ -151,9 +151,9 @@ impl Serving {
 
     /// Aborts what lanes prepare.
     pub(super) fn forget_reload(&mut self) {
-        if let Some(Reloading { transaction, .. }) = self.reloading.take() {
+        if let Some(Reloading { transaction, volumes, .. }) = self.reloading.take() {
             transaction.drop_orders(&self.controls);
-            self.objects.rename(&self.volumes);
+            self.objects.rename(&self.volumes, &volumes);
         }
     }
 

@@ -181,7 +181,7 @@ impl Serving {
     pub(super) fn look_at_objects(&mut self) {
         self.look_at_lists();
         let health = &self.subject.health;
-        let mut now = self.objects.troubles();
+        let mut now = self.objects.troubles(&self.volumes);
         // A read-only volume has no trouble with being written to.
         let is_writable = |name: &str| {
             let mut named = self.config.volumes.iter().filter(|volume| volume.name.as_str() == name);
