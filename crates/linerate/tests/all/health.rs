@@ -39,6 +39,30 @@ fn put(server: &Server, name: &str) -> String {
 }
 
 #[test]
+fn health_tells_of_the_directory_that_is_served() {
+    let home = tempfile::tempdir().unwrap();
+    let (file, tree) = (home.path().join("linerate.toml"), home.path().join("pub"));
+    std::fs::create_dir(&tree).unwrap();
+    let text = format!(
+        "[server]\nstate_dir = 'state'\n{ANY_PORT}[[volume]]\nname = 'pub'\npath = 'pub'\nwritable = 'anyone'\n"
+    );
+    std::fs::write(&file, text).unwrap();
+    let server = Launch::config(&file).start();
+    assert_eq!((put(&server, "/a"), health(&server)), ("201".to_owned(), "ok\n".to_owned()));
+    // Another directory, and the right one again: what is told of the other goes with it.
+    let aside = home.path().join("aside");
+    std::fs::rename(&tree, &aside).unwrap();
+    std::fs::create_dir(&tree).unwrap();
+    tells(&server, "volume pub, writing: ", true);
+    std::fs::remove_dir(&tree).unwrap();
+    std::fs::rename(&aside, &tree).unwrap();
+    wait_for("the right directory", || {
+        (put(&server, "/b") == "201" || put(&server, "/b") == "204").then_some(())
+    });
+    tells(&server, "volume pub, writing: ", false);
+}
+
+#[test]
 fn a_file_system_that_turns_read_only_is_told_within_seconds_and_so_is_its_recovery() {
     let disk = match Disk::in_memory(16) {
         Ok(disk) => disk,
