@@ -62,8 +62,8 @@ impl Name {
         }
         let named = stream.map(parse_stream).transpose()?;
         // The way up has no streams of its own.
-        let ends_above = path.rsplit(['\\', '/']).find(|component| !component.is_empty()) == Some("..");
-        if named.is_some() && ends_above {
+        let last = || path.rsplit(['\\', '/']).find(|component| !component.is_empty());
+        if named.is_some() && last() == Some("..") {
             return Err(Status::OBJECT_NAME_INVALID);
         }
         let is_data = matches!(named, Some(None));

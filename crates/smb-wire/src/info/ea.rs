@@ -69,13 +69,12 @@ pub fn status(why: Malformed) -> Status {
     }
 }
 
-/// Returns whether a name may have it (MS-FSCC 2.4.16). What is no ASCII is some code page's, and kept as it
-/// is.
 /// Returns whether an attribute may have this name (MS-FSCC 2.4.16).
 pub fn is_name(name: &[u8]) -> bool {
     !name.is_empty() && name.iter().all(|byte| valid(*byte))
 }
 
+/// Returns whether a byte may be in a name (MS-FSCC 2.4.16). What is no ASCII is some code page's, and kept as it is.
 fn valid(byte: u8) -> bool {
     !byte.is_ascii_control() && !b"\"*+,/:;<=>?[\\]|".contains(&byte)
 }

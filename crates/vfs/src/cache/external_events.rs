@@ -179,7 +179,7 @@ impl WatchedForClient {
     /// Returns whether the kernel's watch of the directory reports what other programs do in it.
     fn is_kernel_watched(&self) -> bool {
         let hears = |held: &Rc<WatchedDir>| {
-            held.is_current() && held.watch().is_some() && !held.change_rate().is_suspended()
+            held.is_current() && held.is_watched() && !held.change_rate().is_suspended()
         };
         self.held.first().is_some_and(hears)
     }

@@ -137,7 +137,7 @@ impl Validity {
     /// Returns whether all changes are told, as against found out when the time to live is over.
     pub(crate) fn is_watched(&self) -> bool {
         match (&self.watched, &self.depends_on) {
-            (Some(watched), _) => watched.watch().is_some(),
+            (Some(watched), _) => watched.is_watched(),
             (None, Some(all)) => all.iter().all(Self::is_watched),
             (None, None) => false,
         }
