@@ -90,19 +90,17 @@ fn require_input() -> anyhow::Result<()> {
 
 /// Stores what is read to its end, once it is whole.
 fn of_stream(args: &Args, mut input: impl Read, stored_as: Option<CString>) -> anyhow::Result<ExitCode> {
-    let told = || {
-        format!(
-            "cannot read {}",
-            if stored_as.is_some() { args.file.display().to_string() } else { "standard input".to_owned() }
-        )
+    let source = match stored_as {
+        Some(_) => args.file.display().to_string(),
+        None => "standard input".to_owned(),
     };
     if args.recursive {
-        bail!("{} is one file: leave --recursive out", args.file.display());
+        bail!("{source} is one file: leave --recursive out");
     }
     let staging = Staging::new().context("cannot make a private directory in $TMPDIR")?;
     let local = staging.file();
     let mut file = File::create_new(&local)?;
-    io::copy(&mut input, &mut file).with_context(told)?;
+    io::copy(&mut input, &mut file).with_context(|| format!("cannot read {source}"))?;
     let (dir, name) = staging.place();
     put(args, From { dir, name, local, is_directory: false, stored_as })
 }

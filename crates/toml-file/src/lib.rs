@@ -20,7 +20,7 @@ pub struct Refusal {
     pub line: Option<usize>,
     /// Dotted key whose value is refused, such as `volume[0].path`, or that of its table; empty for none.
     pub key: String,
-    /// What is there, and what may be.
+    /// Description of what is there, and of what may be.
     pub problem: String,
     /// Place and problem on several lines, with the line of the text.
     pub shown: String,

@@ -36,8 +36,8 @@ struct Stream {
 
 impl Target {
     /// For what is called `name` at the server: the name in a directory that `output` is, or `output` itself. A symbolic link there is
-    /// followed. Standard output is what `-` means, and every path that leads to it. `overwrite` is needed for a disk as for a file; what is no file is opened only where all that comes `is_of_one` file from
-    /// its start on.
+    /// followed. Standard output is what `-` means, and every path that leads to it. `overwrite` is needed for a disk as for a file; what is
+    /// no file is opened only where all that comes `is_of_one` file from its start on.
     pub(super) fn of(
         output: Option<&Path>,
         name: &[u8],
