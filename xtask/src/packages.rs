@@ -31,6 +31,11 @@ pub(crate) const TESTS: &[&str] = &[
     "haproxy",
     "varnish",
     "zsync",
+    "zchunk",
+    "rclone",
+    "gvfs-backends",
+    "libglib2.0-bin",
+    "dbus-daemon",
     "wget",
     "lftp",
 ];

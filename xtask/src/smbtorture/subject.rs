@@ -26,7 +26,7 @@ const CLONES: &str = "btrfs";
 const BTRFS_BYTES: u64 = 512 << 20;
 const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// By how much the share `slow` is: longer than the server takes to send an interim response.
-const DELAY_MS: u16 = 300;
+const DELAY_MS: u16 = 1500;
 /// The shares of the slots, on which `timestamps` is run, tell late that they were written, as smbd does.
 const TIMED: [&str; 4] = ["share", "share1", "share2", "share3"];
 const WRITE_TIME_DELAY_MS: u16 = 500;

@@ -255,6 +255,43 @@ fn zsync_fetches_what_has_changed_and_ends() {
 }
 
 #[test]
+fn zchunk_fetches_what_has_changed_whatever_the_number_of_its_ranges() {
+    let served = tempfile::tempdir().unwrap();
+    let mine = tempfile::tempdir().unwrap();
+    let zchunk = |program: &str| {
+        let mut command = Command::new("timeout");
+        command.args(["60", program]);
+        command
+    };
+    let mut state = 1u64;
+    let new: Vec<u8> = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+        b'a' + (state >> 33) as u8 % 26
+    })
+    .take(12_000_000)
+    .collect();
+    let mut old = new.clone();
+    old.chunks_mut(50_000).for_each(|spot| spot[..20].fill(b'!'));
+    for (directory, name, content) in [(&served, "new", &new), (&mine, "old", &old)] {
+        std::fs::write(directory.path().join(name), content).unwrap();
+        let made = run(zchunk("zck").current_dir(directory.path()).arg(name));
+        assert!(made.status.success(), "zchunk is installed: apt-get install zchunk: {made:?}");
+    }
+    let (http, _) = start(served.path());
+    let got = run(zchunk("zckdl")
+        .current_dir(mine.path())
+        .args(["--fail-no-ranges", "-s", "old.zck"])
+        .arg(format!("http://{http}/new.zck")));
+    let said = String::from_utf8_lossy(&got.stdout).into_owned();
+    assert!(got.status.success(), "{got:?}");
+    let missing =
+        said.split("Missing chunks: ").nth(1).and_then(|text| text.split_whitespace().next()?.parse().ok());
+    assert!(missing.is_some_and(|count: u32| count > 127), "{said}");
+    let (fetched, whole) = (mine.path().join("new.zck"), served.path().join("new.zck"));
+    assert!(std::fs::read(fetched).unwrap() == std::fs::read(whole).unwrap());
+}
+
+#[test]
 fn curl_gets_more_ranges_than_any_client_asks_for_at_once() {
     let served = tempfile::tempdir().unwrap();
     let content: Vec<u8> = (0..1_000_000u32).map(|n| n as u8).collect();

@@ -22,6 +22,7 @@ mod notified;
 mod one_file;
 mod one_tree;
 mod out_of_band;
+mod programs;
 mod quota;
 mod rates;
 mod recursive;

@@ -23,7 +23,7 @@ use super::deferred_read::{DeferredRead, put_read_headers};
 use super::frame_reader::Frame;
 use super::replies::{Replies, leave_before, leave_short};
 use super::request_traits::{
-    control_code, is_data_of_file, named_file, needed_len, outlives_connection, patience,
+    WaitDelays, control_code, is_data_of_file, named_file, needed_len, outlives_connection,
 };
 use super::send_queue::Payload;
 use super::{Connection, Negotiated};
@@ -298,9 +298,11 @@ impl FrameDispatch<'_> {
         let obeys_cancel = !is_data_of_file(call, command);
         let message_id = pending_reply.header.message_id.get();
         let place = connection.requests.enter(message_id, session, outlives, obeys_cancel);
-        let mut patience = pin!(sleep(patience(command)));
+        let delays = WaitDelays::of(command);
+        let mut timer = pin!(sleep(delays.charge));
         // The charge for what a request keeps that waits.
         let mut kept = None;
+        let mut may_go_async = may_be_async;
         loop {
             let is_async = pending_reply.async_id.is_some();
             let woken = poll_fn(|cx| {
@@ -313,7 +315,7 @@ impl FrameDispatch<'_> {
                 if call.is_short.take() {
                     return Poll::Ready(Woken::Short);
                 }
-                if kept.is_none() && patience.as_mut().poll(cx).is_ready() {
+                if (kept.is_none() || may_go_async) && timer.as_mut().poll(cx).is_ready() {
                     return Poll::Ready(Woken::Late);
                 }
                 Poll::Pending
@@ -336,20 +338,22 @@ impl FrameDispatch<'_> {
                 //= MS-SMB2 3.3.4.1.3
                 //# The server may compound responses: those that hold memory leave before it is waited for.
                 Woken::Short => self.leave(),
-                Woken::Late => {
+                Woken::Late if kept.is_none() => {
                     kept = self.charge_waiting(obeys_cancel);
-                    let id = kept.as_ref().and_then(|_| may_be_async.then(|| place.go_async()));
-                    match id {
-                        Some(Some(id)) => {
-                            counters.waiting.add(1);
-                            self.send_interim(id, pending_reply);
-                        }
-                        None if kept.is_some() => {}
-                        _ => {
-                            counters.requests_refused_async.increment();
-                            return Err(Status::INSUFFICIENT_RESOURCES);
-                        }
+                    if kept.is_none() {
+                        counters.requests_refused_async.increment();
+                        return Err(Status::INSUFFICIENT_RESOURCES);
                     }
+                    timer.set(sleep(delays.interim - delays.charge));
+                }
+                Woken::Late => {
+                    may_go_async = false;
+                    let Some(id) = place.go_async() else {
+                        counters.requests_refused_async.increment();
+                        return Err(Status::INSUFFICIENT_RESOURCES);
+                    };
+                    counters.waiting.add(1);
+                    self.send_interim(id, pending_reply);
                 }
             }
         }
@@ -634,6 +638,7 @@ enum Woken {
     Cancelled,
     /// The reply waits for memory.
     Short,
+    /// The timer has run out.
     Late,
 }
 

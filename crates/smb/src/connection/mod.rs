@@ -45,6 +45,8 @@ use self::dispatch::serve_frame;
 use self::frame_reader::{Frame, FrameReader, ReceiveEnd};
 use self::pending::PendingRequests;
 pub(crate) use self::replies::{send_alone, send_unasked};
+#[cfg(test)]
+pub(crate) use self::request_traits::INTERIM_DELAY;
 use self::send_queue::SendQueue;
 pub(crate) use self::stats::{ConnectionStats, StatsByConnection};
 use crate::command;

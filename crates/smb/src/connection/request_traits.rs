@@ -62,12 +62,27 @@ pub(super) fn control_code(message: &Message<'_>) -> Option<u32> {
     Some(u32::from_le_bytes(bytes))
 }
 
-/// Returns how long a request may take before it gets an interim reply.
-pub(super) fn patience(command: Command) -> Duration {
-    match command {
-        // They wait for others, and may do so for ever.
-        Command::Lock | Command::ChangeNotify => Duration::ZERO,
-        Command::Create => Duration::from_millis(2),
-        _ => Duration::from_millis(100),
+/// Delays after which a request that waits costs its connection something, or is answered for the first time.
+pub(super) struct WaitDelays {
+    /// Until the connection is charged for what the request keeps.
+    pub(super) charge: Duration,
+    /// Until an interim reply is sent.
+    pub(super) interim: Duration,
+}
+
+impl WaitDelays {
+    pub(super) fn of(command: Command) -> Self {
+        match command {
+            // They wait for others, and may do so for ever.
+            Command::Lock | Command::ChangeNotify => Self { charge: Duration::ZERO, interim: Duration::ZERO },
+            Command::Create => Self { charge: Duration::from_millis(2), interim: INTERIM_DELAY },
+            _ => Self { charge: Duration::from_millis(100), interim: INTERIM_DELAY },
+        }
     }
 }
+
+/// Delay of the interim reply to a request that waits for a disk, or for a lease to be acknowledged.
+///
+/// Long, because some clients take an unsigned interim reply for a forged one and fail (rclone up to 1.71). Short beside the minute that
+/// clients wait for an answer.
+pub(crate) const INTERIM_DELAY: Duration = Duration::from_secs(1);

@@ -13,6 +13,7 @@ use smb_wire::{Command, Dialect, Status};
 
 use super::bed::{rules, run, sign_in};
 use super::raw::{Raw, status};
+use crate::connection::INTERIM_DELAY;
 
 fn pattern(len: usize) -> Vec<u8> {
     (0..len).map(|at| (at * 7 + at / 251) as u8).collect()
@@ -128,6 +129,28 @@ fn a_request_that_is_under_way_while_its_open_is_closed_leaves_no_descriptor() {
         sleep(Duration::from_secs(1000)).await;
         assert_eq!(bed.host.descriptors(), before);
     });
+}
+
+#[test]
+fn a_request_that_waits_for_a_disk_gets_an_interim_reply_after_a_second_alone() {
+    for (delay, expected) in [(INTERIM_DELAY / 4 * 3, 0), (INTERIM_DELAY * 2, 3)] {
+        let mut options = rules();
+        options.shares[0].test_delay = Some(delay);
+        run(5, options, async move |bed, world| {
+            let (address, options) = (bed.address, bed.client());
+            let story = async move {
+                let tree = sign_in(address, options).await.unwrap();
+                let file = Open::create(&tree, "f", &OpenParams::overwrite()).await.unwrap();
+                let (written, _) = file.write(0, vec![Buf::from(pattern(100))]).await;
+                assert_eq!(written.unwrap(), 100);
+                file.flush().await.unwrap();
+                assert_eq!(file.read(0, 100).await.unwrap().to_vec(), pattern(100));
+                tree.channel().log_off().await.unwrap();
+            };
+            world.on(0, story).await;
+            assert_eq!(bed.counters().replies_pending.get(), expected, "{delay:?}");
+        });
+    }
 }
 
 #[test]
