@@ -32,9 +32,6 @@ impl Share {
         lookup: &PathLookup,
     ) -> Result<GrantedOpen, OpenAttemptError> {
         let is_directory = params.has(options::DIRECTORY_FILE);
-        if is_directory && params.name.stream.is_some() {
-            return Err(Status::NOT_A_DIRECTORY.into());
-        }
         //= MS-FSA 2.1.5.1
         //# A name with a backslash at its end is no file's: STATUS_OBJECT_NAME_INVALID.
         if params.name.is_directory && !is_directory {

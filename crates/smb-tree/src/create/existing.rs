@@ -32,9 +32,6 @@ impl Share {
         let handle = LaneHandle::new(found.resolved.clone(), None);
         let stream = self.stream_there(params, &handle).await?;
         if params.name.stream.is_some() {
-            if params.has(options::DIRECTORY_FILE) {
-                return Err(Status::NOT_A_DIRECTORY.into());
-            }
             if params.name.is_directory {
                 return Err(Status::OBJECT_NAME_INVALID.into());
             }
@@ -44,7 +41,10 @@ impl Share {
         }
         let is_there = params.name.stream.is_none() || stream.is_some();
         if is_there && !params.opens() {
-            return Err(Status::OBJECT_NAME_COLLISION.into());
+            // A root is a directory before it is anything that has a name.
+            let is_root = params.name.path.is_empty() && params.has(options::NON_DIRECTORY_FILE);
+            let status = if is_root { Status::FILE_IS_A_DIRECTORY } else { Status::OBJECT_NAME_COLLISION };
+            return Err(status.into());
         }
         if params.name.stream.is_none() {
             check_kind(params, is_directory)?;
@@ -184,8 +184,7 @@ pub(super) fn retry_or(error: vfs::Error) -> OpenAttemptError {
 fn check_kind(params: &CreateParams<'_>, is_directory: bool) -> Result<(), Status> {
     match is_directory {
         //= MS-FSA 2.1.5.1
-        //# A directory has no data: `::$DATA` of one fails as a file does where a directory is wanted, and the other way round.
-        true if params.name.is_data && params.has(options::DIRECTORY_FILE) => Err(Status::NOT_A_DIRECTORY),
+        //# A directory has no data: `::$DATA` of one fails as a directory does where a file is wanted.
         true if params.name.is_data => Err(Status::FILE_IS_A_DIRECTORY),
         //= MS-FSA 2.1.5.1.2
         //# A file where a directory was asked for, and the other way round.

@@ -73,6 +73,11 @@ impl<'a> CreateParams<'a> {
         if options & options::DIRECTORY_FILE != 0 && !is_open {
             return Err(Status::INVALID_PARAMETER);
         }
+        //= MS-FSA 2.1.5.1
+        //# A stream is no directory, whether there is one or not.
+        if options & options::DIRECTORY_FILE != 0 && (name.stream.is_some() || name.is_data) {
+            return Err(Status::NOT_A_DIRECTORY);
+        }
         let share_access = fixed.share_access.get();
         //= MS-SMB2 3.3.5.9
         //# ShareAccess with other bits than read, write and delete fails with STATUS_INVALID_PARAMETER.

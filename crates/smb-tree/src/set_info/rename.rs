@@ -8,6 +8,7 @@ use smb_wire::create::access::{attributes, rights};
 use smb_wire::info::file::{Rename, class};
 use smb_wire::malformed::Malformed;
 use smb_wire::name::{COMPONENT_MAX, Name as WireName};
+use smb_wire::text::Text;
 use vfs::{Directory, Error, Name, Object, RelPath, Replace, Resolved};
 
 use crate::by_name::{NameRefusal, NamedOpen};
@@ -71,10 +72,7 @@ impl Share {
         if open.kind() == OpenKind::Stream {
             return Err(Status::INVALID_PARAMETER);
         }
-        let name = WireName::parse(rename.name)?;
-        if name.stream.is_some() || name.is_data {
-            return Err(Status::OBJECT_NAME_INVALID);
-        }
+        let name = new_name(rename.name, replaces)?;
         for attempt in 0..ATTEMPTS_MAX {
             if self.try_rename(ctx, open, &name, replaces, attempt > 0).await? {
                 return Ok(());
@@ -211,10 +209,7 @@ impl Share {
             OpenKind::Stream => return Err(Status::INVALID_PARAMETER),
             OpenKind::Directory | OpenKind::Link => return Err(Status::FILE_IS_A_DIRECTORY),
         }
-        let name = WireName::parse(link.name)?;
-        if name.stream.is_some() || name.is_data {
-            return Err(Status::OBJECT_NAME_INVALID);
-        }
+        let name = new_name(link.name, link.replace)?;
         let (caller, handle) = (ctx.by(open), self.handle(ctx, open).await?);
         let linked = self.by_name(&caller, NamedOpen::of_file(open, &handle), async |here, from_name| {
             self.link_here(open, &caller, (here, from_name), (&name, link.replace)).await
@@ -264,7 +259,6 @@ impl Share {
         name: &WireName,
         is_taken: bool,
     ) -> Result<RenameTarget, Status> {
-        let last = name.path.last().ok_or(Status::OBJECT_NAME_COLLISION)?;
         let lookup = names::find(self, caller, name, open.case).await;
         // The name is what is taken, whatever it leads to.
         let link = match &lookup {
@@ -289,7 +283,7 @@ impl Share {
         let path = path.as_path();
         let is_root = path == self.root_path();
         let directory = self.directory_at(caller, path.parent().filter(|_| !is_root)).await?;
-        let stored = path.file_name().ok_or(Status::OBJECT_NAME_COLLISION)?;
+        let (last, stored) = name.path.last().zip(path.file_name()).ok_or(Status::OBJECT_NAME_INVALID)?;
         Ok(RenameTarget {
             directory,
             name: to_stored(last).ok_or(Status::OBJECT_NAME_INVALID)?,
@@ -430,6 +424,21 @@ fn parse(data: &[u8]) -> Result<Rename<'_>, Status> {
     //= MS-FSA 2.1.5.15.12
     //# And so is none.
     if asked.name.is_empty() { Err(Status::INVALID_PARAMETER) } else { Ok(asked) }
+}
+
+/// Returns the new name of a file or directory, which is neither a stream's nor the share's root.
+fn new_name(text: Text<'_>, replaces: bool) -> Result<WireName, Status> {
+    let name = WireName::parse(text)?;
+    if name.stream.is_some() || name.is_data {
+        return Err(Status::OBJECT_NAME_INVALID);
+    }
+    //= MS-FSA 2.1.5.15.11
+    //# Nothing takes the place of a root.
+    match name.path.is_empty() {
+        true if replaces => Err(Status::ACCESS_DENIED),
+        true => Err(Status::OBJECT_NAME_COLLISION),
+        false => Ok(name),
+    }
 }
 
 fn is_it(found: &Resolved, open: &Open) -> bool {

@@ -39,6 +39,12 @@ fn names_that_are_empty_odd_too_long_or_absolute_rename_and_link_nothing() {
                 ("itself as a directory", renamed(".", true), no_name),
                 ("beneath itself as a directory", renamed(".\\x", true), no_name),
                 ("out of the share", renamed("..\\x", true), Status::OBJECT_PATH_SYNTAX_BAD),
+                ("onto the root", renamed("sub\\..", true), Status::ACCESS_DENIED),
+                (
+                    "onto the root, not to replace it",
+                    renamed("sub\\..", false),
+                    Status::OBJECT_NAME_COLLISION,
+                ),
                 ("too long", renamed(&"x".repeat(256), true), no_name),
                 ("nowhere", renamed("none\\x", true), Status::OBJECT_PATH_NOT_FOUND),
             ] {
@@ -141,6 +147,30 @@ fn a_name_with_a_backslash_at_its_end_is_a_directorys() {
             assert_eq!(status, expected, "{name} {disposition:?} {bits:x}");
         }
         assert_eq!(side.content(&who, "page").await, Ok(b"1".to_vec()));
+    });
+}
+
+#[test]
+fn a_root_is_no_file_and_a_stream_no_directory_whatever_is_asked_of_them() {
+    alone(|side| async move {
+        let who = request_context(1);
+        side.make(&who, "page", b"1").await;
+        side.make_directory(&who, "sub").await;
+        let of_file = [Disposition::Create, Disposition::Open, Disposition::OpenIf, Disposition::Overwrite];
+        for name in ["", "sub\\..", "sub/.."] {
+            for disposition in of_file {
+                let file = Wish::new(disposition).with(options::NON_DIRECTORY_FILE);
+                assert_eq!(side.status(&who, name, &file).await, Status::FILE_IS_A_DIRECTORY, "{name}");
+            }
+        }
+        let directory = [Disposition::Create, Disposition::Open, Disposition::OpenIf];
+        for name in ["none:s", "none::$DATA", "page:s", "page::$DATA", "sub:s", "sub::$DATA"] {
+            for disposition in directory {
+                let wish = Wish::new(disposition).with(options::DIRECTORY_FILE);
+                let status = side.status(&who, name, &wish).await;
+                assert_eq!(status, Status::NOT_A_DIRECTORY, "{name} {disposition:?}");
+            }
+        }
     });
 }
 
