@@ -39,6 +39,11 @@ impl SignIn {
         })
     }
 
+    /// Returns whether standard input is read for the password, so that nothing else may be.
+    pub fn reads_stdin(&self) -> bool {
+        self.password_stdin
+    }
+
     fn nt_hash(&self, user: &str) -> anyhow::Result<[u8; 16]> {
         let password = match std::env::var(VARIABLE) {
             _ if self.password_stdin => first_line()?,

@@ -146,6 +146,9 @@ pub fn check_user_name(name: &str) -> Result<(), BadName> {
     if name == "anonymous" {
         return Err(BadName::new(name, "it means who has not said who he is"));
     }
+    if WRITABLE_WORDS.contains(&name) {
+        return Err(BadName::new(name, "in a volume's `writable` it means something else"));
+    }
     Ok(())
 }
 
@@ -167,6 +170,9 @@ pub fn check_group_name(name: &str) -> Result<(), BadName> {
         None => check_user_name(name),
     }
 }
+
+/// Words of a volume's `writable` (docs/reference/configuration.md).
+const WRITABLE_WORDS: [&str; 3] = ["anyone", "listed", "nobody"];
 
 fn check_part(part: &str, longest: usize) -> Result<(), BadName> {
     if part.is_empty() {
@@ -225,7 +231,9 @@ mod tests {
     #[test]
     fn users_have_names_that_every_protocol_can_say() {
         assert!(["alice", "a.b-c_d", "7of9", "_x"].iter().all(|name| check_user_name(name).is_ok()));
-        for name in ["", "Alice", "a:b", "a b", ".a", "-a", "anonymous", "ä", "a/b"] {
+        for name in
+            ["", "Alice", "a:b", "a b", ".a", "-a", "anonymous", "anyone", "listed", "nobody", "ä", "a/b"]
+        {
             assert!(check_user_name(name).is_err(), "{name:?}");
         }
         assert!(

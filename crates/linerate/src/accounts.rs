@@ -25,26 +25,12 @@ impl Where {
     }
 }
 
-/// Refuses a name for a new user or group that means something else where a configuration names users that
-/// may write.
-pub(crate) fn refuse_reserved(name: &str) -> anyhow::Result<()> {
-    if RESERVED.iter().any(|word| word.eq_ignore_ascii_case(name)) {
-        bail!(
-            "{name} cannot be the name of a user or group: in a volume's `writable` it means something else; give another name"
-        );
-    }
-    Ok(())
-}
-
 /// Parses the number of a POSIX user or group on the command line.
 pub(crate) fn parse_posix_id(text: &str) -> Result<u32, String> {
     let number = text.parse().map_err(|_| "give a number from 1 to 4294967294")?;
     identity::check_posix_id(number)?;
     Ok(number)
 }
-
-/// Words of `writable` (docs/reference/configuration.md).
-const RESERVED: [&str; 3] = ["anyone", "listed", "nobody"];
 
 /// The accounts as they are; where there are none yet, what to do.
 pub(crate) fn read(store: &AccountsStore) -> anyhow::Result<Arc<Accounts>> {

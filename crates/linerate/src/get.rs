@@ -1,7 +1,8 @@
 //! `linerate get afs://HOST/VOLUME/PATH` and `linerate get smb://HOST/SHARE/PATH`.
 
 use std::ffi::CString;
-use std::path::PathBuf;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
@@ -59,6 +60,14 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
             smb_client::local_name(address.path.last().unwrap_or(&address.share))?.into_bytes()
         }
     };
+    if let Some(output) =
+        args.output.as_deref().filter(|output| !args.recursive && is_missing_directory(output))
+    {
+        bail!(
+            "there is no directory {}: make it first, or leave the slash out to give the file a name",
+            output.display()
+        );
+    }
     let is_of_one = !args.recursive && !args.resume;
     let target = Target::of(args.output.as_deref(), &name, args.overwrite, is_of_one)?;
     let (dir, name, path) = (target.dir.clone(), target.name.clone(), target.path());
@@ -96,6 +105,11 @@ fn of_cell(
         let sum = if verify { Some(same_sum(&local, sum_there(&found).await?)?) } else { None };
         Ok(Transferred::file(bytes, sum))
     })
+}
+
+/// Returns whether a path is of a directory, as it ends with a slash, and there is none.
+fn is_missing_directory(path: &Path) -> bool {
+    path.as_os_str().as_bytes().ends_with(b"/") && !path.is_dir()
 }
 
 fn of_share(

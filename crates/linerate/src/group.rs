@@ -63,7 +63,6 @@ struct Members {
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::Add { name, gid, place } => {
-            crate::accounts::refuse_reserved(name)?;
             let id = place.store()?.change(|edit| edit.add_group(name, *gid))?;
             done(place, &format!("{name} is group {id}"))?;
         }

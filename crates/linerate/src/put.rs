@@ -52,6 +52,9 @@ pub(crate) struct Args {
 
 pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.file == Path::new("-") {
+        if args.share.reads_stdin() {
+            bail!("standard input is the file to store: give the password in LINERATE_PASSWORD instead");
+        }
         require_input()?;
         return of_stream(args, io::stdin().lock(), None);
     }

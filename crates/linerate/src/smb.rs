@@ -46,6 +46,11 @@ pub(crate) enum There {
 }
 
 impl Reach {
+    /// Returns whether standard input is read for a password.
+    pub(crate) fn reads_stdin(&self) -> bool {
+        self.sign_in.reads_stdin()
+    }
+
     /// Does `work` on a lane, under a progress bar; the session is ended afterwards.
     pub(crate) fn run<T: 'static>(
         &self,

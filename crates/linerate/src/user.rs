@@ -148,7 +148,6 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
 fn add(args: &Add) -> anyhow::Result<()> {
     let store = args.place.store()?;
     identity::check_user_name(&args.name)?;
-    crate::accounts::refuse_reserved(&args.name)?;
     // Before the user types a password for nothing.
     if store.exists() && store.read()?.users().iter().any(|user| user.name == args.name) {
         bail!(

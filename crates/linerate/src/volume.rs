@@ -151,13 +151,13 @@ fn quoted(path: &Path) -> anyhow::Result<String> {
 }
 
 fn list(args: &Look) -> anyhow::Result<()> {
-    let (asked, volumes) = args.look()?;
+    let (why_none, volumes) = args.look()?;
     if args.json {
         say!("{}", serde_json::to_string_pretty(&volumes)?);
         return Ok(());
     }
     if volumes.is_empty() {
-        say!("no volumes: {asked} knows none");
+        say!("no volumes: {why_none}");
         return Ok(());
     }
     let mut table = table(["volume", "number", "served", "path", "trouble"], &[1]);
@@ -216,7 +216,12 @@ fn number(volume: &VolumeShown) -> String {
 }
 
 fn served(volume: &VolumeShown) -> String {
-    if volume.served { "yes" } else { "no" }.to_owned()
+    match (volume.served, volume.writable) {
+        (true, true) => "yes",
+        (true, false) => "read-only",
+        (false, _) => "no",
+    }
+    .to_owned()
 }
 
 fn known(volumes: Vec<VolumeShown>, name: &str) -> anyhow::Result<VolumeShown> {
@@ -250,14 +255,15 @@ fn remove(args: &Remove) -> anyhow::Result<ExitCode> {
 }
 
 impl Look {
-    /// Returns which source was asked, and its answer: the index, or while a server holds it that server.
+    /// Returns the volumes, and the reason where there are none. The index is asked, or while a server holds it that server.
     fn look(&self) -> anyhow::Result<(String, Vec<VolumeShown>)> {
         let state = self.place.existing()?;
-        let index = format!("the index in {}", state.display());
         let asked = || stat::fetch(self.server.server);
         let opened = match Volumes::look(&state) {
             Err(VolumesError::InUse) => match asked() {
-                Ok(asked) => return Ok((format!("the server at {}", self.server.server), asked.volumes)),
+                Ok(asked) => {
+                    return Ok((format!("the server at {} knows none", self.server.server), asked.volumes));
+                }
                 // Another command may hold it, for a moment.
                 Err(error) => match Volumes::look_patiently(&state) {
                     Err(VolumesError::InUse) => {
@@ -269,7 +275,14 @@ impl Look {
             },
             opened => opened,
         };
-        Ok((index, opened?.map(|volumes| volumes.list()).unwrap_or_default()))
+        let place = state.display();
+        Ok(match opened? {
+            Some(volumes) => (format!("the index in {place} knows none"), volumes.list()),
+            None => (
+                format!("there is no index in {place}; a server makes one for volumes that are writable"),
+                Vec::new(),
+            ),
+        })
     }
 }
 

@@ -171,7 +171,10 @@ impl ProcessObjects {
             let usage = served.and_then(|volume| volume.space()).map(UsageShown::of_served);
             let known = VolumeShown::of(*id, record);
             let usage = usage.or(known.usage.clone());
-            VolumeShown { served: served.is_some(), trouble, usage, ..known }
+            let is_writable = served.is_some();
+            let is_served =
+                is_writable || table.entries().iter().any(|entry| entry.spec.name.as_str() == record.name);
+            VolumeShown { served: is_served, writable: is_writable, trouble, usage, ..known }
         };
         let mut all: Vec<_> =
             self.index.iter().flat_map(IndexFile::volumes).map(|volume| shown(&volume)).collect();
@@ -183,6 +186,7 @@ impl ProcessObjects {
             Some(VolumeShown {
                 name,
                 served: true,
+                writable: true,
                 trouble,
                 ..VolumeShown::of(VolumeId(0), &volume.record()?)
             })

@@ -10,7 +10,7 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use crate::logs::counted;
 use crate::volumes::{UsageShown, UsageState, VolumeShown};
 
-/// Gauges of every volume that is served and counted.
+/// Gauges of every writable volume that is counted.
 #[derive(Debug)]
 pub(crate) struct UsageGauges(pub(crate) Vec<VolumeShown>);
 
@@ -19,12 +19,12 @@ type Gauge = (&'static str, &'static str, fn(&UsageShown) -> Option<u64>);
 
 impl Collector for UsageGauges {
     fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
-        let served = self.0.iter().filter(|volume| volume.served);
-        let served: Vec<_> =
-            served.filter_map(|volume| Some((volume.name.as_str(), volume.usage.as_ref()?))).collect();
+        let writable = self.0.iter().filter(|volume| volume.writable);
+        let counted: Vec<_> =
+            writable.filter_map(|volume| Some((volume.name.as_str(), volume.usage.as_ref()?))).collect();
         for (name, help, read) in GAUGES {
             let values: Vec<_> =
-                served.iter().filter_map(|(volume, usage)| Some((volume, read(usage)?))).collect();
+                counted.iter().filter_map(|(volume, usage)| Some((volume, read(usage)?))).collect();
             if values.is_empty() {
                 continue;
             }
@@ -40,7 +40,7 @@ impl Collector for UsageGauges {
 
 /// Returns why a volume's quota is not enforced yet, in words for the administrator; `None` where it is.
 pub(crate) fn trouble(volume: &VolumeShown) -> Option<String> {
-    let usage = volume.usage.as_ref().filter(|_| volume.served)?;
+    let usage = volume.usage.as_ref().filter(|_| volume.writable)?;
     let (UsageShown { files, bytes, .. }, kept) =
         (usage, "until then nothing limits it beyond what was seen");
     match usage.state {
@@ -82,6 +82,7 @@ mod tests {
             created: 0,
             generation: 1,
             served: true,
+            writable: true,
             trouble: None,
             usage,
         }

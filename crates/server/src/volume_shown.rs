@@ -19,8 +19,10 @@ pub struct VolumeShown {
     pub created: i64,
     /// Generation, which rises each time the volume is opened.
     pub generation: u32,
-    /// True when a server serves the volume, writable but for [`trouble`](Self::trouble).
+    /// True when a server serves the volume.
     pub served: bool,
+    /// True when a server serves the volume to users that may change it, but for [`trouble`](Self::trouble).
+    pub writable: bool,
     /// Trouble that prevents changes of the volume, or with its mark.
     pub trouble: Option<String>,
     /// Usage of the volume, where it was ever counted.
@@ -69,6 +71,7 @@ impl VolumeShown {
             created: record.created,
             generation: record.generation,
             served: false,
+            writable: false,
             trouble: None,
             usage: UsageShown::of_record(record),
         }

@@ -150,14 +150,14 @@ mod tests {
             line("erin", "1004", none, "NU"),
             line("open", "1008", HASH, "NU"),
             line("Hans Müller", "1009", HASH, "U"),
-            line("nobody", "-2", HASH, "U"),
+            line("guest", "-2", HASH, "U"),
         ]
         .join("\n");
         let users = parse_smbpasswd(&text).unwrap();
         let taken: Vec<_> = users.iter().filter(|user| user.taken.is_ok()).collect();
         let told: Vec<_> = taken.iter().map(|user| (user.line, user.name_here(), user.uid)).collect();
         let expected =
-            [(2, "alice", Some(1001)), (4, "bob.smith", None), (5, "root", None), (14, "nobody", None)];
+            [(2, "alice", Some(1001)), (4, "bob.smith", None), (5, "root", None), (14, "guest", None)];
         assert_eq!(told, expected.map(|(line, name, uid)| (line, name.to_owned(), uid)));
         let password = NtHash::new(&"Password".into()).unwrap();
         assert!(taken.iter().all(|user| user.taken.as_ref().unwrap().expose() == password.expose()));

@@ -89,7 +89,7 @@ impl Shown {
     /// A line for each volume that has another one than was shown last.
     pub(super) fn news(&mut self, now: &Snapshot) -> Vec<String> {
         let mut news = Vec::new();
-        for volume in now.volumes.iter().filter(|volume| volume.served) {
+        for volume in now.volumes.iter().filter(|volume| volume.writable) {
             let line = line_of(volume);
             if self.0.get(&volume.name) != Some(&line) {
                 news.push(line.clone());
@@ -191,6 +191,7 @@ mod tests {
             created: 0,
             generation: 1,
             served: true,
+            writable: true,
             trouble: trouble.map(str::to_owned),
             usage,
         };

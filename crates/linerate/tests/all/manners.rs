@@ -274,6 +274,14 @@ fn a_file_that_goes_to_standard_output_has_nothing_beside_it_there() {
     }
     assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 0, "nothing is made");
 
+    // A slash is behind a directory's name.
+    for flags in [&[][..], &["--overwrite"], &["--resume"]] {
+        let done = command(&[&["get", &file, "-o", "none/"], flags].concat()).output().unwrap();
+        let told = String::from_utf8_lossy(&done.stderr);
+        assert!(!done.status.success() && told.contains("there is no directory none/"), "{told}");
+    }
+    assert_eq!(std::fs::read_dir(here.path()).unwrap().count(), 0, "nothing is made");
+
     // A socket is told of before anybody is asked for the file.
     let _socket = std::os::unix::net::UnixListener::bind(here.path().join("socket")).unwrap();
     let done = command(&["get", "smb://alice@127.0.0.1:1/tree/file", "-o", "socket"]).output().unwrap();
@@ -295,6 +303,10 @@ fn a_file_that_goes_to_standard_output_has_nothing_beside_it_there() {
         let (good, told) = put(&directory);
         assert!(!good && told.contains("standard input has no name"), "{told}");
     }
+    let mut both = command(&["put", "-", &format!("{there}/more"), "--password-stdin"]);
+    let done = both.stdin(Stdio::null()).output().unwrap();
+    let told = String::from_utf8_lossy(&done.stderr);
+    assert!(!done.status.success() && told.contains("standard input is the file"), "{told}");
     assert_eq!(std::fs::read_dir(tree.path()).unwrap().count(), 2);
 }
 
@@ -358,6 +370,39 @@ fn what_a_server_keeps_is_its_users_alone_whatever_the_umask_is_and_no_log_goes_
 }
 
 #[test]
+fn a_log_is_told_from_what_the_server_keeps_and_from_the_other_behind_a_mount_too() {
+    let Some(_namespace) = testkit::netns::Namespace::new_or_skip() else { return };
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    for name in ["state", "mounted", "tree"] {
+        std::fs::create_dir(dir.path().join(name)).unwrap();
+    }
+    for (log, refused) in [
+        ("access = 'mounted/index.redb'", true),
+        ("audit = 'mounted/rights.left'", true),
+        ("access = 'mounted/a.log'\naudit = 'state/a.log'", true),
+        ("access = 'mounted/a.log'\naudit = 'state/b.log'", false),
+    ] {
+        let text = format!(
+            "[server]\nstate_dir = 'state'\n[log]\n{log}\n[http]\nlisten = '127.0.0.1:0'\n[https]\nlisten = 'off'\n\
+             [admin]\nlisten = 'off'\n[[volume]]\nname = 'tree'\npath = 'tree'\n"
+        );
+        std::fs::write(dir.path().join("linerate.toml"), text).unwrap();
+        let mut check = tool("unshare", "util-linux");
+        check.args([
+            "--mount",
+            "sh",
+            "-c",
+            "mount --bind state mounted && exec \"$0\" serve --check -c linerate.toml",
+        ]);
+        check.arg(assert_cmd::cargo::cargo_bin!("linerate")).current_dir(dir.path());
+        let done = check.output().unwrap();
+        let told = String::from_utf8_lossy(&done.stderr);
+        assert_eq!(done.status.success(), !refused, "{log}: {told}");
+        assert_eq!(told.contains("linerate: log.a"), refused, "{log}: {told}");
+    }
+}
+
+#[test]
 fn what_a_command_keeps_is_its_users_alone_whatever_the_umask_is() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let mut made = tool("sh", "dash");
@@ -417,6 +462,18 @@ fn no_user_or_group_is_made_by_a_name_that_means_something_else() {
         }
     }
     assert_eq!(std::fs::read(home.path().join("a.toml")).unwrap(), before);
+    // Nor read where it was written by hand.
+    for name in ["anyone", "listed", "nobody"] {
+        let text = format!("version = 1\n[user.{name}]\nid = 5\n");
+        std::fs::write(home.path().join("a.toml"), text).unwrap();
+        let list =
+            linerate(["user", "list", "--accounts", "a.toml"]).current_dir(home.path()).output().unwrap();
+        let told = String::from_utf8_lossy(&list.stderr).into_owned();
+        assert!(
+            !list.status.success() && told.contains(name) && told.contains("means something else"),
+            "{told}"
+        );
+    }
 }
 
 #[test]

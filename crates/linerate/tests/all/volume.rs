@@ -72,7 +72,7 @@ fn a_volume_is_made_served_asked_for_and_forgotten_and_its_files_stay() {
     assert!(refused(dir, &["remove", "home", "--yes"]).contains("there is no directory "));
     assert!(!dir.join("state").exists(), "a look makes nothing");
     std::fs::create_dir(dir.join("state")).unwrap();
-    assert!(said(dir, &["list"]).starts_with("no volumes: "));
+    assert!(said(dir, &["list"]).starts_with("no volumes: there is no index in "));
     assert!(said(dir, &["check"]).starts_with("no volumes: "));
     assert_eq!(json(dir, &["list", "--json"]), serde_json::json!([]));
     assert!(refused(dir, &["remove", "home", "--yes"]).contains("there is no index in "));
@@ -125,6 +125,32 @@ fn a_volume_is_made_served_asked_for_and_forgotten_and_its_files_stay() {
     assert_eq!(std::fs::read("Cargo.toml").unwrap(), std::fs::read(dir.join("tree/a.toml")).unwrap());
     let again = said(dir, &["create", "home", "tree"]);
     assert!(again.starts_with("home is volume 536870916. "), "no number is given twice: {again}");
+}
+
+#[test]
+fn a_volume_that_is_served_read_only_is_listed_as_that() {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let dir = &dir.path().canonicalize().unwrap();
+    let mut config = ANY_PORT.to_owned();
+    for (name, writable) in [("changed", Some("listed")), ("fixed", Some("nobody")), ("idle", None)] {
+        said(dir, &["create", name, name]);
+        if let Some(writable) = writable {
+            config += &format!(
+                "[[volume]]\nname = '{name}'\npath = '{name}'\nmount = '/{name}'\nwritable = '{writable}'\n"
+            );
+        }
+    }
+    std::fs::write(dir.join("linerate.toml"), config).unwrap();
+    let server = Launch::config(&dir.join("linerate.toml")).start();
+    let admin = server.admin.to_string();
+    for (name, word, served, writable) in
+        [("changed", "yes", true, true), ("fixed", "read-only", true, false), ("idle", "no", false, false)]
+    {
+        let volume = json(dir, &["status", name, "--json", "--server", &admin]);
+        assert_eq!((&volume["served"], &volume["writable"]), (&served.into(), &writable.into()), "{volume}");
+        let status = said(dir, &["status", name, "--server", &admin]);
+        assert!(status.contains(&format!("served      {word}")), "{status}");
+    }
 }
 
 #[test]

@@ -22,7 +22,13 @@ pub(crate) fn is_one(one: &Path, other: &Path) -> bool {
     };
     match (of(one), of(other)) {
         (Some(one), Some(other)) => one == other && of(Path::new("/dev/null")) != Some(one),
-        (None, None) => real(one) == real(other),
+        (None, None) => {
+            let (one, other) = (real(one), real(other));
+            // A directory that is mounted in two places has two paths.
+            let above = |path: &Path| Some(id(std::fs::metadata(or_here(path.parent()?)).ok()?));
+            let is_one_directory = || above(&one).is_some_and(|one| above(&other) == Some(one));
+            one == other || (one.file_name() == other.file_name() && is_one_directory())
+        }
         _ => false,
     }
 }
