@@ -19,7 +19,7 @@ use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::{Name, RelPath, RelPathBuf};
-use crate::object::{At, By, Judgement, Log, LookMark, Object, Place};
+use crate::object::{At, By, Judgement, Log, LookMark, Object, Place, Recorded};
 use crate::volume::{Resolved, Volume};
 
 impl Volume {
@@ -248,7 +248,15 @@ impl Directory {
                 Ok(stat) => {
                     let (by, at) = (By::Name(self.dir(), &c_name), At { directory: object, name });
                     match shared.object_of(self.volume().root().dir(), by, &stat, Some(at)).await {
-                        Ok(object) => Some(object.number()),
+                        Ok(found) => {
+                            // Clients are told its number here, and then ask for it by that.
+                            if !found.is_last_found_at(object, name) {
+                                let directory = object.identity().clone();
+                                let seen = Recorded { directory, name: name.clone() };
+                                shared.note_other_name_of(found.identity(), seen);
+                            }
+                            Some(found.number())
+                        }
                         Err(Error::NotFound) => None,
                         Err(error) => return Err(error),
                     }

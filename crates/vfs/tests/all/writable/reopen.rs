@@ -514,3 +514,41 @@ fn lively() -> Config {
     config.fs.cold_open = 0.5;
     config
 }
+
+/// A listing tells a client the number before the kernel tells the lane that what it has kept of the name is of before.
+#[test]
+fn what_another_program_moved_is_found_by_number_whatever_the_lane_kept_of_its_new_name() {
+    for (has_handles, is_watched, kept) in [true, false].into_iter().flat_map(|has_handles| {
+        let of = move |kept| [true, false].map(|is_watched| (has_handles, is_watched, kept));
+        [None, Some("another")].into_iter().flat_map(of)
+    }) {
+        let mut config = Config::clean();
+        (config.fs.handles, config.fs.open_by_handle) = (has_handles, has_handles);
+        on_lanes(1, config, 1, move |_, process, unwatched| async move {
+            let what = format!("handles: {has_handles}, watched: {is_watched}, kept: {kept:?}");
+            let fs = process.host.fs();
+            fs.create_dir_all("/srv/e").unwrap();
+            fs.write("/srv/a", "text").unwrap();
+            kept.into_iter().for_each(|kept| fs.write("/srv/e/c", kept).unwrap());
+            let volume = match is_watched {
+                true => {
+                    // A lane has one cache that shares.
+                    drop(unwatched);
+                    process.watching()
+                }
+                false => unwatched,
+            };
+            time::sleep(Duration::from_secs(3)).await;
+            let file = volume.lookup_as(&nobody(), path("a"), Rights::READ).await.unwrap();
+            let number = file.object().unwrap().number();
+            let before = volume.lookup_as(&nobody(), path("e/c"), Rights::READ).await;
+            assert_eq!(before.is_ok(), kept.is_some(), "{what}");
+            fs.rename("/srv/a", "/srv/e/c").unwrap();
+            let names = directory(&volume, "e").await.names(10).await.unwrap();
+            assert_eq!(names.entries[0].number, number, "{what}");
+            let found = volume.find(&nobody(), number, Rights::READ).await;
+            let found = found.unwrap_or_else(|error| panic!("{what}: {error}"));
+            assert_eq!(text_of(&found).await, "text", "{what}");
+        });
+    }
+}
