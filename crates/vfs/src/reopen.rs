@@ -338,7 +338,20 @@ impl Reopening<'_> {
                 Err(error) => return Err(error),
             }
         }
-        Err(Error::Stale)
+        self.above_opened(&open, file).await
+    }
+
+    /// Returns the directory and name by which the kernel knows an open file, as it does of one that was in use since another program
+    /// moved it.
+    async fn above_opened(&self, open: &File, file: &Identity) -> Result<Recorded, Error> {
+        let path = self.opened_path(Some(open)).await.ok_or(Error::Stale)?;
+        let (above, name) = path.as_path().parent().zip(path.as_path().file_name()).ok_or(Error::Stale)?;
+        if !self.leads_to(&path, file).await? {
+            return Err(Error::Stale);
+        }
+        let directory = self.volume.root().open_real_directory(above).await.map_err(|_| Error::Stale)?;
+        let directory = identity_of(By::Open(directory.as_file()), &directory.stat()?).await?;
+        Ok(Recorded { directory, name: name.as_bytes().into() })
     }
 
     /// Returns the directory above ([`Reopening::above`]) of what cannot be opened by its handle: by a name

@@ -45,6 +45,9 @@ impl Inner {
                         watched.note_rename();
                     }
                     self.forget_in(&watched, name);
+                    if let Some(key) = watched.key().child(name).filter(|_| *what != EntryChange::Modified) {
+                        self.follow_moved(key.as_ref());
+                    }
                     self.revalidate(&watched, name, *what);
                     // A directory that is known by several paths has one watch for all of them.
                     let object = watched.object().map(Arc::as_ptr);
@@ -65,9 +68,12 @@ impl Inner {
             }
             WatchEvent::Gone(watch) => {
                 self.handle_file_event(*watch, true);
+                let gone = self.watches.of_event(*watch);
                 if self.watches.forget_watch(*watch) {
                     self.counters.invalidated_gone.increment();
                 }
+                // Of a move the directory itself is the last to tell: by then it may be watched where it is.
+                gone.iter().for_each(|watched| self.follow_moved(watched.key()));
             }
             WatchEvent::Mounts => {
                 self.counters.notify_mounts.increment();

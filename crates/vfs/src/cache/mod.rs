@@ -47,6 +47,7 @@ mod external_events;
 mod folded_images;
 mod kernel_events;
 mod key;
+mod moved_directories;
 mod pinned_watches;
 mod revalidation;
 mod suspended_watches;
@@ -116,6 +117,7 @@ struct Inner {
     next_opening: Cell<u32>,
     /// What notification told of and has to be looked at.
     pending_revalidation: RefCell<revalidation::PendingRevalidation>,
+    moved_directories: RefCell<moved_directories::MovedDirectories>,
     /// What other programs do where clients watch.
     external_events: RefCell<external_events::ExternalEvents>,
     suspended: RefCell<suspended_watches::SuspendedWatches>,
@@ -162,6 +164,7 @@ impl Cache {
                 page_budget: ListingBudget::new(PAGE_BYTES_ALIVE_MAX),
                 next_opening: Cell::new(0),
                 pending_revalidation: RefCell::default(),
+                moved_directories: RefCell::default(),
                 external_events: RefCell::default(),
                 suspended: RefCell::default(),
                 listener: RefCell::new(None),

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use lane::time;
 
+use super::key::KeyRef;
 use super::watches::WatchedDir;
 
 /// Watches that one lane keeps for its clients' callbacks.
@@ -86,6 +87,14 @@ impl PinnedWatches {
         elsewhere.extend(over.into_values());
         elsewhere.retain(is_elsewhere);
         elsewhere
+    }
+
+    /// Those at and beneath a name that leads elsewhere by now, each with until when clients rely on it.
+    pub(super) fn moved_from(&self, top: KeyRef<'_>) -> Vec<(Rc<WatchedDir>, Instant)> {
+        let kept = self.kept.borrow();
+        let moved =
+            kept.iter().filter(|(_, watched)| !watched.is_current() && watched.key().to_key().is_within(top));
+        moved.map(|((until, _), watched)| (Rc::clone(watched), *until)).collect()
     }
 
     /// All of them.

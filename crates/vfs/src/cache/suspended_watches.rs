@@ -7,6 +7,7 @@
 
 use std::cell::Cell;
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use index::Version;
@@ -18,8 +19,10 @@ use super::key::Key;
 use super::validity::Validity;
 use super::watches::{WatchedDir, Watches};
 use super::{Cache, Inner};
+use crate::callback::ReplacedFile;
 use crate::name::RelPath;
 use crate::names::changes_between;
+use crate::object::Object;
 use crate::volume::Volume;
 
 /// Rate at which this server has changed a directory lately, on whatever lane, by its version.
@@ -184,7 +187,12 @@ async fn resume_suspended(inner: Weak<Inner>) {
 
 impl Cache {
     /// Pins the watch of a directory that is looked at again ([`Cache::pin_watch`]).
-    async fn pin_watch_again(&self, volume: &Volume, path: RelPath<'_>, until: Instant) -> Option<Validity> {
+    pub(super) async fn pin_watch_again(
+        &self,
+        volume: &Volume,
+        path: RelPath<'_>,
+        until: Instant,
+    ) -> Option<Validity> {
         for _ in 0..ATTEMPTS_MAX {
             let validity = self.validity(volume.root(), volume.key(path)).await;
             if let Some(watched) = validity.watched().filter(|watched| watched.is_current()) {
@@ -200,24 +208,37 @@ impl Cache {
 impl Volume {
     /// Resumes the watch of a directory, and revalidates what clients cache in it. Clients that cache the directory
     /// itself are told that it may have changed.
-    async fn resume_watch(&self, path: RelPath<'_>, until: Instant) {
+    pub(super) async fn resume_watch(&self, path: RelPath<'_>, until: Instant) {
         let Some(validity) = self.cache().pin_watch_again(self, path, until).await else { return };
         self.cache().revalidate_all_open_in(&validity);
         let (Some(directory), Some(peer)) = (validity.object(), self.cache().peer_rc()) else { return };
+        self.for_each_tracked_in(directory, async |given| {
+            if let Some(path) = path.child(&given.at.name) {
+                self.look_for(&given, path.as_path()).await;
+            }
+        })
+        .await;
+        if peer.callbacks.has_clients_of(directory) || directory.log().is_some() {
+            // It is found out at the next look otherwise.
+            let _ = self.changed_unseen(directory, validity.watched().map(|watched| &**watched)).await;
+        }
+    }
+
+    /// Looks at each object of a directory that clients of this lane rely on.
+    pub(super) async fn for_each_tracked_in(
+        &self,
+        directory: &Arc<Object>,
+        look: impl AsyncFn(ReplacedFile),
+    ) {
+        let Some(peer) = self.cache().peer_rc() else { return };
         let mut from = Some(0);
         while let Some(next) = from {
             let (given, rest) = peer.callbacks.tracked_in(directory, next, LOOKED_AT_ONCE);
             for given in given {
-                if let Some(path) = path.child(&given.at.name) {
-                    self.look_for(&given, path.as_path()).await;
-                }
+                look(given).await;
             }
             lane::yield_now().await;
             from = rest;
-        }
-        if peer.callbacks.has_clients_of(directory) || directory.log().is_some() {
-            // It is found out at the next look otherwise.
-            let _ = self.changed_unseen(directory, validity.watched().map(|watched| &**watched)).await;
         }
     }
 }

@@ -421,11 +421,10 @@ impl Watches {
         })
     }
 
-    /// Puts a directory on the books. Where it was known by this path before, a client that relied on it does
-    /// so by this from now on.
+    /// Puts a directory on the books. A client that relied on it where it was before does so by this from now on.
     fn enter(&self, watched: &Rc<WatchedDir>) {
         for before in watched.object().map(|object| self.all_of_object(object)).into_iter().flatten() {
-            if before.key == watched.key && !before.current.get() {
+            if !before.current.get() {
                 self.pinned.pass_on(&before, watched);
             }
         }

@@ -71,11 +71,16 @@ impl Volume {
             return;
         };
         if now.is_none_or(|now| !Arc::ptr_eq(&now, object)) {
-            // It is found out at the next look otherwise.
-            let is_directory = object.number().kind() == Kind::Directory;
-            let found = || if is_directory { Foreign::Changed(None) } else { Foreign::Place };
-            let _ = self.invalidate_external(object, async || Ok(object.is_placed_at(at).then(found))).await;
+            self.taken_from(object, at).await;
         }
+    }
+
+    /// Another program has taken the object away from where it was last found, if it was there: all who rely on it hear.
+    pub(crate) async fn taken_from(&self, object: &Arc<Object>, at: &Place) {
+        let is_directory = object.number().kind() == Kind::Directory;
+        let found = || if is_directory { Foreign::Changed(None) } else { Foreign::Place };
+        // It is found out at the next look otherwise.
+        let _ = self.invalidate_external(object, async || Ok(object.is_placed_at(at).then(found))).await;
     }
 
     /// Notes that names of a directory may have changed while it was not watched: clients that rely on them
@@ -169,7 +174,16 @@ impl Volume {
     /// hear. The directory is kept watched.
     pub(crate) async fn look_at_open(&self, path: RelPath<'_>) {
         // What cannot be looked at is found out at the next look.
-        let _ = self.revalidate_external(path, &NotifiedNames::default()).await;
+        if let Some(LookedUpName { at, now, .. }) =
+            self.revalidate_external(path, &NotifiedNames::default()).await
+        {
+            let is_there = |object: &Arc<Object>| now.as_ref().is_some_and(|now| Arc::ptr_eq(now, object));
+            for taken in at.directory.open_names().objects(&at.name) {
+                if !is_there(&taken) {
+                    self.taken_from(&taken, &at).await;
+                }
+            }
+        }
         let above = self.cache().validity_above(self.root(), self.key(path)).await;
         if let Some(watched) = above.watched() {
             self.cache().pin_for_opens(watched);

@@ -16,6 +16,7 @@ use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
+use crate::grant::GrantSlot;
 use crate::name::Name;
 use crate::object::{ChangeLockSet, Object};
 use crate::usage::CountedFile;
@@ -291,7 +292,7 @@ pub(super) fn has_moved(
     (new_parent, to): (&LocatedDirectory, &CString),
 ) -> Result<(), Error> {
     let (parent, new_parent) = (parent.object()?, new_parent.object()?);
-    moved.object.grants().renamed((parent, from.as_bytes()), (new_parent, to.as_bytes()));
+    GrantSlot::renamed(&moved.object, (parent, from.as_bytes()), (new_parent, to.as_bytes()));
     transaction.added(new_parent, to.as_bytes(), moved.object.number());
     Ok(())
 }

@@ -358,7 +358,8 @@ impl ChangeGuard {
             gone.object.grants().ask_if_any(|grants, events| {
                 for directory in &self.invalidations {
                     let ChangeKind::Names(names) = &directory.what else { continue };
-                    names.iter().for_each(|name| grants.deleted(&Link::new(&directory.object, name), events));
+                    let link = |name| Link::new(&directory.object, name, &gone.object);
+                    names.iter().for_each(|name| grants.deleted(&link(name), events));
                 }
             });
         }

@@ -11,8 +11,9 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    pub(crate) fn new(directory: &Arc<Object>, name: &[u8]) -> Arc<Self> {
-        directory.open_names().add(name);
+    /// The name by which `object` is open.
+    pub(crate) fn new(directory: &Arc<Object>, name: &[u8], object: &Arc<Object>) -> Arc<Self> {
+        directory.open_names().add(name, Arc::downgrade(object));
         Arc::new(Self { place: Some((Arc::clone(directory), name.into())) })
     }
 

@@ -167,7 +167,7 @@ impl Volume {
         how: &OpenHow<'_>,
     ) -> Result<OpenRequest, OpenError> {
         let leases = object.volume().objects().leases();
-        let (id, link) = (leases.next_open(), self.link(path, how.wanted.is_some()).await?);
+        let (id, link) = (leases.next_open(), self.link(path, object, how.wanted.is_some()).await?);
         let (mut lease, mut parent, mut want) = (None, None, None);
         match how.wanted {
             None => {}
@@ -206,15 +206,15 @@ impl Volume {
         Ok(OpenRequest { request, lease })
     }
 
-    /// The name that a path ends with, in the directory above; `caches`: it is to be kept watched, as what is there may be cached.
-    async fn link(&self, path: RelPath<'_>, caches: bool) -> Result<Arc<Link>, Error> {
+    /// The name of an object that a path ends with, in the directory above; `caches`: it is to be kept watched, as what is there may be cached.
+    async fn link(&self, path: RelPath<'_>, object: &Arc<Object>, caches: bool) -> Result<Arc<Link>, Error> {
         let Some(name) = path.file_name() else { return Ok(Link::root()) };
         let validity = self.cache().validity_above(self.root(), self.key(path)).await;
         let directory = validity.object().ok_or(Error::Stale)?;
         if let Some(watched) = validity.watched().filter(|_| caches) {
             self.cache().pin_for_opens(watched);
         }
-        Ok(Link::new(directory, name.as_bytes()))
+        Ok(Link::new(directory, name.as_bytes(), object))
     }
 
     /// Acknowledges a break: the holder says what it keeps of a lease, by whichever connection.
@@ -331,7 +331,7 @@ impl Open {
             let above = above.object().ok_or(Error::ReadOnly)?;
             let link = self.object.grants().ask_if_any(|grants, _| grants.link(self.id).cloned());
             if let Some(from) = link.and_then(|link| link.value) {
-                let to = Link::new(above, name.as_bytes());
+                let to = Link::new(above, name.as_bytes(), &self.object);
                 self.object.grants().ask_if_any(|grants, _| grants.renamed(&from, &to));
             }
             Ok(())

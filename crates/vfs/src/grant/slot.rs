@@ -202,9 +202,9 @@ impl<'a> GrantSlot<'a> {
     }
 
     /// The object has another name: what is open by the old one, or to be deleted, is so by the new one.
-    pub(crate) fn renamed(self, from: (&Arc<Object>, &[u8]), to: (&Arc<Object>, &[u8])) {
-        let link = |(directory, name)| Link::new(directory, name);
-        self.ask_if_any(|grants, _| grants.renamed(&link(from), &link(to)));
+    pub(crate) fn renamed(object: &Arc<Object>, from: (&Arc<Object>, &[u8]), to: (&Arc<Object>, &[u8])) {
+        let link = |(directory, name)| Link::new(directory, name, object);
+        object.grants().ask_if_any(|grants, _| grants.renamed(&link(from), &link(to)));
     }
 
     /// Returns the outcome of a wait, if it has come; else has `waker` called when it does.

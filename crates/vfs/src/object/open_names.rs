@@ -2,14 +2,27 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Mutex, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, Weak};
+
+use smallvec::SmallVec;
+
+use super::Object;
 
 /// Open names of one directory, each with how often it is open.
 #[derive(Default)]
 pub(crate) struct OpenNames {
     /// Number of names that there are, for readers without the lock.
     count: AtomicU32,
-    names: Mutex<HashMap<Box<[u8]>, u32>>,
+    names: Mutex<HashMap<Box<[u8]>, OpenName>>,
+}
+
+/// A name by which something is open.
+#[derive(Default)]
+struct OpenName {
+    /// Number of opens by it.
+    opens: u32,
+    /// Objects that are open by it: more than one where another program has replaced the first.
+    objects: SmallVec<[Weak<Object>; 1]>,
 }
 
 impl OpenNames {
@@ -28,12 +41,23 @@ impl OpenNames {
         if self.is_empty() { Vec::new() } else { self.names().keys().cloned().collect() }
     }
 
-    /// Adds one open by this name.
-    pub(crate) fn add(&self, name: &[u8]) {
+    /// Returns the objects that are open by this name.
+    pub(crate) fn objects(&self, name: &[u8]) -> Vec<Arc<Object>> {
+        let names = self.names();
+        names.get(name).into_iter().flat_map(|open| &open.objects).filter_map(Weak::upgrade).collect()
+    }
+
+    /// Adds one open of an object by this name.
+    pub(crate) fn add(&self, name: &[u8], object: Weak<Object>) {
         let mut names = self.names();
-        match names.get_mut(name) {
-            Some(opens) => *opens += 1,
-            None => _ = names.insert(name.into(), 1),
+        if !names.contains_key(name) {
+            names.insert(name.into(), OpenName::default());
+        }
+        let open = names.get_mut(name).expect("it was put there");
+        open.opens += 1;
+        if !open.objects.iter().any(|known| known.ptr_eq(&object)) {
+            open.objects.retain(|known| known.strong_count() > 0);
+            open.objects.push(object);
         }
         self.tell(&names);
     }
@@ -41,12 +65,12 @@ impl OpenNames {
     /// One open less by this name.
     pub(crate) fn remove(&self, name: &[u8]) {
         let mut names = self.names();
-        let Some(opens) = names.get_mut(name) else {
+        let Some(open) = names.get_mut(name) else {
             debug_assert!(false, "it was added before");
             return;
         };
-        *opens -= 1;
-        if *opens == 0 {
+        open.opens -= 1;
+        if open.opens == 0 {
             names.remove(name);
             if names.is_empty() {
                 names.shrink_to_fit();
@@ -55,11 +79,11 @@ impl OpenNames {
         self.tell(&names);
     }
 
-    fn tell(&self, names: &HashMap<Box<[u8]>, u32>) {
+    fn tell(&self, names: &HashMap<Box<[u8]>, OpenName>) {
         self.count.store(u32::try_from(names.len()).unwrap_or(u32::MAX), Ordering::Release);
     }
 
-    fn names(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, u32>> {
+    fn names(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, OpenName>> {
         self.names.lock().expect("nobody panics while holding it")
     }
 }
@@ -73,7 +97,7 @@ mod tests {
         let names = OpenNames::default();
         assert!(names.is_empty());
         for name in [&b"a"[..], b"a", b"b"] {
-            names.add(name);
+            names.add(name, Weak::new());
         }
         names.remove(b"a");
         assert!(names.contains(b"a") && names.contains(b"b") && !names.contains(b"c"));

@@ -765,6 +765,41 @@ fn stores_through_a_mapping_show_at_once_to_who_reads_and_to_who_caches_when_the
     });
 }
 
+/// The kernel tells of a move in three steps, between which a lane may have looked for the directory already.
+#[test]
+fn a_directory_that_another_program_moved_is_watched_where_it_is_whenever_its_lane_hears_of_it() {
+    on_tree(|tree| async move {
+        let volume = tree.volume_of(Kind::Writable);
+        let telling = Rc::new(Telling::default());
+        let teller: Rc<dyn vfs::CallbackNotifier> = Rc::clone(&telling) as _;
+        volume.cache().add_callback_notifier(&teller);
+        let client = volume.cache().client(vfs::Holder(1)).unwrap();
+        let until_then = time::now() + Duration::from_secs(3600);
+        let caller = Caller::anonymous();
+        for round in 0..60 {
+            let (from, to) = (tree.path(&format!("from {round}")), tree.path(&format!("to {round}")));
+            fs::create_dir(&from).unwrap();
+            fs::write(from.join("file"), "text").unwrap();
+            time::sleep(Duration::from_millis(30)).await;
+            let at = format!("from {round}/file");
+            let at = RelPath::parse(at.as_bytes()).unwrap();
+            let look =
+                volume.lookup_with_callback(&caller, &client, at, identity::Rights::READ, until_then).await;
+            look.unwrap().confirm().expect("nothing has changed");
+            let moving = {
+                let to = to.clone();
+                std::thread::spawn(move || fs::rename(from, to).unwrap())
+            };
+            time::sleep(Duration::from_millis(50)).await;
+            moving.join().unwrap();
+            let before = telling.0.get();
+            fs::write(to.join("file"), "another text").unwrap();
+            until(async || telling.0.get() > before).await;
+        }
+        drop((client, teller));
+    });
+}
+
 /// Amount that a server keeps of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {

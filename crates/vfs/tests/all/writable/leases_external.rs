@@ -57,11 +57,41 @@ enum Before {
     Renames,
     MovesAway,
     MovesAndWaits,
+    /// Another program moves the file,
+    IsMoved,
+    /// or its directory,
+    DirectoryIsMoved,
+    /// or one above, or exchanges it for another.
+    AboveIsMoved,
+    DirectoryIsExchanged,
 }
 
 impl Before {
-    async fn happens(self, volume: &Volume, caller: &Caller) -> &'static str {
+    async fn happens(self, volume: &Volume, fs: &Fs, caller: &Caller) -> &'static str {
+        let moves = async |from: &str, to: &str| {
+            fs.rename(from, to).unwrap();
+            time::sleep(SOON).await;
+        };
         match self {
+            Self::IsMoved => {
+                moves("/srv/d/file", "/srv/e/moved").await;
+                "e/moved"
+            }
+            Self::DirectoryIsMoved => {
+                moves("/srv/d", "/srv/x").await;
+                "x/file"
+            }
+            Self::AboveIsMoved => {
+                moves("/srv/d", "/srv/e/d").await;
+                moves("/srv/e", "/srv/x").await;
+                "x/d/file"
+            }
+            Self::DirectoryIsExchanged => {
+                fs.rename("/srv/d", "/srv/aside").unwrap();
+                fs.rename("/srv/e", "/srv/d").unwrap();
+                moves("/srv/aside", "/srv/e").await;
+                "e/file"
+            }
             Self::Nothing => "d/file",
             Self::Waits => {
                 time::sleep(LONG).await;
@@ -91,6 +121,8 @@ impl Before {
 enum Change {
     Writes,
     Cuts,
+    Removes,
+    Replaces,
 }
 
 impl Change {
@@ -99,6 +131,11 @@ impl Change {
         match self {
             Self::Writes => fs.write_at(&at, 1, b"X").unwrap(),
             Self::Cuts => fs.truncate(&at, 2).unwrap(),
+            Self::Removes => fs.remove(&at).unwrap(),
+            Self::Replaces => {
+                fs.write("/srv/new", "another").unwrap();
+                fs.rename("/srv/new", &at).unwrap();
+            }
         }
     }
 }
@@ -119,14 +156,35 @@ async fn make(volume: &Volume, fs: &Fs) {
 fn what_another_program_does_to_a_file_that_a_client_caches_is_told_though_nobody_looks() {
     use Before::*;
     for holds in HOLDS {
-        for before in [Nothing, Waits, Renames, MovesAway, MovesAndWaits] {
-            for change in [Change::Writes, Change::Cuts] {
+        for before in [
+            Nothing,
+            Waits,
+            Renames,
+            MovesAway,
+            MovesAndWaits,
+            IsMoved,
+            DirectoryIsMoved,
+            AboveIsMoved,
+            DirectoryIsExchanged,
+        ] {
+            for change in [Change::Writes, Change::Cuts, Change::Removes, Change::Replaces] {
                 watched(Writable::anyone(), move |volume, fs| async move {
                     let (told, _breaker) = listen(&volume);
                     make(&volume, &fs).await;
                     let open = holds.open(&volume, "d/file").await;
-                    let at = before.happens(&volume, &open.caller(&nobody())).await;
-                    told.0.take();
+                    let at = before.happens(&volume, &fs, &open.caller(&nobody())).await;
+                    let is_told = || {
+                        let to: Vec<_> = told.0.take();
+                        to.iter().any(|(holder, to)| *holder == open.holder() && to.is_none())
+                    };
+                    // A name that another program takes away is told of at once.
+                    let is_over = is_told();
+                    assert_eq!(is_over, matches!(before, IsMoved), "{holds:?} {before:?}");
+                    if is_over {
+                        let _ = open.acknowledge(volume.cache(), Caching::NONE);
+                        open.close(&volume, &nobody()).await.unwrap();
+                        return;
+                    }
                     assert!(
                         open.caching().is_some_and(|left| left.contains(Caching::R)),
                         "{holds:?} {before:?}"
@@ -134,9 +192,7 @@ fn what_another_program_does_to_a_file_that_a_client_caches_is_told_though_nobod
                     time::sleep(TICK).await;
                     change.happens(&fs, at);
                     time::sleep(SOON).await;
-                    let to: Vec<_> = told.0.take();
-                    let is_told = to.iter().any(|(holder, to)| *holder == open.holder() && to.is_none());
-                    assert!(is_told, "{holds:?}, {before:?}, {change:?}: {to:?}");
+                    assert!(is_told(), "{holds:?}, {before:?}, {change:?}");
                     let _ = open.acknowledge(volume.cache(), Caching::NONE);
                     open.close(&volume, &nobody()).await.unwrap();
                 });

@@ -33,6 +33,7 @@ mod local_locks;
 mod lost_lists;
 mod lost_power;
 mod made;
+mod moved_directories;
 mod names;
 mod order;
 mod owners;
