@@ -40,10 +40,10 @@ impl ReplacedNames {
         Self { by_directory, directories, now, looked }
     }
 
-    /// Returns which of the names this was, and by which path it was looked at; `None` for what has a name
-    /// elsewhere.
+    /// Returns which of the names this was, and by which path it was looked at last, as its directory may have moved; `None` for what has
+    /// a name elsewhere.
     pub(crate) fn name_of(&self, displaced: &ReplacedFile) -> Option<(usize, RelPath<'_>)> {
-        let known = self.looked.iter().position(|looked| looked.at == displaced.at)?;
+        let known = self.looked.iter().rposition(|looked| looked.at == displaced.at)?;
         Some((known, self.looked[known].path.as_path()))
     }
 

@@ -770,34 +770,72 @@ fn stores_through_a_mapping_show_at_once_to_who_reads_and_to_who_caches_when_the
 fn a_directory_that_another_program_moved_is_watched_where_it_is_whenever_its_lane_hears_of_it() {
     on_tree(|tree| async move {
         let volume = tree.volume_of(Kind::Writable);
-        let telling = Rc::new(Telling::default());
+        let telling = Rc::new(TellingWhich::default());
         let teller: Rc<dyn vfs::CallbackNotifier> = Rc::clone(&telling) as _;
         volume.cache().add_callback_notifier(&teller);
         let client = volume.cache().client(vfs::Holder(1)).unwrap();
         let until_then = time::now() + Duration::from_secs(3600);
         let caller = Caller::anonymous();
-        for round in 0..60 {
-            let (from, to) = (tree.path(&format!("from {round}")), tree.path(&format!("to {round}")));
-            fs::create_dir(&from).unwrap();
+        for round in 0..12 {
+            let (from, to) = (tree.path(&format!("{round}/from")), tree.path(&format!("{round}/to")));
+            fs::create_dir_all(&from).unwrap();
             fs::write(from.join("file"), "text").unwrap();
             time::sleep(Duration::from_millis(30)).await;
-            let at = format!("from {round}/file");
-            let at = RelPath::parse(at.as_bytes()).unwrap();
-            let look =
-                volume.lookup_with_callback(&caller, &client, at, identity::Rights::READ, until_then).await;
-            look.unwrap().confirm().expect("nothing has changed");
+            let mut relied = None;
+            for at in
+                [String::new(), format!("{round}"), format!("{round}/from"), format!("{round}/from/file")]
+            {
+                let at = RelPath::parse(at.as_bytes()).unwrap();
+                let need = identity::Rights::READ;
+                let look = volume.lookup_with_callback(&caller, &client, at, need, until_then).await.unwrap();
+                look.confirm().expect("nothing has changed");
+                relied = look.resolved().object().map(|object| object.identity().clone());
+            }
+            let relied = relied.unwrap();
+            time::sleep(Duration::from_millis(30)).await;
             let moving = {
                 let to = to.clone();
                 std::thread::spawn(move || fs::rename(from, to).unwrap())
             };
-            time::sleep(Duration::from_millis(50)).await;
+            time::sleep(Duration::from_millis(200)).await;
             moving.join().unwrap();
-            let before = telling.0.get();
-            fs::write(to.join("file"), "another text").unwrap();
-            until(async || telling.0.get() > before).await;
+            let (file, other) = (to.join("file"), tree.path("other"));
+            let act = move || match round % 3 {
+                0 => fs::write(file, "another text").unwrap(),
+                1 => fs::remove_file(file).unwrap(),
+                _ => {
+                    fs::write(&other, "another").unwrap();
+                    fs::rename(other, file).unwrap();
+                }
+            };
+            std::thread::spawn(act).join().unwrap();
+            let began = time::now();
+            while !telling.0.borrow().contains(&relied) {
+                assert!(time::now() - began < Duration::from_secs(5), "round {round} was not told of");
+                time::sleep(Duration::from_millis(10)).await;
+            }
         }
         drop((client, teller));
     });
+}
+
+/// What clients are told of.
+#[derive(Default)]
+struct TellingWhich(std::cell::RefCell<Vec<vfs::Identity>>);
+
+impl vfs::CallbackNotifier for TellingWhich {
+    fn knows(&self, _: vfs::Holder) -> bool {
+        true
+    }
+
+    fn notify(&self, _: &std::sync::Arc<vfs::Client>, notices: Vec<vfs::Notice>) -> vfs::NotifyFuture {
+        let objects = notices.into_iter().filter_map(|notice| match notice {
+            vfs::Notice::Object(object) => Some(object.identity().clone()),
+            vfs::Notice::Volume(_) | vfs::Notice::All => None,
+        });
+        self.0.borrow_mut().extend(objects);
+        Box::pin(async { vfs::NotifyOutcome::Acknowledged })
+    }
 }
 
 /// Amount that a server keeps of a volume.

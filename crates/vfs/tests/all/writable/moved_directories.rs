@@ -8,7 +8,7 @@ use lane::backend::sim::{Config, Fs};
 use lane::time;
 use vfs::Holder;
 
-use super::callbacks::{Service, look_with_callback};
+use super::callbacks::{Said, Service, look_with_callback};
 use super::{nobody, on_lanes, path, watched};
 
 /// Within so long the kernel's watches tell, and what they tell of is looked at.
@@ -71,24 +71,39 @@ fn who_relies_on_something_in_a_directory_that_was_moved_hears_of_what_is_done_t
     for (moved, moves, now) in MOVES {
         for (relied, acts) in RELIED {
             for (done, act) in acts {
-                for pause in [Duration::ZERO, SOON] {
+                for (made, pause) in
+                    [(SOON, Duration::ZERO), (SOON, SOON), (TICK, Duration::ZERO), (TICK, TICK * 10)]
+                {
                     watched(Writable::anyone(), move |volume, fs| async move {
-                        let what = format!("{moved}, {relied:?}, {done}, {pause:?}");
+                        let what = format!("{moved}, {relied:?}, {done}, {made:?}, {pause:?}");
                         let service = Service::on(&volume, &Rc::default());
                         let client = volume.cache().client(Holder(1)).unwrap();
                         fs.create_dir_all("/srv/d/e/g").unwrap();
                         fs.write("/srv/d/e/file", "text").unwrap();
                         fs.write("/srv/d/e/g/deep", "text").unwrap();
-                        time::sleep(SOON).await;
+                        time::sleep(made).await;
+                        // The names are watched, and looked at as they are made.
+                        let _above = look_with_callback(&volume, &client, "d/e").await;
                         let at = format!("d/e/{relied}");
+                        if made == TICK && relied == "file" {
+                            // What is looked for in vain is looked for no more than now and then.
+                            fs.write("/srv/d/e/noise", "").unwrap();
+                            time::sleep(TICK).await;
+                            fs.remove("/srv/d/e/file").unwrap();
+                            fs.write("/srv/d/e/file", "text").unwrap();
+                            time::sleep(TICK).await;
+                        }
                         let look = look_with_callback(&volume, &client, at.trim_end_matches('/')).await;
-                        time::sleep(SOON).await;
+                        time::sleep(made).await;
                         service.told.take();
                         moves(&fs);
                         time::sleep(TICK + pause).await;
                         act(&fs, format!("{now}/{relied}").trim_end_matches('/'));
                         time::sleep(SOON).await;
-                        assert!(!service.told.take().is_empty() && look.confirm().is_none(), "{what}");
+                        let object = look.resolved().object().unwrap().identity().clone();
+                        let is_told =
+                            service.told.take().iter().any(|(_, said)| *said == Said::Object(object.clone()));
+                        assert!(is_told && look.confirm().is_none(), "{what}");
                     });
                 }
             }
