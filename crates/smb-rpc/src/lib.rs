@@ -21,4 +21,4 @@ mod srvsvc;
 mod wkssvc;
 
 pub use facts::{Facts, ShareFact, ShareKind};
-pub use pipe::{Answer, Pipe, Tally};
+pub use pipe::{Answer, Memory, Pipe, Tally};

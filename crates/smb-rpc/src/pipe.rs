@@ -4,6 +4,7 @@
 //! for less than the message has gets [`Status::BUFFER_OVERFLOW`] and the rest with the next.
 
 use std::collections::VecDeque;
+use std::fmt;
 
 use smb_wire::Status;
 
@@ -11,14 +12,20 @@ use crate::association::{Association, request};
 use crate::facts::Facts;
 use crate::interface::Interface;
 use crate::lsarpc::Handles;
-use crate::pdu::{self, Broken, Fault, HEAD_LEN, Head, flags, kind};
+use crate::pdu::{self, Broken, FRAGMENT_MIN, FRAGMENT_TAKEN_MAX, Fault, HEAD_LEN, Head, flags, kind};
 
-/// Longest arguments of one call, all fragments together, bytes.
-pub const CALL_MAX: usize = 256 << 10;
+/// Longest arguments of one call, all fragments together, bytes: some 1,800 identifiers. Clients send a few KiB.
+pub const CALL_MAX: usize = 64 << 10;
 /// Longest answer of one call, bytes.
 pub const ANSWER_MAX: usize = 1 << 20;
 /// Most bytes of answers that wait to be read: then nothing more is taken.
 pub const WAITING_MAX: usize = 64 << 10;
+
+/// Account of the bytes that a pipe keeps. It gives them back when it is dropped.
+pub trait Memory: fmt::Debug + Send {
+    /// Sets the charge to `bytes`. Returns `false`, and leaves the charge, where that is more than may be had; less always is.
+    fn resize(&mut self, bytes: usize) -> bool;
+}
 
 /// An open pipe.
 #[derive(Debug)]
@@ -35,6 +42,10 @@ pub struct Pipe {
     waiting: usize,
     is_broken: bool,
     tally: Tally,
+    /// Account of what it keeps, if any.
+    memory: Option<Box<dyn Memory>>,
+    /// Bytes that are charged there.
+    charged: usize,
 }
 
 /// A call whose fragments are not all there.
@@ -66,6 +77,8 @@ pub struct Tally {
     pub refused: u64,
     /// Bytes that are no fragment, or one out of order: the pipe was at its end.
     pub broken: u64,
+    /// Writes and answers for which there was no memory.
+    pub short: u64,
 }
 
 impl Pipe {
@@ -85,7 +98,14 @@ impl Pipe {
             waiting: 0,
             is_broken: false,
             tally: Tally::default(),
+            memory: None,
+            charged: 0,
         })
+    }
+
+    /// Charges what the pipe keeps to `memory`, before it is kept.
+    pub fn charged_to(self, memory: impl Memory + 'static) -> Self {
+        Self { memory: Some(Box::new(memory)), ..self }
     }
 
     /// Returns whether there is a pipe of that name, which is then to be had.
@@ -98,6 +118,7 @@ impl Pipe {
     /// # Errors
     /// [`Status::PIPE_BUSY`]: answers wait to be read, and nothing more is taken until they are.
     /// [`Status::PIPE_DISCONNECTED`]: what came before was no DCE/RPC, or this is not.
+    /// [`Status::INSUFFICIENT_RESOURCES`]: there is no memory for it; nothing was taken, and the client may try again.
     pub fn write(&mut self, bytes: &[u8], facts: &Facts<'_>) -> Result<(), Status> {
         if self.is_broken {
             return Err(Status::PIPE_DISCONNECTED);
@@ -105,13 +126,29 @@ impl Pipe {
         if self.waiting > WAITING_MAX {
             return Err(Status::PIPE_BUSY);
         }
-        self.take(bytes, facts).map_err(|Broken| {
-            self.is_broken = true;
-            self.tally.broken += 1;
-            self.partial = Vec::new();
-            self.call = None;
-            Status::PIPE_DISCONNECTED
-        })
+        // What would keep more breaks the pipe.
+        let kept_max = bytes.len().min(CALL_MAX + FRAGMENT_TAKEN_MAX) + 2 * GROWTH;
+        if !self.has_memory(self.kept() + kept_max) {
+            self.tally.short += 1;
+            return Err(Status::INSUFFICIENT_RESOURCES);
+        }
+        let taken = self.take(bytes, facts).map_err(|Broken| self.tally.broken += 1);
+        if taken.is_err() {
+            (self.is_broken, self.partial, self.call) = (true, Vec::new(), None);
+        }
+        if !self.settle() {
+            // Many short answers to one write.
+            self.tally.short += 1;
+            self.end();
+        }
+        if self.is_broken { Err(Status::PIPE_DISCONNECTED) } else { Ok(()) }
+    }
+
+    /// Ends the pipe: what it keeps is dropped, and its memory given back.
+    pub fn end(&mut self) {
+        (self.is_broken, self.partial, self.call) = (true, Vec::new(), None);
+        (self.messages, self.read, self.waiting) = (VecDeque::new(), 0, 0);
+        self.settle();
     }
 
     /// Reads at most `max` bytes of the next message; `None`: there is none yet, and the answer has to wait for a write.
@@ -130,6 +167,10 @@ impl Pipe {
             self.waiting -= message.len();
             self.messages.pop_front();
             self.read = 0;
+            if self.messages.is_empty() {
+                self.messages = VecDeque::new();
+            }
+            self.settle();
         }
         Some(Ok(Answer { data, status }))
     }
@@ -166,6 +207,30 @@ impl Pipe {
         std::mem::take(&mut self.tally)
     }
 
+    /// Bytes that it keeps.
+    fn kept(&self) -> usize {
+        let call = self.call.as_ref().map_or(0, |call| call.stub.capacity());
+        self.partial.capacity() + call + self.waiting + self.messages.len() * MESSAGE_OVERHEAD
+    }
+
+    /// Has `bytes` charged at least; `false`: there is less.
+    fn has_memory(&mut self, bytes: usize) -> bool {
+        bytes <= self.charged || self.charge(bytes)
+    }
+
+    /// Charges what is kept; `false`: there is less, which may be where that has grown.
+    fn settle(&mut self) -> bool {
+        self.charge(self.kept())
+    }
+
+    fn charge(&mut self, bytes: usize) -> bool {
+        let is_charged = self.memory.as_mut().is_none_or(|memory| memory.resize(bytes));
+        if is_charged {
+            self.charged = bytes;
+        }
+        is_charged
+    }
+
     fn take(&mut self, mut bytes: &[u8], facts: &Facts<'_>) -> Result<(), Broken> {
         while !bytes.is_empty() {
             // A fragment is put together only if it does not lie in one piece.
@@ -176,7 +241,7 @@ impl Pipe {
                     false => fragment_len(&self.partial)?.expect("its head is there"),
                 };
                 let (part, rest) = bytes.split_at(bytes.len().min(whole - have));
-                self.partial.extend(part);
+                append(&mut self.partial, part);
                 bytes = rest;
                 if fragment_len(&self.partial)? == Some(self.partial.len()) {
                     let fragment = std::mem::take(&mut self.partial);
@@ -195,6 +260,10 @@ impl Pipe {
     /// Obeys one whole fragment.
     fn fragment(&mut self, fragment: &[u8], facts: &Facts<'_>) -> Result<(), Broken> {
         let head = *Head::parse(fragment)?.ok_or(Broken)?;
+        // A write may hold many fragments, and each may be answered at length.
+        if self.waiting > WAITING_MAX {
+            return Err(Broken);
+        }
         match head.kind {
             kind::BIND | kind::ALTER_CONTEXT => {
                 // Neither is ever in parts, nor amid a call.
@@ -224,16 +293,12 @@ impl Pipe {
         if head.auth_len.get() != 0 {
             return Err(Broken);
         }
-        // A write may hold many calls, and each may be answered at length.
-        if self.waiting > WAITING_MAX {
-            return Err(Broken);
-        }
         match &mut self.call {
             None if head.has(flags::FIRST) => {
                 self.call = Some(Call { id, context, number, stub: stub.to_vec() });
             }
             Some(call) if !head.has(flags::FIRST) && call.id == id && call.context == context => {
-                call.stub.extend(stub);
+                append(&mut call.stub, stub);
             }
             _ => return Err(Broken),
         }
@@ -257,6 +322,12 @@ impl Pipe {
             interface.and_then(|interface| interface.call(call.number, &call.stub, &mut self.handles, facts));
         match answer {
             Ok(stub) if stub.len() <= ANSWER_MAX => {
+                let fragments = stub.len() / ANSWER_BYTES_MIN + 1;
+                let kept = stub.len() + fragments * (HEAD_LEN + 8 + MESSAGE_OVERHEAD);
+                if !self.has_memory(self.kept() + kept) {
+                    self.tally.short += 1;
+                    return self.fault(call.id, call.context, Fault::TOO_MUCH);
+                }
                 self.tally.calls += 1;
                 let fragment_max = self.association.fragment_max();
                 for fragment in pdu::responses(call.id, call.context, &stub, fragment_max) {
@@ -279,7 +350,23 @@ impl Pipe {
     }
 }
 
+/// Appends bytes; what is reserved beyond them is less than [`GROWTH`].
+fn append(to: &mut Vec<u8>, bytes: &[u8]) {
+    let len = to.len() + bytes.len();
+    if len > to.capacity() {
+        to.reserve_exact(len.next_multiple_of(GROWTH) - to.len());
+    }
+    to.extend_from_slice(bytes);
+}
+
 /// Returns how long the fragment is that `bytes` begin with; `None`: its head is not all there.
 fn fragment_len(bytes: &[u8]) -> Result<Option<usize>, Broken> {
     Ok(Head::parse(bytes)?.map(|head| head.fragment_len.get().into()))
 }
+
+/// Bytes by which memory for a request grows.
+const GROWTH: usize = 1 << 10;
+/// Fewest bytes of an answer in each of its fragments but the last.
+const ANSWER_BYTES_MIN: usize = FRAGMENT_MIN - HEAD_LEN - 16;
+/// Bytes that a message costs beside its own.
+const MESSAGE_OVERHEAD: usize = 48;

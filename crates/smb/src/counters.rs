@@ -48,6 +48,7 @@ lane::counter_block! {
         count pipe_calls: "Calls of named pipes answered.",
         count pipe_faults: "Of these, with a fault.",
         count pipes_displaced: "Named pipes that were closed for sessions with fewer, as there were as many as there may be.",
+        count pipe_memory_refused: "Writes to named pipes, and answers of theirs, that were refused for want of memory.",
         count pipe_refused: "Binds of named pipes without one interface that there is.",
         count pipe_broken: "Named pipes at their end for bytes that are no fragment.",
         gauge waiting: "Requests that wait with an interim reply.",

@@ -16,6 +16,7 @@ mod memory;
 mod options;
 mod persisted_state;
 mod pipe;
+mod pipe_memory;
 mod server;
 mod service;
 mod session;

@@ -10,6 +10,7 @@ use std::time::UNIX_EPOCH;
 use lane::random;
 use lane::time::wall_clock;
 use smb_rpc::{Answer, Facts, Pipe, ShareFact, ShareKind};
+use smb_tree::consumer_of;
 use smb_wire::body::query_info::{QueryInfoRequest, info_type};
 use smb_wire::create::access::attributes;
 use smb_wire::create::{CreateRequest, CreateResponseFixed};
@@ -19,13 +20,16 @@ use smb_wire::{FileId, Status};
 use zerocopy::{FromZeros, IntoBytes};
 
 use crate::connection::Call;
-use crate::counters::SmbCounters;
-use crate::session::Channel;
+use crate::pipe_memory::PipeMemory;
 use crate::settings::PIPES;
 
 /// Every open pipe.
 #[derive(Debug, Default)]
-pub(crate) struct Pipes(Mutex<PipeTable>);
+pub(crate) struct Pipes {
+    table: Mutex<PipeTable>,
+    /// Memory that they keep.
+    pub(crate) memory: PipeMemory,
+}
 
 /// Open pipes, and how many each session has.
 #[derive(Debug, Default)]
@@ -55,18 +59,20 @@ impl Pipes {
     /// Opens the pipe that the request names.
     pub(crate) fn open(
         &self,
-        channel: &Channel,
+        call: &Call<'_>,
         tree: u32,
         request: &CreateRequest<'_>,
-        counters: &SmbCounters,
     ) -> Result<(FileId, CreateResponseFixed), Status> {
         let name = request.name.decode().ok_or(Status::OBJECT_NAME_INVALID)?;
-        let pipe = Pipe::open(&name)?;
-        let session = channel.session.id;
-        let (id, lost) = self.lock().open(session, tree, pipe)?;
+        let (connection, session) = (call.connection, &call.channel()?.session);
+        let who = session.principal().ok_or(Status::USER_SESSION_DELETED)?;
+        let consumer = consumer_of(connection.peer, &who);
+        let charge = self.memory.charge(session.id, consumer, connection.lane.lane_mailbox.here());
+        let pipe = Pipe::open(&name)?.charged_to(charge);
+        let (id, lost) = self.lock().open(session.id, tree, pipe)?;
         if let Some(lost) = lost {
             lost.close();
-            counters.pipes_displaced.add(1);
+            connection.lane.counters.pipes_displaced.add(1);
         }
         let mut fixed = CreateResponseFixed::blank();
         fixed.create_action.set(ACTION_OPENED);
@@ -104,7 +110,7 @@ impl Pipes {
     }
 
     fn lock(&self) -> MutexGuard<'_, PipeTable> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.table.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -219,10 +225,15 @@ impl PipeOpen {
         counters.pipe_faults.add(tally.faults);
         counters.pipe_refused.add(tally.refused);
         counters.pipe_broken.add(tally.broken);
+        counters.pipe_memory_refused.add(tally.short);
     }
 
+    /// Closes it; its memory is free at once, though requests may still hold it.
     fn close(&self) {
-        self.state().is_closed = true;
+        let mut state = self.state();
+        state.is_closed = true;
+        state.pipe.end();
+        drop(state);
         self.wake();
     }
 

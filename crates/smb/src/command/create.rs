@@ -32,9 +32,8 @@ pub(super) async fn create(call: &Call<'_>, request: &CreateRequest<'_>) -> Resu
             (created.open.id(), created.fixed, created.contexts)
         }
         TreeKind::Pipes => {
-            let lane = &call.connection.lane;
-            let (id, fixed) =
-                lane.server_state.pipes.open(channel, tree.connect.id, request, &lane.counters)?;
+            let pipes = &call.connection.lane.server_state.pipes;
+            let (id, fixed) = pipes.open(call, tree.connect.id, request)?;
             (id, fixed, Vec::new())
         }
     };

@@ -251,6 +251,7 @@ impl LaneService for LaneSmb {
             ("smb", Arc::clone(&self.connection_counters) as _),
             ("smb", Arc::clone(self.tree.counters()) as _),
             ("smb", Arc::clone(&self.by_address) as _),
+            ("smb", Arc::new(self.server_state.pipes.memory.shown(self.lane_mailbox.here())) as _),
             ("smb", Arc::new(ChannelsPerSession::new(&self.server_state, self.lane_mailbox.here())) as _),
         ]
     }

@@ -224,6 +224,7 @@ impl Bed {
         assert_eq!(self.counters().sessions.get(), 0, "sessions of the lane");
         assert_eq!(self.counters().waiting.get(), 0, "requests that wait");
         assert_eq!(self.lane.opens().usage().opens, 0, "opens");
+        assert_eq!(self.server_state.pipes.memory.held(), 0, "bytes of named pipes");
         assert!(self.lane.connections().is_empty(), "connections");
         let held = self.lane.connections().counters().reply_memory_bytes.get();
         assert_eq!(held, 0, "memory on the books");

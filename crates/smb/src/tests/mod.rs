@@ -13,6 +13,7 @@ mod kills;
 mod locks;
 mod lost;
 mod notifications;
+mod pipes;
 mod raw;
 mod refusals;
 mod replays;

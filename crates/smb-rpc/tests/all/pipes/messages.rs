@@ -1,5 +1,8 @@
 //! Fragments, binds, and reads that take less than there is.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
 use smb_rpc::{Pipe, Tally, pipe};
 use smb_wire::Status;
 
@@ -234,4 +237,77 @@ fn what_happens_is_counted() {
     let mut pipe = Pipe::open("srvsvc").unwrap();
     world.exchange(&mut pipe, &bind(11, &[(0, LSARPC, &[NDR])]));
     assert_eq!(pipe.tally().refused, 1);
+}
+
+/// An account with a limit, which shows what is charged.
+#[derive(Debug)]
+struct Limited(Arc<AtomicUsize>, usize);
+
+impl smb_rpc::Memory for Limited {
+    fn resize(&mut self, bytes: usize) -> bool {
+        let fits = bytes <= self.1 || bytes <= self.0.load(Ordering::Relaxed);
+        if fits {
+            self.0.store(bytes, Ordering::Relaxed);
+        }
+        fits
+    }
+}
+
+#[test]
+fn what_a_pipe_keeps_is_charged_before_and_given_back() {
+    let world = World::new("alice");
+    let charged = Arc::new(AtomicUsize::new(0));
+    let now = || charged.load(Ordering::Relaxed);
+    let limited = |name, limit| {
+        let mut pipe = Pipe::open(name).unwrap().charged_to(Limited(Arc::clone(&charged), limit));
+        world.exchange(&mut pipe, &bind(11, &[(0, SRVSVC, &[NDR])]));
+        pipe
+    };
+    let mut pipe = limited("srvsvc", 20_000);
+    assert_eq!(now(), 0, "nothing is kept between calls");
+    let stub = vec![0; 4000];
+    let mut sent = 0;
+    let status = loop {
+        match pipe.write(&request(u8::from(sent == 0), 0, 15, &stub), &world.facts()) {
+            Ok(()) => sent += stub.len(),
+            Err(status) => break status,
+        }
+        assert!(now() >= sent && now() < sent + 2048, "{} for {sent}", now());
+    };
+    assert_eq!((status, sent), (Status::INSUFFICIENT_RESOURCES, 16_000));
+    assert_eq!(pipe.tally().short, 1);
+    // Nothing was taken of what was refused, and less goes on.
+    pipe.write(&request(2, 0, 15, &stub[..100]), &world.facts()).unwrap();
+    assert!(pipe.read(9999).unwrap().is_ok());
+    assert_eq!(now(), 0);
+    // Part of a fragment.
+    pipe.write(&request(3, 0, 15, &stub)[..2000], &world.facts()).unwrap();
+    assert!(now() >= 2000, "{}", now());
+    pipe.end();
+    assert_eq!(now(), 0);
+
+    // Answers that are not read.
+    let mut pipe = limited("srvsvc", 5000);
+    let message = request(3, 0, 15, &share_enum());
+    let answers = (0..100).take_while(|_| pipe.write(&message, &world.facts()).is_ok()).count();
+    assert!((2..100).contains(&answers) && now() <= 5000, "{answers} {}", now());
+    while pipe.read(9999).is_some() {}
+    assert_eq!(now(), 0);
+    // One answer for which there is no memory is a fault.
+    let mut many = World::new("alice");
+    many.shares = vec![many.shares[0]; 100];
+    let mut pipe = limited("srvsvc", 2300);
+    assert_eq!(many.call(&mut pipe, 15, &share_enum()), Err(0x1c00_001d));
+    assert_eq!((pipe.tally().short, now()), (1, 0));
+}
+
+#[test]
+fn a_pipe_that_answers_many_binds_in_one_write_is_at_its_end() {
+    let world = World::new("alice");
+    let mut pipe = world.bound("srvsvc");
+    let many = bind(14, &[]).repeat(100_000);
+    assert_eq!(pipe.write(&many, &world.facts()), Err(Status::PIPE_DISCONNECTED));
+    let read: usize =
+        std::iter::from_fn(|| pipe.read(9999).and_then(Result::ok)).map(|answer| answer.data.len()).sum();
+    assert!(read < pipe::WAITING_MAX + 9999, "{read}");
 }
