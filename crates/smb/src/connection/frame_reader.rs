@@ -90,6 +90,32 @@ impl Frame {
     }
 }
 
+/// Longest frame that a connection takes, which says how far its client has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum FrameMax {
+    /// Only a NEGOTIATE is expected.
+    Negotiate,
+    /// Only sign-ins are expected.
+    SignIn,
+    /// It has a session, and takes data of so many bytes.
+    Data(usize),
+}
+
+impl FrameMax {
+    /// Returns it in bytes.
+    fn bytes(self) -> usize {
+        match self {
+            Self::Negotiate => NEGOTIATE_MAX,
+            Self::SignIn => SIGN_IN_MAX,
+            Self::Data(bytes) => bytes + HEADERS_MAX,
+        }
+    }
+
+    fn is_signed_in(self) -> bool {
+        matches!(self, Self::Data(_))
+    }
+}
+
 /// The reason why a connection has no further frame.
 pub(crate) enum ReceiveEnd {
     /// The client has gone.
@@ -137,11 +163,11 @@ impl FrameReader {
         Ok(())
     }
 
-    /// The next frame, of at most `max` bytes.
+    /// The next frame, of at most `most` bytes.
     pub(crate) async fn frame(
         &mut self,
         stream: &TcpStream,
-        max: usize,
+        most: FrameMax,
         account: &Rc<Account>,
         pieces: &Rc<Pieces>,
     ) -> Result<Frame, ReceiveEnd> {
@@ -158,9 +184,16 @@ impl FrameReader {
                 }
             };
             unread.advance(PREFIX_LEN);
-            match framing::parse(prefix, max).map_err(ReceiveEnd::Malformed)? {
+            match framing::parse(prefix, most.bytes()).map_err(ReceiveEnd::Malformed)? {
                 Announced::KeepAlive => self.unread = Some(unread),
-                Announced::Message(len) => return self.take(stream, unread, len, account, pieces).await,
+                Announced::Message(len) => {
+                    let taking = self.take(stream, unread, len, most, account, pieces);
+                    if most.is_signed_in() {
+                        return taking.await;
+                    }
+                    // Where memory is short a stranger that does not go on with its frame gives way.
+                    return account.unless_short(taking).await.unwrap_or(Err(ReceiveEnd::Short));
+                }
             }
         }
     }
@@ -170,6 +203,7 @@ impl FrameReader {
         stream: &TcpStream,
         mut unread: RecvBuf,
         len: usize,
+        most: FrameMax,
         account: &Rc<Account>,
         pieces: &Rc<Pieces>,
     ) -> Result<Frame, ReceiveEnd> {
@@ -184,17 +218,18 @@ impl FrameReader {
             return Ok(frame);
         }
         if !self.is_alone {
+            // Until it is all there. What it keeps while it is served is charged by itself.
+            let _charge = match most.is_signed_in() {
+                true => account.charge(len),
+                false => acquire(account, len).await?,
+            };
             let (result, bytes) = within(len, stream, unread.to_vec()).await?;
             result?;
             return Ok(Frame::of(bytes));
         }
         // Small requests of others go first; and the piece of the long one before is free by then, and hot.
         lane::yield_if_due().await;
-        // Requests of the connection may keep what there is while they wait, some without a limit of time,
-        // and it is not seen meanwhile that the client has gone.
-        let charge = timeout(MEMORY_WITHIN, account.acquire(Pieces::size(len)))
-            .await
-            .map_err(|_| ReceiveEnd::Short)?;
+        let charge = acquire(account, Pieces::size(len)).await?;
         let mut piece = pieces.take(len);
         piece.extend_from_slice(&unread);
         drop(unread);
@@ -207,6 +242,12 @@ impl FrameReader {
         result?;
         Ok(frame)
     }
+}
+
+/// Charges the connection for a frame. Requests of the connection may keep what there is while they wait, some without a limit of time,
+/// and it is not seen meanwhile that the client has gone.
+async fn acquire(account: &Rc<Account>, bytes: usize) -> Result<Charge, ReceiveEnd> {
+    timeout(MEMORY_WITHIN, account.acquire(bytes)).await.map_err(|_| ReceiveEnd::Short)
 }
 
 /// Receives until there are `len` bytes.
@@ -236,6 +277,21 @@ fn patience(missing: usize) -> Duration {
 
 /// Longest frame without a piece of the lane's memory, for which a longer one waits.
 const SHORT_MAX: usize = 64 << 10;
+/// Bytes of a frame beside the longest data: headers, names, a compound's other requests.
+const HEADERS_MAX: usize = 128 << 10;
+/// Longest frame before a dialect is negotiated. Clients send some hundred bytes: dialects, negotiate contexts, the server's name.
+const NEGOTIATE_MAX: usize = 4 << 10;
+//@ limit: frame of a client that has not signed in
+//@ section: SMB
+//@ unit: byte
+//@ connection: {NEGOTIATE_MAX:b} before NEGOTIATE is answered, then {:b}; charged before it is all there
+//@ address: as the memory of long WRITEs
+//@ all: lane: as the memory of long WRITEs
+//@ empty: a longer one ends the connection, as does one that does not go on while memory is short; others feel nothing
+//@ counter: smb_ended_malformed, smb_ended_unserved, smb_reply_memory_bytes
+//@ attack: smb-pools
+/// Longest frame before the first session: a token of 64 KiB, as long as its field can tell, with headers.
+const SIGN_IN_MAX: usize = 65 << 10;
 //@ limit: frame that was begun
 //@ section: SMB
 //@ unit: time

@@ -42,7 +42,7 @@ pub(crate) use self::by_address::ByAddress;
 pub(crate) use self::call::{Call, Content, DATA_AT, Reply};
 pub(crate) use self::dispatch::ReceivedWrite;
 use self::dispatch::serve_frame;
-use self::frame_reader::{Frame, FrameReader, ReceiveEnd};
+use self::frame_reader::{Frame, FrameMax, FrameReader, ReceiveEnd};
 use self::pending::PendingRequests;
 pub(crate) use self::replies::{send_alone, send_unasked};
 #[cfg(test)]
@@ -225,12 +225,14 @@ impl Connection {
     }
 
     /// Longest frame that is taken now.
-    fn frame_max(&self) -> usize {
-        let max = match (self.negotiated.get(), self.channels.borrow().is_empty()) {
-            (Some(negotiated), false) => negotiated.transfer_max.max(negotiated.transact_max) as usize,
-            _ => 0,
-        };
-        max + HEADERS_MAX
+    fn frame_max(&self) -> FrameMax {
+        match (self.negotiated.get(), self.channels.borrow().is_empty()) {
+            (None, _) => FrameMax::Negotiate,
+            (Some(_), true) => FrameMax::SignIn,
+            (Some(negotiated), false) => {
+                FrameMax::Data(negotiated.transfer_max.max(negotiated.transact_max) as usize)
+            }
+        }
     }
 
     /// Begins to serve a frame.
@@ -407,7 +409,7 @@ pub(crate) async fn at_once<F: Future + Unpin>(future: &mut F) -> Option<F::Outp
 
 //@ limit: connections without a session
 //@ section: SMB
-//@ unit: time; frame of {LONG_BYTES:b}
+//@ unit: time
 //@ connection: {}
 //@ empty: closed; others feel nothing
 //@ counter: smb_ended_late, smb_connections
@@ -417,5 +419,3 @@ pub(crate) async fn at_once<F: Future + Unpin>(future: &mut F) -> Option<F::Outp
 const SIGN_IN_WITHIN: Duration = Duration::from_secs(60);
 /// Bytes of replies that a frame may have made before others get their turn.
 const LONG_BYTES: usize = 128 << 10;
-/// Bytes of a frame beside the longest data: headers, names, a compound's other requests.
-const HEADERS_MAX: usize = 128 << 10;

@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
+use lane::buffer::Buf;
 use lane::net::TcpStream;
 use lane::time::sleep;
 use smb_client::{Channel, Connection, Error};
 use smb_wire::Status;
+use smb_wire::framing;
 
-use super::bed::{PASSWORD, credentials, rules, run, sign_in};
+use super::bed::{PASSWORD, credentials, rules, run, sign_in, until};
+use super::raw::Raw;
+use crate::options::Options;
 
 #[test]
 fn connections_that_never_negotiate_end_and_others_sign_in_meanwhile() {
@@ -71,4 +75,67 @@ fn a_name_whose_sign_ins_fail_is_held_off_and_others_of_its_address_are_not() {
         assert_eq!(of("\"reason\":\"too many failed sign-ins with this name\""), 10, "{told:#?}");
         assert_eq!(of("\"user\":\"bob\""), 1, "{told:#?}");
     });
+}
+
+#[test]
+fn frames_of_clients_that_have_not_signed_in_are_short() {
+    run(4, rules(), async |bed, world| {
+        let address = bed.address;
+        for (negotiates, most) in [(false, 4 << 10), (true, 65 << 10)] {
+            world
+                .on(1, async move {
+                    for (len, ends) in [(most, false), (most + 1, true)] {
+                        let raw = begun(address, negotiates, len).await;
+                        assert_eq!(raw.has_ended_now().await, ends, "{negotiates} {len}");
+                    }
+                })
+                .await;
+        }
+        until("everybody has gone", || bed.lane.connections().is_empty()).await;
+        assert_eq!(bed.counters().ended_malformed.get(), 2);
+        bed.expect_empty();
+    });
+}
+
+#[test]
+fn frames_that_strangers_begin_are_on_the_books_and_give_way_where_memory_is_short() {
+    const MEMORY: usize = 4 << 20;
+    let options = Options { memory: MEMORY, ..rules() };
+    run(5, options, async |bed, world| {
+        let (address, options) = (bed.address, bed.client());
+        world.hosts[1].set_descriptors_max(4096);
+        bed.host.set_descriptors_max(4096);
+        let (lane, counters) = (std::rc::Rc::clone(&bed.lane), bed.lane.connections().counters());
+        let held = || lane.connections().counters().reply_memory_bytes.get() as usize;
+        let flood = world
+            .on(1, async move {
+                let mut all = Vec::new();
+                for _ in 0..200 {
+                    all.push(begun(address, true, 60 << 10).await);
+                }
+                all
+            })
+            .await;
+        until("they are charged", || held() > MEMORY / 2).await;
+        assert!(held() <= MEMORY / 4 * 3, "{}", held());
+        // Somebody else signs in meanwhile, and the flood is over in time.
+        world.on(0, async move { sign_in(address, options).await.map(drop).unwrap() }).await;
+        until("the flood is over", || bed.lane.connections().is_empty()).await;
+        drop(flood);
+        assert!(bed.counters().ended_unserved.get() > 0, "who is in the way gives way");
+        assert_eq!(counters.reply_memory_bytes.get(), 0);
+        bed.expect_empty();
+    });
+}
+
+/// A client that has begun a frame of `len` bytes, and does not go on.
+async fn begun(address: std::net::SocketAddr, negotiates: bool, len: usize) -> Raw {
+    let mut raw = Raw::open(address).await;
+    if negotiates {
+        raw.negotiate().await;
+    }
+    let first = [&framing::prefix(len).unwrap()[..], b"\xfeSMB", &vec![0; (len - 4).min(3000)]].concat();
+    let (sent, _) = raw.stream.send(Buf::from(first), false).await;
+    sent.unwrap();
+    raw
 }

@@ -270,6 +270,12 @@ impl Raw {
         matches!(received, Ok((Err(_), _)))
     }
 
+    /// Returns whether the server ends the connection within a second.
+    pub(crate) async fn has_ended_now(&self) -> bool {
+        let received = timeout(Duration::from_secs(1), self.stream.recv_exact(Vec::new(), 1)).await;
+        matches!(received, Ok((Err(_), _)))
+    }
+
     /// Sends a request that is neither signed nor sealed.
     pub(crate) async fn ask(
         &mut self,
