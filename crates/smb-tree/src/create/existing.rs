@@ -30,14 +30,20 @@ impl Share {
     ) -> Result<GrantedOpen, OpenAttemptError> {
         let is_directory = matches!(found.resolved, Resolved::Directory(..));
         let handle = LaneHandle::new(found.resolved.clone(), None);
-        let stream = self.stream_there(params, &handle).await?;
+        let allowed = self.allowed(ctx, lookup, found, is_directory).await?;
+        let beside = allowed.beside(&ctx.caller.principal);
         if params.name.stream.is_some() {
             if params.name.is_directory {
                 return Err(Status::OBJECT_NAME_INVALID.into());
             }
-            if stream.is_none() && !params.makes() {
-                return Err(Status::OBJECT_NAME_NOT_FOUND.into());
+            // Who may not see the attributes is told the same of every stream, there or not.
+            if (allowed.mask() | beside) & rights::READ_ATTRIBUTES == 0 {
+                return Err(Status::ACCESS_DENIED.into());
             }
+        }
+        let stream = self.stream_there(params, &handle).await?;
+        if params.name.stream.is_some() && stream.is_none() && !params.makes() {
+            return Err(Status::OBJECT_NAME_NOT_FOUND.into());
         }
         let is_there = params.name.stream.is_none() || stream.is_some();
         if is_there && !params.opens() {
@@ -49,7 +55,6 @@ impl Share {
         if params.name.stream.is_none() {
             check_kind(params, is_directory)?;
         }
-        let allowed = self.allowed(ctx, lookup, found, is_directory).await?;
         let link = self.link_of(ctx, params, lookup).await?;
         let mut mask = allowed.mask();
         if let Some(link) = &link {
@@ -57,8 +62,7 @@ impl Share {
         }
         let empties = params.overwrites() && is_there;
         let kept = self.dos_of(&handle).await?.attributes.unwrap_or_default();
-        let (access, maximal_access) =
-            access_of(params, (mask, allowed.beside(&ctx.caller.principal)), kept, is_directory, empties)?;
+        let (access, maximal_access) = access_of(params, (mask, beside), kept, is_directory, empties)?;
         let share_access = allowed.shared(params.share_access);
         // What the name is a link to stays: its opens are not asked for its deletion.
         let mask = if link.is_some() { access & !rights::DELETE } else { access };

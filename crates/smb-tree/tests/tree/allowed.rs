@@ -206,3 +206,55 @@ fn in_a_sticky_directory_only_what_is_somebodys_own_is_opened_to_be_deleted() {
         }
     });
 }
+
+#[test]
+fn who_may_not_see_attributes_is_not_told_which_streams_there_are() {
+    served_by(true, |side, accounts| async move {
+        let operator = request_context(9);
+        let sub = Wish { disposition: Disposition::Create, ..wish(rights::FILE_ALL, true) };
+        assert_eq!(side.status(&operator, "sub", &sub).await, Status::SUCCESS);
+        set_list(&side, &["", "sub"], &[("system:anyuser", "all")]).await;
+        let mary = user(&accounts, "mary", 2);
+        let streams = ["sub:there", "sub\\file:there", "sub\\file:there:$DATA"];
+        side.make(&mary, "sub\\file", b"1").await;
+        side.make(&mary, "sub:there", b"2").await;
+        side.make(&mary, "sub\\file:there", b"2").await;
+        let bob = user(&accounts, "bob", 1);
+        let dispositions = [
+            Disposition::Open,
+            Disposition::Create,
+            Disposition::OpenIf,
+            Disposition::Overwrite,
+            Disposition::OverwriteIf,
+            Disposition::Supersede,
+        ];
+        let every_right =
+            (0..32).map(|bit| 1 << bit).filter(|bit| (rights::FILE_ALL | rights::MAXIMUM_ALLOWED) & bit != 0);
+        let every_right: Vec<u32> = every_right.collect();
+        for letters in ["none", "i", "k", "d"] {
+            let entries = [("mary", "all"), ("bob", letters)];
+            set_list(&side, &["sub"], &entries).await;
+            for name in streams {
+                for &access in &every_right {
+                    for disposition in dispositions {
+                        let asked = Wish { access, ..Wish::new(disposition) };
+                        let absent = name.replace("there", "absent");
+                        let (there, absent) =
+                            (side.status(&bob, name, &asked).await, side.status(&bob, &absent, &asked).await);
+                        let case = format!("{name} by {letters}, {access:x}, {disposition:?}");
+                        assert_eq!(there, absent, "{case}");
+                        assert!(there.is_error(), "{case}");
+                    }
+                }
+            }
+        }
+        // Who may is told.
+        set_list(&side, &["sub"], &[("mary", "all"), ("bob", "rl")]).await;
+        let asked = Wish { access: rights::READ_ATTRIBUTES, ..Wish::new(Disposition::Open) };
+        for name in streams {
+            assert_eq!(side.status(&bob, name, &asked).await, Status::SUCCESS, "{name}");
+            let absent = name.replace("there", "absent");
+            assert_eq!(side.status(&bob, &absent, &asked).await, Status::OBJECT_NAME_NOT_FOUND, "{name}");
+        }
+    });
+}
