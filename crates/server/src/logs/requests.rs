@@ -370,6 +370,14 @@ impl LogWriter {
 //@ empty: the newest lines are lost, and a line says how many; others feel nothing
 //@ counter: access_log_lines_lost, access_log_stalled
 //@ attack: http-unread-access-log
+//@ limit: audit log
+//@ section: Logs, control and descriptors
+//@ unit: batch of 32 KiB
+//@ connection: a record of at most 8.8 KiB for each call or request, a name of 4 KiB in its line, escapes counted
+//@ all: process: {} (8 MiB)
+//@ empty: the newest lines are lost, and a line says how many; others feel nothing
+//@ counter: audit_log_lines_lost, audit_log_stalled
+//@ attack: smb-unread-audit-log
 /// Most batches that wait: 8 MiB for all lanes.
 const BATCHES_MAX: usize = 256;
 /// Time between two complaints about lost lines.

@@ -3,7 +3,7 @@
 use std::io::Write;
 
 use super::audit::Act;
-use super::text::put_escaped_word;
+use super::text::{put_audit_word, put_escaped_word};
 use crate::datetime::{MONTHS, Moment, WEEKDAYS};
 
 /// Appends `Sun Nov  6 08:49:37 1994 EVENT AFS_SRX_FchData CODE 0 NAME --UnAuth-- HOST 192.0.2.1 ID 32766 `. Times are UTC.
@@ -28,9 +28,9 @@ pub fn put_head(event: &str, act: &Act<'_>, out: &mut Vec<u8>) {
 }
 
 /// Appends a value behind its word: `STR a\x20b `. Blanks and invisible bytes become `\xHH`, so that the
-/// value stays one word.
+/// value stays one word, cut where that is very long.
 pub fn put_value(word: &str, value: &[u8], out: &mut Vec<u8>) {
     let _ = write!(out, "{word} ");
-    put_escaped_word(value, out);
+    put_audit_word(value, out);
     out.push(b' ');
 }
