@@ -37,6 +37,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
         None => (args.dirs.clone(), server::config::default_state_dir()),
     };
     findings.extend(probe::examine_trees(dirs.iter().map(PathBuf::as_path), state.as_deref()));
+    findings.extend(state.as_deref().and_then(state_trouble));
     findings.extend(dirs.iter().filter_map(|dir| descriptors::of(dir)));
     findings.extend(dirs.iter().filter_map(|dir| lists(dir)));
     if args.json {
@@ -93,6 +94,22 @@ fn lists(dir: &Path) -> Option<Finding> {
             "linerate acl convert '{}'",
             dir.display().to_string().replace('\'', r"'\''")
         )],
+        config: None,
+    })
+}
+
+/// Returns what keeps a server of this user from using the state directory: others could change what is in it.
+fn state_trouble(state: &Path) -> Option<Finding> {
+    let advice = server::state_dir::trouble(state)?;
+    let path = state.display().to_string().replace('\'', r"'\''");
+    Some(Finding {
+        area: Area::Trees,
+        name: "state directory's owner".to_owned(),
+        found: "others than the server can change it".to_owned(),
+        wanted: "root's or the server's, written by its owner alone".to_owned(),
+        verdict: Verdict::Bad,
+        advice: Some(advice),
+        commands: vec![format!("chown USER '{path}' && chmod go-w '{path}'")],
         config: None,
     })
 }

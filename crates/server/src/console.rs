@@ -21,6 +21,8 @@ use axum::serve::Listener;
 use service::admin_endpoint::AdminEndpoint;
 use tokio::net::{UnixListener, UnixStream, unix};
 
+use crate::state_dir::WRITABLE_BY_OTHERS;
+
 /// Admin endpoints of services, by the service's name.
 #[derive(Clone, Default)]
 pub(crate) struct AdminEndpoints(Arc<HashMap<&'static str, Arc<dyn AdminEndpoint>>>);
@@ -267,8 +269,6 @@ fn not_there() -> Response {
     (StatusCode::NOT_FOUND, "there is no such thing\n").into_response()
 }
 
-/// Mode bits of write permission for the group or for all.
-const WRITABLE_BY_OTHERS: u32 = 0o022;
 const TIMEOUT: Duration = Duration::from_secs(15);
 const RETRY: Duration = Duration::from_millis(100);
 const ANSWER_MAX: u64 = 256 << 20;

@@ -7,6 +7,7 @@ pub mod lists;
 pub mod logs;
 pub mod metrics;
 pub mod process;
+pub mod state_dir;
 pub mod stats;
 pub mod volumes;
 

@@ -40,6 +40,7 @@ use crate::server_error::ServerError;
 use crate::signals::{Said, Signals};
 use crate::silo::{Loads, MemoryWatch, Placement, Taking, who_serves_what};
 use crate::startup_barrier::StartupBarrier;
+use crate::state_dir;
 use crate::tree_use;
 use crate::trial::TrialState;
 use crate::volumes::{Volumes, VolumesError};
@@ -163,6 +164,7 @@ pub fn check(config: &Config, what: CheckFor) -> Result<Vec<String>, ServerError
         return Ok(warnings.into_iter().chain(in_use(config)).chain(unusable_index(config)).collect());
     }
     let layout = layout(config, &Topology::of_this_machine()?)?;
+    check_state_dir(config)?;
     let trial = trial_state(config)?;
     let loaded_sites = LoadedSites::load(config, &layout, &ProcessObjects::default(), trial.path(), true)?;
     for volume in &config.volumes {
@@ -292,6 +294,7 @@ impl Serving {
         let volumes = Root::table(&roots, &VolumeTable::default(), &config.volumes);
         let topology = Topology::of_this_machine()?;
         let layout = layout(&config, &topology)?;
+        check_state_dir(&config)?;
         let mut objects = ProcessObjects::default();
         let why = if purpose == Purpose::Serve { Use::Serve } else { Use::Try };
         let volumes = objects.give(volumes, layout.lane_count(), config.server.state_dir(), why)?;
@@ -629,6 +632,12 @@ fn wait_until_serving(events: &mut EventReceiver, lanes: usize) -> Result<(), Se
         }
     }
     Ok(())
+}
+
+/// Checks that nobody else can change the state directory, if it is there.
+fn check_state_dir(config: &Config) -> Result<(), ServerError> {
+    let trouble = config.server.state_dir().and_then(|state| state_dir::trouble(&state));
+    trouble.map_or(Ok(()), |why| Err(config.placed(ConfigError::invalid("server.state_dir", why)).into()))
 }
 
 /// Returns the temporary state directory for the check of a configuration.

@@ -46,6 +46,47 @@ fn check_finds_addresses_in_use_unless_it_is_for_the_server_that_uses_them() {
 }
 
 #[test]
+fn a_state_directory_that_others_can_change_is_refused_by_start_check_and_doctor() {
+    let site = Site::new(&[("a.txt", b"hello\n")], "");
+    site.configure(&format!("[server]\nstate_dir = \"state\"\n{ANY_PORT}"));
+    let state = site.beside("state");
+    std::fs::create_dir(&state).unwrap();
+    let doctor = || {
+        let done = linerate(["doctor", "--json", "--config"]).arg(site.config()).output().unwrap();
+        let findings: serde_json::Value = serde_json::from_slice(&done.stdout).unwrap();
+        let found =
+            findings.as_array().unwrap().iter().find(|found| found["name"] == "state directory's owner");
+        found.map(|found| (found["verdict"].clone(), found["advice"].as_str().unwrap().to_owned()))
+    };
+    let is_root = rustix::process::geteuid().is_root();
+    let cases = [(None, 0o700, None), (None, 0o755, None), (None, 0o777, Some("(mode 0777)"))]
+        .into_iter()
+        .chain([(None, 0o1777, Some("(mode 1777)")), (None, 0o720, Some("(mode 0720)"))])
+        .chain(is_root.then_some((Some(65534), 0o700, Some("belongs to the user 65534"))));
+    for (owner, mode, words) in cases {
+        std::os::unix::fs::chown(&state, owner, None).unwrap();
+        std::fs::set_permissions(&state, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+        for how in ["--check", "--check=reload"] {
+            let (good, said) = check(&site, how);
+            assert_eq!(good, words.is_none(), "{how} {mode:o}: {said}");
+            assert!(
+                words.is_none_or(|words| said.contains("server.state_dir") && said.contains(words)),
+                "{said}"
+            );
+        }
+        let Some(words) = words else {
+            assert_eq!(doctor(), None, "{mode:o}");
+            continue;
+        };
+        let (status, said) = site.launch().fail();
+        assert!(!status.success() && said.contains(words), "a start says the same: {said}");
+        assert_eq!(std::fs::read_dir(&state).unwrap().count(), 0, "nothing is made there");
+        let (verdict, advice) = doctor().expect("doctor tells it");
+        assert!(verdict == "BAD" && advice.contains(words), "{verdict} {advice}");
+    }
+}
+
+#[test]
 fn check_finds_what_a_start_cannot_open_and_leaves_nothing_behind() {
     let site = Site::new(&[("a.txt", b"hello\n")], "");
     let file = site.path("a.txt");
