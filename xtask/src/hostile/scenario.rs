@@ -169,6 +169,7 @@ pub(crate) const ALL: &[&dyn Scenario] = &[
     &smb::cut::Cut,
     &smb::killed::Killed,
     &smb::unread::Unread,
+    &smb::unread_audit::UnreadAuditLog,
     &smb::patterns::Patterns,
     &smb::padded::Padded,
     &smb::begun::Begun,

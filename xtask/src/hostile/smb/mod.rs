@@ -13,6 +13,7 @@ pub(crate) mod sign_ins;
 pub(crate) mod silent;
 pub(crate) mod trees;
 pub(crate) mod unread;
+pub(crate) mod unread_audit;
 
 /// The attacker's user, and the good client's; either has the same password.
 pub(crate) const USERS: [&str; 2] = [ATTACKER, GOOD];

@@ -4,6 +4,7 @@
 use smb_wire::Command;
 use smb_wire::body::change_notify::{ChangeNotifyRequest, filter};
 use smb_wire::body::lock::flags;
+use smb_wire::body::write::{WriteRequest, WriteRequestFixed};
 use smb_wire::create::Disposition;
 use smb_wire::create::access::{rights, share};
 use smb_wire::fixed::Fixed;
@@ -131,13 +132,29 @@ fn pipes(held: &mut Held, taken: &mut Taken, _round: u64) -> anyhow::Result<()> 
     let mut client = arrive()?;
     client.connect_tree_of("IPC$")?;
     for _ in 0..PIPES {
-        if client.create("srvsvc", how(Disposition::Open))?.is_err() {
-            break;
-        }
+        let Ok(pipe) = client.create("srvsvc", how(Disposition::Open))? else { break };
         taken.pipes += 1;
+        // Refused once the session, or the address, has its share of memory.
+        let fixed = WriteRequestFixed { file_id: pipe, ..WriteRequestFixed::blank() };
+        client.ask(Command::Write, 1, |body| WriteRequest::write(body, fixed, &endless_call()))?;
     }
     held.clients.push(client);
     Ok(())
+}
+
+/// Fragments of a call without a last one.
+fn endless_call() -> Vec<u8> {
+    let fragment = |flags| {
+        // Version 5.0, a request; little-endian; length, call 2; length of the arguments, context 0, operation 15.
+        let mut out = vec![5, 0, 0, flags, 0x10, 0, 0, 0];
+        out.extend((CALL_BYTES + 24).to_le_bytes());
+        out.extend([0, 0, 2, 0, 0, 0]);
+        out.extend(u32::from(CALL_BYTES).to_le_bytes());
+        out.extend([0, 0, 15, 0]);
+        out.resize(usize::from(CALL_BYTES) + 24, 0);
+        out
+    };
+    (0..15).flat_map(|n| fragment(u8::from(n == 0))).collect()
 }
 
 /// Connections to be bound to a session that has not agreed on it.
@@ -186,8 +203,19 @@ fn leases(held: &mut Held, taken: &mut Taken, round: u64) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// A message of 1 MiB that stops after its first part.
+/// A message of 1 MiB that stops after its first part; first messages of strangers that do.
 fn frames(held: &mut Held, taken: &mut Taken, _round: u64) -> anyhow::Result<()> {
+    for (negotiates, length) in [(false, 4 << 10), (true, 65 << 10)] {
+        for _ in 0..FRAMES {
+            let mut client = Raw::over(connect_from(ADDRESS, SMB)?)?;
+            if negotiates {
+                client.negotiate()?;
+            }
+            client.begin_frame(length, &vec![0xfe; length - 1])?;
+            taken.frames += 1;
+            held.clients.push(client);
+        }
+    }
     for _ in 0..FRAMES {
         let mut client = arrive()?;
         client.begin_frame(1 << 20, &[0xfe; 128 << 10])?;
@@ -225,6 +253,8 @@ fn watches(held: &mut Held, taken: &mut Taken, round: u64) -> anyhow::Result<()>
 /// Of one connection; more than one may have.
 const SESSIONS: u64 = 300;
 const PIPES: u64 = 500;
+/// Arguments in each fragment of a call.
+const CALL_BYTES: u16 = 4000;
 const BINDINGS: u64 = 8;
 const DURABLE: u64 = 64;
 const LEASES: u64 = 16;
