@@ -107,21 +107,27 @@ fn frames_that_strangers_begin_are_on_the_books_and_give_way_where_memory_is_sho
         bed.host.set_descriptors_max(4096);
         let (lane, counters) = (std::rc::Rc::clone(&bed.lane), bed.lane.connections().counters());
         let held = || lane.connections().counters().reply_memory_bytes.get() as usize;
-        let flood = world
+        world
             .on(1, async move {
                 let mut all = Vec::new();
                 for _ in 0..200 {
                     all.push(begun(address, true, 60 << 10).await);
                 }
-                all
+                lane::spawn(async move {
+                    sleep(Duration::from_secs(60)).await;
+                    drop(all);
+                })
+                .detach();
             })
             .await;
         until("they are charged", || held() > MEMORY / 2).await;
         assert!(held() <= MEMORY / 4 * 3, "{}", held());
         // Somebody else signs in meanwhile, and the flood is over in time.
         world.on(0, async move { sign_in(address, options).await.map(drop).unwrap() }).await;
+        // Who is left has its time to go on: 30 s, and 1 ms for each 8 bytes.
+        sleep(Duration::from_secs(40)).await;
         until("the flood is over", || bed.lane.connections().is_empty()).await;
-        drop(flood);
+        sleep(Duration::from_secs(30)).await;
         assert!(bed.counters().ended_unserved.get() > 0, "who is in the way gives way");
         assert_eq!(counters.reply_memory_bytes.get(), 0);
         bed.expect_empty();
