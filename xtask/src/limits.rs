@@ -225,6 +225,9 @@ impl Exported {
         let whole = text.split("\"linerate_").skip(1).filter_map(|rest| rest.split('"').next());
         self.names.extend(whole.map(str::to_owned));
         for line in text.lines().map(str::trim) {
+            // Blocks that make their readings themselves.
+            let named = line.strip_prefix("name: \"").and_then(|rest| rest.strip_suffix("\","));
+            self.names.extend(named.map(str::to_owned));
             let Some((declared, _)) = line.split_once(": \"") else { continue };
             let declared =
                 declared.strip_prefix("count ").or(declared.strip_prefix("gauge ")).unwrap_or(declared);
