@@ -52,9 +52,11 @@ impl ServedCall {
         let writer = self.writer(&context, fid).await?;
         let store = writer.store(&context.caller);
         let size = writer.file().attributes()?.size;
-        // What there is no room for changes nothing.
+        // What there is no room for changes nothing, neither the bytes nor the length that the file is to have.
         if extent.len > 0 {
-            store.reserve(extent.offset, extent.len).await?;
+            store
+                .reserve(extent.offset, extent.len.max(extent.file_len.saturating_sub(extent.offset)))
+                .await?;
         }
         if extent.file_len < size || extent.len == 0 {
             store.truncate(extent.file_len).await?;

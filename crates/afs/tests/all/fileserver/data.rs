@@ -293,6 +293,12 @@ fn what_does_not_fit_the_quota_is_refused_and_changes_neither_file_nor_version()
         assert!(client.fetch(fid, 0, 1 << 20).await.unwrap().0 == [7; 100_000]);
         let told = client.call(&rxafs::GetVolumeStatus { volume: fid.volume }).await.unwrap();
         assert_eq!(told.get().status.max_quota, 256);
+        // The length that the file is to have in the end counts before its first byte.
+        let longer = client.store(fid, 8, b"ABCD", 400_000).await;
+        assert_eq!(code(longer), VOVERQUOTA);
+        let status = client.status(fid).await.unwrap();
+        assert_eq!((status.data_version_low, status.length_low), (before.data_version_low, 100_000));
+        assert!(client.fetch(fid, 0, 1 << 20).await.unwrap().0 == [7; 100_000]);
         // What is given up makes room.
         client.store(fid, 0, &[], 0).await.unwrap();
         client.store(fid, 0, &[9; 200_000], 200_000).await.unwrap();
