@@ -59,7 +59,8 @@ pub(crate) struct Args {
     /// How `--serve-dotfiles` was called before
     #[arg(long = "hidden", hide = true)]
     renamed_hidden: bool,
-    /// Who may write: `anyone`, `listed` for whom access lists let, or users and groups with commas between
+    /// Who may write: `anyone`, `listed` for whom access lists let, or users and groups with commas between; from
+    /// a server of root also whom mode bits let
     #[arg(long, value_name = "WHO", conflicts_with = "config")]
     writable: Option<Writable>,
     /// Check whether a start would succeed, then end; `--check=reload` for a server that runs already

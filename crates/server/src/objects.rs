@@ -382,7 +382,7 @@ fn options(lanes: usize) -> Result<ObjectsOptions, ConfigError> {
     let has = capabilities();
     Ok(ObjectsOptions {
         lanes_max: lanes,
-        privileged: has.intersects(READS_EVERYTHING),
+        privileged: reads_every_file(),
         gives_files: has.contains(GIVES_FILES),
         has_reserve: rustix::process::geteuid().is_root() || has.contains(CapabilitySet::SYS_RESOURCE),
         user: rustix::process::geteuid().as_raw(),
@@ -393,6 +393,11 @@ fn options(lanes: usize) -> Result<ObjectsOptions, ConfigError> {
 
 /// Returns whether marks and access lists are privileged attributes in a server of this user.
 pub fn writes_trusted_attributes() -> bool {
+/// Returns whether this process may read every file, so that it applies mode bits to clients.
+pub(crate) fn reads_every_file() -> bool {
+    capabilities().intersects(READS_EVERYTHING)
+}
+
     capabilities().contains(CapabilitySet::SYS_ADMIN)
 }
 

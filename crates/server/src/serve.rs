@@ -31,7 +31,7 @@ use crate::listeners::Listeners;
 use crate::loaded_sites::LoadedSites;
 use crate::logs::{self, RequestLogs};
 use crate::metrics::Blocks;
-use crate::objects::{ProcessObjects, Use};
+use crate::objects::{self, ProcessObjects, Use};
 use crate::own_files::{OwnFiles, OwnFilesWatch};
 use crate::pacing::Pacing;
 use crate::process;
@@ -250,7 +250,8 @@ impl Server {
 
     /// Returns a line for each volume that some user may change: the users, or what prevents changes.
     pub fn who_may_write(&self) -> Vec<String> {
-        writers::told(&self.serving.config.volumes, &self.serving.write_troubles)
+        let Serving { config, write_troubles, .. } = &self.serving;
+        writers::told(&config.volumes, write_troubles, objects::reads_every_file())
     }
 
     /// Returns warnings for the administrator.

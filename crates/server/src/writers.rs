@@ -10,8 +10,9 @@ use service::volumes::VolumeSection;
 use crate::config::Config;
 
 /// Returns a line for each volume that some user may write to. `troubles` keep those of these names from
-/// being written to all the same.
-pub(crate) fn told(volumes: &[VolumeSection], troubles: &[(String, String)]) -> Vec<String> {
+/// being written to all the same. `by_mode`: where there is no list, mode bits count.
+pub(crate) fn told(volumes: &[VolumeSection], troubles: &[(String, String)], by_mode: bool) -> Vec<String> {
+    let listed = if by_mode { "whom access lists or mode bits let" } else { "whom access lists let" };
     let of = |volume: &VolumeSection| {
         let path = volume.path.display();
         // What was not asked for is not missed.
@@ -23,11 +24,11 @@ pub(crate) fn told(volumes: &[VolumeSection], troubles: &[(String, String)]) -> 
         }
         let who = match &volume.writable {
             Writable::Nobody => return None,
-            Writable::AsListed => "whom access lists let".to_owned(),
+            Writable::AsListed => listed.to_owned(),
             everybody if is_everybody(everybody) => {
                 "everybody who reaches the address, without saying who he is".to_owned()
             }
-            some => format!("{}, and whom access lists let", some.to_string().replace(',', ", ")),
+            some => format!("{}, and {listed}", some.to_string().replace(',', ", ")),
         };
         Some(format!("{path} may be written to by {who}"))
     };
@@ -125,7 +126,11 @@ mod tests {
 
     #[test]
     fn who_may_write_is_told_for_each_volume_that_somebody_may_write_to() {
-        let of = |writable: &str| told(&[volume(Path::new("/srv"), writable)], &[]).pop();
+        let of = |writable: &str| told(&[volume(Path::new("/srv"), writable)], &[], false).pop();
+        let by_mode = |writable: &str| told(&[volume(Path::new("/srv"), writable)], &[], true).pop().unwrap();
+        assert_eq!(by_mode("listed"), "/srv may be written to by whom access lists or mode bits let");
+        let alice = "/srv may be written to by alice, and whom access lists or mode bits let";
+        assert_eq!(by_mode("alice"), alice);
         assert_eq!(of("nobody"), None);
         assert_eq!(of("listed").unwrap(), "/srv may be written to by whom access lists let");
         assert!(of("anyone").unwrap().contains("everybody who reaches the address"));
@@ -136,10 +141,14 @@ mod tests {
         );
         let troubles = ["pub", "other"].map(|name| (name.to_owned(), format!("no room in {name}")));
         assert_eq!(
-            told(&[volume(Path::new("/srv"), "listed")], &troubles),
+            told(&[volume(Path::new("/srv"), "listed")], &troubles, true),
             ["/srv is read-only, though the configuration says otherwise: no room in pub"]
         );
-        assert_eq!(told(&[volume(Path::new("/srv"), "nobody")], &troubles), [""; 0], "nobody asked for it");
+        assert_eq!(
+            told(&[volume(Path::new("/srv"), "nobody")], &troubles, true),
+            [""; 0],
+            "nobody asked for it"
+        );
     }
 
     #[test]
