@@ -96,12 +96,25 @@ pub fn mark_rights(root: &Path, rights: RightsIn) -> io::Result<()> {
 
 /// Returns whether a directory has a list of its own, of either kind.
 pub(crate) fn has_one(directory: &Path) -> bool {
-    let Ok(directory) = File::open(directory) else { return false };
-    let has = |name: &CStr| {
-        matches!(rustix::fs::fgetxattr(&directory, name, &mut [0; 1]), Ok(_) | Err(Errno::RANGE))
-    };
-    has(ATTRIBUTE_PRIVILEGED) || has(ATTRIBUTE_UNPRIVILEGED)
+    has_any(directory, &LISTS)
 }
+
+/// Returns whether a directory has a list or a security descriptor of its own, of either kind.
+pub(crate) fn has_rights(directory: &Path) -> bool {
+    has_any(directory, &LISTS) || has_any(directory, &DESCRIPTORS)
+}
+
+fn has_any(directory: &Path, attributes: &[&CStr]) -> bool {
+    let has = |name: &&CStr| {
+        matches!(rustix::fs::getxattr(directory, *name, &mut [0; 1]), Ok(_) | Err(Errno::RANGE))
+    };
+    attributes.iter().any(has)
+}
+
+/// Attributes that hold a directory's list.
+const LISTS: [&CStr; 2] = [ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED];
+/// Attributes that hold a security descriptor.
+const DESCRIPTORS: [&CStr; 2] = [c"security.NTACL", c"user.NTACL"];
 
 /// Notes on a directory that the loss of its own earlier lists is accepted, and with `is_of_all` that of all
 /// directories beneath.

@@ -138,8 +138,10 @@ impl ProcessObjects {
         for volume in all {
             let served = table.entries().iter().find(|entry| entry.spec.name == volume.name());
             let Some(entry) = served else { continue };
-            let paths = volume.lost_lists().into_iter();
-            lost.extend(paths.map(|path| (volume.name().to_string(), entry.spec.path.join(path))));
+            let paths = volume.lost_lists().into_iter().map(|path| entry.spec.path.join(path));
+            // What has come back is known at the next request, which may never come.
+            let lacking = paths.filter(|path| !lists::has_rights(path));
+            lost.extend(lacking.map(|path| (volume.name().to_string(), path)));
         }
         lost.sort_unstable();
         lost.dedup();
@@ -391,13 +393,13 @@ fn options(lanes: usize) -> Result<ObjectsOptions, ConfigError> {
     })
 }
 
-/// Returns whether marks and access lists are privileged attributes in a server of this user.
-pub fn writes_trusted_attributes() -> bool {
 /// Returns whether this process may read every file, so that it applies mode bits to clients.
 pub(crate) fn reads_every_file() -> bool {
     capabilities().intersects(READS_EVERYTHING)
 }
 
+/// Returns whether marks and access lists are privileged attributes in a server of this user.
+pub fn writes_trusted_attributes() -> bool {
     capabilities().contains(CapabilitySet::SYS_ADMIN)
 }
 

@@ -3,7 +3,7 @@
 
 use std::io::Write;
 use std::path::Path;
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use crate::support::{Launch, linerate, output, raw};
 use tempfile::TempDir;
@@ -243,6 +243,35 @@ fn a_start_says_who_may_write_where() {
     let checked = check.output().unwrap();
     let said = String::from_utf8_lossy(&checked.stderr);
     assert!(checked.status.success() && said.contains("everybody who reaches this machine"), "{said}");
+}
+
+#[test]
+fn a_list_that_is_back_is_no_trouble_anymore() {
+    // Mounts are seen by this thread alone, and by what it starts.
+    if let Err(error) = testkit::Disk::in_memory(1) {
+        return testkit::skip(format_args!("nothing can be mounted ({error})"));
+    }
+    let dir = place();
+    let root = dir.path().join("pub");
+    std::fs::create_dir(dir.path().join("other")).unwrap();
+    std::fs::write(dir.path().join("other/a.txt"), "other").unwrap();
+    let server = Launch::dir(&root).arg("--writable").arg("anyone").state(&dir.path().join("state")).start();
+    let mounts = root.join("closed");
+    let status = || raw::get(server.http[0], "/closed/a.txt").status;
+    let health = || String::from_utf8(raw::get(server.admin, "/health").body).unwrap();
+    assert_eq!((status(), health().contains("access list of")), (401, false));
+    for _ in 0..2 {
+        output(Command::new("mount").arg("--bind").arg(dir.path().join("other")).arg(&mounts));
+        crate::support::wait_for("the loss", || {
+            assert_eq!(status(), 401);
+            health().contains("access list of").then_some(())
+        });
+        output(Command::new("umount").arg("--lazy").arg(&mounts));
+        crate::support::wait_for("its end", || {
+            assert_eq!(status(), 401);
+            (!health().contains("access list of")).then_some(())
+        });
+    }
 }
 
 /// `rm -rf TOP; cp -r BACKUP TOP` beneath a volume's directory, whose mark stays.
