@@ -118,6 +118,8 @@ pub(crate) struct Handshake {
     retained: usize,
     received: usize,
     received_max: usize,
+    /// Bound of what comes before anything was sent.
+    unanswered_max: usize,
     /// True once anything was sent, as a client may expect protected records from then on.
     answered: bool,
     server_name: Option<Box<str>>,
@@ -136,9 +138,11 @@ enum Next {
 }
 
 impl Handshake {
-    /// Makes a server's handshake that takes at most `received_max` bytes from the client.
-    pub(crate) fn server(config: Arc<ServerConfig>, received_max: usize) -> Result<Self, TlsError> {
-        Ok(Self::new(Conn::Server(UnbufferedServerConnection::new(config)?), received_max))
+    /// Makes a server's handshake that takes at most `hello_max` bytes from the client before it answers, and
+    /// twice as many in all.
+    pub(crate) fn server(config: Arc<ServerConfig>, hello_max: usize) -> Result<Self, TlsError> {
+        let conn = Conn::Server(UnbufferedServerConnection::new(config)?);
+        Ok(Self { unanswered_max: hello_max, ..Self::new(conn, 2 * hello_max) })
     }
 
     /// Makes a client's handshake, and writes its first message to `out`.
@@ -161,6 +165,7 @@ impl Handshake {
             retained: 0,
             received: 0,
             received_max,
+            unanswered_max: received_max,
             answered: false,
             server_name: None,
         }
@@ -217,12 +222,18 @@ impl Handshake {
         self.answered
     }
 
+    /// Returns the memory of bytes that have come and are not done with.
+    pub(crate) fn kept_bytes(&self) -> usize {
+        self.buf.capacity()
+    }
+
     /// Brings the current record to `target` bytes as far as the input reaches; returns bytes taken.
     fn fill(&mut self, input: &[u8], target: usize) -> Result<usize, TlsError> {
         let have = self.buf.len() - self.retained;
         let take = target.saturating_sub(have).min(input.len());
-        if self.received + take > self.received_max {
-            return Err(TlsError::HandshakeTooLong(self.received_max));
+        let most = if self.answered { self.received_max } else { self.unanswered_max };
+        if self.received + take > most {
+            return Err(TlsError::HandshakeTooLong(most));
         }
         self.check_first_byte(input)?;
         self.received += take;

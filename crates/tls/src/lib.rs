@@ -37,6 +37,6 @@ pub use ktls::{CryptoInfo, KtlsPolicy, KtlsSupport, UserSpaceReason};
 pub use layout::{HEADER_LEN, PLAINTEXT_MAX, RecordLayout, Slots};
 pub use open::RecordOpener;
 pub use seal::RecordSealer;
-pub use session::{HANDSHAKE_LEN_MAX, Receive, TlsEvent, TlsSession};
+pub use session::{CLIENT_HELLO_LEN_MAX, HANDSHAKE_LEN_MAX, Receive, TlsEvent, TlsSession};
 pub use sni::SniResolver;
 pub use tickets::{ROTATION_PERIOD, TicketKeys};

@@ -17,8 +17,12 @@ use crate::keys::TrafficKeys;
 use crate::layout::RecordLayout;
 use crate::open::Place;
 
-/// Most bytes of a peer's part of the handshake: a ClientHello with post-quantum key shares is under 4 KiB.
+/// Most bytes of a server's part of the handshake: certificate chains are long.
 pub const HANDSHAKE_LEN_MAX: usize = 64 << 10;
+
+/// Most bytes that a client sends before it is answered: a ClientHello with post-quantum key shares is under
+/// 4 KiB. Of its whole part of the handshake it is half: a ClientHello may have to be sent again.
+pub const CLIENT_HELLO_LEN_MAX: usize = 16 << 10;
 
 /// Event that received bytes caused.
 #[derive(Debug)]
@@ -49,7 +53,7 @@ enum State {
 impl TlsSession {
     /// Makes the server side of a new connection.
     pub fn server(config: Arc<ServerConfig>) -> Result<Self, TlsError> {
-        let handshake = Handshake::server(config, HANDSHAKE_LEN_MAX)?;
+        let handshake = Handshake::server(config, CLIENT_HELLO_LEN_MAX)?;
         Ok(Self { state: State::Handshaking(Box::new(handshake)), output: Vec::new() })
     }
 
@@ -68,6 +72,11 @@ impl TlsSession {
     /// Returns whether the handshake is under way: the caller's handshake deadline applies.
     pub fn is_handshaking(&self) -> bool {
         matches!(self.state, State::Handshaking(_))
+    }
+
+    /// Returns the memory that messages of a handshake under way take until they are whole, in bytes.
+    pub fn handshake_bytes(&self) -> usize {
+        if let State::Handshaking(handshake) = &self.state { handshake.kept_bytes() } else { 0 }
     }
 
     /// Returns the bytes of an incomplete record that are held back; zero when the peer is idle between
