@@ -31,8 +31,8 @@ pub struct Limits {
     pub idle_timeout: Duration,
     /// A response send that moves no byte for this long ends the connection.
     pub write_stall_timeout: Duration,
-    /// Slowest average rate of a response body, bytes per second; 0 means no floor. It is judged
-    /// only after [`Limits::write_stall_timeout`], so a short hiccup does not end a transfer.
+    /// Slowest rate of a response body, bytes per second; 0 means no floor. It is an average over each
+    /// [`Limits::write_stall_timeout`], so a short hiccup does not end a transfer.
     pub send_rate_min: u64,
     /// Longest file that is uploaded. Longer: 413.
     pub upload_bytes_max: u64,
@@ -95,11 +95,11 @@ impl Default for Limits {
             //@ limit: rate at which a client takes a body
             //@ section: HTTP
             //@ unit: bytes a second
-            //@ connection: `send_rate_min` ({}: none), on average, after `stall_seconds`
+            //@ connection: `send_rate_min` ({}), on average over each `stall_seconds` in which it was sent more than it took
             //@ empty: the connection is reset; others feel nothing
             //@ counter: http_aborted{cause="too_slow"}
             //@ attack: http-edges
-            send_rate_min: 0,
+            send_rate_min: 1024,
             //@ limit: an upload's length
             //@ section: HTTP
             //@ unit: byte

@@ -4,6 +4,8 @@ use std::io;
 
 use service::memory::Evicted;
 
+use super::requests::UserGone;
+
 use tls::TlsError;
 
 /// Reason why a connection ends in the middle of something.
@@ -27,6 +29,9 @@ pub enum Abort {
     /// The lane's memory for replies was short, and of those that hold it this peer had stalled longest.
     #[error("the client held memory that others needed")]
     Evicted,
+    /// A reload brought accounts that lack the user, or have it disabled.
+    #[error("the user is gone or disabled")]
+    UserGone,
     /// The request body is malformed, too long or too late; the answer is already on its way.
     #[error("the request body cannot be skipped")]
     RequestBody,
@@ -45,6 +50,12 @@ impl Abort {
     /// The connection failed because a deadline passed.
     pub(super) fn is_timeout(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::TimedOut)
+    }
+}
+
+impl From<UserGone> for Abort {
+    fn from(UserGone: UserGone) -> Self {
+        Self::UserGone
     }
 }
 

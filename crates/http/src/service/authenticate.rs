@@ -67,6 +67,11 @@ async fn login<'s>(
         };
     };
     let principal = service.logins.verify(&site.accounts, client.ip, basic).await?;
+    // It may have waited for longer than the accounts were in force.
+    if service.site().accounts.renewed(&principal).is_none() {
+        return Err(RequestError::LoginWrong);
+    }
+    client.running.get_or_init(|| service.user_requests.begin(principal.clone()));
     Ok(Cow::Owned(Caller::new(client.principal.get_or_init(|| principal).clone())))
 }
 

@@ -7,6 +7,8 @@ use std::rc::Rc;
 use budget::{Consumer, UserNumber};
 use identity::Principal;
 
+use super::requests::UserRequest;
+
 /// The client that asks. One for each request.
 pub(super) struct Client {
     pub(super) ip: IpAddr,
@@ -16,6 +18,8 @@ pub(super) struct Client {
     pub(super) uploads: Option<Rc<Cell<usize>>>,
     /// The user, once authenticated.
     pub(super) principal: OnceCell<Principal>,
+    /// The user's request, from then on.
+    pub(super) running: OnceCell<UserRequest>,
 }
 
 impl Client {
@@ -30,6 +34,12 @@ impl Client {
     }
 
     pub(super) fn new(ip: IpAddr, is_tls: bool) -> Self {
-        Self { ip, is_private: is_tls || ip.is_loopback(), uploads: None, principal: OnceCell::new() }
+        Self {
+            ip,
+            is_private: is_tls || ip.is_loopback(),
+            uploads: None,
+            principal: OnceCell::new(),
+            running: OnceCell::new(),
+        }
     }
 }

@@ -35,7 +35,7 @@ use tls::{Alpn, TlsError};
 pub(super) async fn serve_connection(service: &Rc<Service>, stream: Rc<TcpStream>, info: ConnectionInfo<'_>) {
     let site = service.site();
     let accounts = service.accounts(stream.peer_addr().ip());
-    let mut wire = Wire::new(stream, service.ticket(), accounts, &site.limits);
+    let mut wire = Wire::new(stream, service.ticket(), accounts, Rc::clone(&service.unsent), &site.limits);
     let mut receive_buffer = ReceiveBuffer::default();
     let mut _counted = None;
     if info.role == Role::Tls {
@@ -313,7 +313,12 @@ impl Exchange<'_> {
             (true, Version::Http11) => Persistence::KeepAlive,
         };
         let before = wire.sent();
-        let sent = send_reply(service, wire, head.method, reply, persistence).await;
+        let running = reply.running.take();
+        let sending = send_reply(service, wire, head.method, reply, persistence);
+        let sent = match &running {
+            Some(running) => running.unless_gone(sending).await.unwrap_or_else(|gone| Err(gone.into())),
+            None => sending.await,
+        };
         let body_bytes = *sent.as_ref().unwrap_or(&(wire.sent() - before));
         service.counters.body_bytes.add(body_bytes);
         self.log(wire, reply, body_bytes);
@@ -457,6 +462,7 @@ async fn end_failed_handshake(
 ) {
     service.counters.handshakes_failed.increment();
     match abort {
+        Abort::Evicted => service.counters.abort(&abort),
         Abort::Tls(TlsError::PlainHttp) => {
             wire.forget_tls();
             let told = refuse_and_close(service, &mut wire, b"", RequestError::PlainHttp).await;

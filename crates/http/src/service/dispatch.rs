@@ -9,7 +9,7 @@ use super::get_file::{self, FoundFile};
 use super::list_directory::{list_directory, list_mounts, to_directory};
 use super::options::{allowed, options};
 use super::refuse::refuse;
-use super::reply::Reply;
+use super::reply::{Body, Reply};
 use super::request_body::RequestBody;
 use super::shared::Service;
 use super::site::{Mount, Site};
@@ -45,6 +45,10 @@ pub(super) async fn dispatch(
         reply
     });
     reply.principal = client.principal.take();
+    // A refusal is for everybody.
+    if reply.answer.status.is_success() && !matches!(reply.body, Body::Empty) {
+        reply.running = client.running.take();
+    }
     service.counters.response(reply.answer.status.as_u16());
     reply
 }

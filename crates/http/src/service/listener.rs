@@ -9,6 +9,7 @@ use service::address::client_of;
 
 use super::connection::serve_connection;
 use super::shared::{ConnectionInfo, Role, Service};
+use super::unsent::UNSENT_MIN;
 
 impl Service {
     /// Accepts and serves connections until shutdown is asked for.
@@ -52,6 +53,7 @@ impl Service {
         .increment();
         // It only tunes: a connection without it works.
         let _ = stream.set_option(SocketOption::NoDelay(true));
+        let _ = stream.set_option(SocketOption::UnsentMax(UNSENT_MIN));
         let (service, client) = (Rc::clone(self), client_of(stream.peer_addr().ip()));
         lane::spawn_for(client, async move {
             let info = ConnectionInfo { role, cohort: open.cohort(), place: open.slot() };

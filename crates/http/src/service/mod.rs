@@ -26,6 +26,7 @@ mod refuse;
 mod remove;
 mod reply;
 mod request_body;
+mod requests;
 mod send_buffer;
 mod send_error;
 mod send_reply;
@@ -33,6 +34,7 @@ mod shared;
 mod site;
 mod small_files;
 mod transfer;
+mod unsent;
 mod uploads;
 mod wire;
 

@@ -7,13 +7,14 @@ use std::time::{Duration, Instant};
 use httptypes::StatusCode;
 use identity::Rights;
 use lane::time::now;
-use vfs::{Published, Resolved, Staged};
+use vfs::{Caller, Published, Resolved, Staged};
 
 use super::change_target::{ChangeTarget, expect, is_conditional};
 use super::client::Client;
 use super::refuse::of_change;
 use super::reply::{Body, Reply};
 use super::request_body::RequestBody;
+use super::requests::UserGone;
 use super::shared::Service;
 use super::site::Site;
 use super::uploads::UploadPlace;
@@ -50,18 +51,32 @@ pub(super) async fn put_file(
     directory.volume().fits(length.unwrap_or(0)).map_err(of_change)?;
     let staged = directory.stage(caller, MODE).await.map_err(of_change)?;
     body.invite().await?;
-    fill(service, &site.limits, &place, &staged, body).await?;
+    let filling = fill(service, &site.limits, &place, &staged, body);
+    match client.running.get() {
+        Some(running) => {
+            running.unless_gone(filling).await.map_err(|UserGone| RequestError::LoginWrong)??
+        }
+        None => filling.await?,
+    }
     let stamp = staged.stamp().await.map_err(of_change)?;
     if site.uploads_synced {
         staged.sync().await.map_err(of_change)?;
     }
     let allows = |found: Option<&_>| target.allows(fields, found);
+    let caller = &present_caller(service, client)?;
     let published = staged.publish(caller, target.name, expect(fields, &allows)).await.map_err(of_change)?;
     if site.uploads_synced {
         directory.sync().await.map_err(of_change)?;
     }
     service.counters.uploads.increment();
     Ok(stored(&target, &published, published.attributes.mtime == stamp))
+}
+
+/// The caller by the accounts of now: those in which it was found may have gone while the body came.
+fn present_caller(service: &Service, client: &Client) -> Result<Caller, RequestError> {
+    let site = service.site();
+    let Some(principal) = client.principal.get() else { return Ok(site.anonymous.clone()) };
+    site.accounts.renewed(principal).map(Caller::new).ok_or(RequestError::LoginWrong)
 }
 
 /// Refuses what is no upload of a whole file.

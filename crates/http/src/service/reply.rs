@@ -10,6 +10,7 @@ use lane::time::now;
 use vfs::{ChangeToken, OpenFile};
 
 use super::abort::Abort;
+use super::requests::UserRequest;
 use crate::listing::Rendering;
 use crate::multipart::Multipart;
 use crate::range::ByteRange;
@@ -24,6 +25,8 @@ pub(super) struct Reply {
     pub(super) body: Body,
     /// The user that asked, if authenticated.
     pub(super) principal: Option<Principal>,
+    /// The user's request, where its body must not be sent to a user that is gone by then.
+    pub(super) running: Option<UserRequest>,
 }
 
 /// Source of the body's bytes.
@@ -96,7 +99,7 @@ impl Body {
 
 impl Reply {
     pub(super) fn new(answer: impl Into<Box<Answer>>, body: Body) -> Self {
-        Self { answer: answer.into(), body, principal: None }
+        Self { answer: answer.into(), body, principal: None, running: None }
     }
 
     /// The user's name, for the log.

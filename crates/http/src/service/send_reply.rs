@@ -41,7 +41,9 @@ pub(super) async fn send_reply(
     if method == Method::Head {
         return Ok(0);
     }
+    wire.begin_transfer();
     let sent = send_body(service, wire, &mut reply.body, reply.answer.chunked).await;
+    wire.end_transfer();
     if sent.is_err() && small_body > 0 {
         // Nothing of this reply has left yet, and nothing shall.
         wire.rewind(mark);
@@ -100,6 +102,7 @@ async fn send_listing(
         drop(piece);
         if !rendering.is_done() {
             wire.flush(true).await?;
+            wire.judge_transfer()?;
         }
     }
     if chunked {

@@ -21,8 +21,10 @@ use tls::{KtlsPolicy, KtlsSupport};
 use super::counters::HttpCounters;
 use super::logins::Logins;
 use super::random::Random;
+use super::requests::UserRequests;
 use super::site::Site;
 use super::small_files::SmallFiles;
+use super::unsent::Unsent;
 use super::uploads::Uploads;
 use crate::date;
 use crate::log::Record;
@@ -50,6 +52,8 @@ pub struct Service {
     pub(super) random: Random,
     pub(super) logins: Rc<Logins>,
     pub(super) uploads: Rc<Uploads>,
+    pub(super) unsent: Rc<Unsent>,
+    pub(super) user_requests: Rc<UserRequests>,
     /// Turns at rendering listings.
     pub(super) turns: Turns,
     pub(super) connections: Rc<Connections>,
@@ -83,6 +87,8 @@ impl Service {
             site: RefCell::new(Rc::new(site)),
             logins: Logins::new(Arc::clone(&counters)),
             uploads: Uploads::new(Arc::clone(&counters)),
+            unsent: Unsent::new(Arc::clone(&counters)),
+            user_requests: Rc::default(),
             counters,
             ktls: RefCell::new(KtlsSupport::new(ktls)),
             small_files: SmallFiles::new(),
@@ -96,10 +102,12 @@ impl Service {
     }
 
     /// Serves what `site` says from the next request of every connection on. The rate of connections changes at
-    /// once, in the middle of transfers too.
+    /// once, in the middle of transfers too, and requests under way end whose user is gone or disabled.
     pub fn reload(&self, site: Site) {
         self.connections.set_pacing(site.pacing);
+        let accounts = Arc::clone(&site.accounts);
         self.site.replace(Rc::new(site));
+        self.user_requests.judge(&accounts);
     }
 
     /// Marks the packets of all connections, open ones too (SO_MARK), for the machine's routes and filters to tell

@@ -8,28 +8,45 @@ use lane::time::now;
 
 use super::abort::Abort;
 
-/// Bodies on their way to one client.
+/// Bodies on their way to one client, judged a while at a time.
+#[derive(Debug, Default)]
 pub(super) struct BodyTransfer {
-    /// On a clock that stands still while it is the server that keeps the client waiting.
-    pub(super) started: Instant,
-    /// Bytes of the connection that the client had taken by then.
-    pub(super) taken_before: i64,
+    /// Begin of the while that is judged next, and the bytes of the connection that the client had taken by
+    /// then; `None` before the first look. The clock stands still while it is the server that keeps the
+    /// client waiting.
+    since: Option<(Instant, i64)>,
+}
+
+/// Bytes of a connection, as far as its client has them.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Taken {
+    /// Bytes that its host has acknowledged.
+    pub(super) bytes: i64,
+    /// False if it has all that it was sent: it is the server that is slow.
+    pub(super) is_owed_more: bool,
 }
 
 impl BodyTransfer {
-    /// Checks whether the client has taken as much as a rate of `rate_min` asks for, once it had `grace` to
-    /// begin. `taken` is what it has of the connection now.
+    /// Checks whether the client has taken as much as a rate of `rate_min` asks for, whenever `period` is over.
     pub(super) fn check(
-        &self,
-        taken: i64,
+        &mut self,
+        taken: Taken,
         rate_min: u64,
-        grace: Duration,
+        period: Duration,
         client_time: Instant,
     ) -> Result<(), Abort> {
-        let elapsed = client_time.saturating_duration_since(self.started);
-        let owed = u128::from(rate_min) * elapsed.as_millis() / 1000;
-        let taken = u128::try_from(taken - self.taken_before).unwrap_or(0);
-        if elapsed > grace && taken < owed { Err(Abort::TooSlow) } else { Ok(()) }
+        if let Some((since, before)) = self.since.filter(|_| taken.is_owed_more) {
+            let elapsed = client_time.saturating_duration_since(since);
+            if elapsed < period {
+                return Ok(());
+            }
+            let owed = u128::from(rate_min) * elapsed.as_millis() / 1000;
+            if u128::try_from(taken.bytes - before).unwrap_or(0) < owed {
+                return Err(Abort::TooSlow);
+            }
+        }
+        self.since = Some((client_time, taken.bytes));
+        Ok(())
     }
 }
 

@@ -23,7 +23,8 @@ use super::abort::Abort;
 use super::linger::{UnderWay, linger};
 use super::receive_buffer::ReceiveBuffer;
 use super::send_buffer::SendBuffer;
-use super::transfer::{BodyTransfer, LOOKS, ProgressWatch};
+use super::transfer::{BodyTransfer, LOOKS, ProgressWatch, Taken};
+use super::unsent::{UNSENT_MIN, Unsent, UnsentRoom};
 use crate::limits::Limits;
 use crate::response::Writer;
 use tls::{Alpn, CryptoInfo, KernelControl, KtlsSupport, SessionInfo, TlsEvent, TlsSession, UserSpaceReason};
@@ -47,6 +48,9 @@ pub(super) struct Wire {
     held: Option<Charge>,
     account: Rc<Account>,
     large_buffers: Rc<Account>,
+    unsent: Rc<Unsent>,
+    /// What the socket may hold unsent beyond what every connection's may.
+    unsent_room: Option<UnsentRoom>,
     alarm: Alarm,
     ticket: Ticket,
     /// Time spent waiting for a turn at the server's rate, which is no fault of the client's.
@@ -54,7 +58,7 @@ pub(super) struct Wire {
     stall: Duration,
     send_rate_min: u64,
     sent: u64,
-    /// The body that is being sent, where there is a floor for its rate, and when to judge it next.
+    /// The bodies that are being sent, where there is a floor for their rate, and when to judge it next.
     transfer: Option<(BodyTransfer, Instant)>,
     /// Bytes of an earlier answer that were not acknowledged at the last look.
     left_before: Option<u64>,
@@ -65,6 +69,7 @@ impl Wire {
         stream: Rc<TcpStream>,
         ticket: Ticket,
         (account, large_buffers): (Rc<Account>, Rc<Account>),
+        unsent: Rc<Unsent>,
         limits: &Limits,
     ) -> Self {
         Self {
@@ -76,6 +81,8 @@ impl Wire {
             held: None,
             account,
             large_buffers,
+            unsent,
+            unsent_room: None,
             alarm: Alarm::default(),
             ticket,
             waited: Duration::ZERO,
@@ -161,10 +168,12 @@ impl Wire {
         deadline: Instant,
     ) -> Result<(SessionInfo, Option<UserSpaceReason>), Abort> {
         self.tls = Some(Box::new(TlsSession::server(config)?));
+        let mut held = None;
         loop {
             if self.receive(receive_buffer, deadline).await? == Received::End {
                 return Err(Abort::PeerClosed);
             }
+            self.hold_handshake(&mut held)?;
             if let Some(info) = self.tls.as_ref().and_then(|tls| tls.info()).cloned() {
                 let in_user_space = match info.alpn {
                     Some(Alpn::H2) => Some(UserSpaceReason::Http2),
@@ -177,6 +186,19 @@ impl Wire {
                 return Ok((info, in_user_space));
             }
         }
+    }
+
+    /// Charges what the handshake keeps of messages that are not whole, beyond what most clients send at once.
+    fn hold_handshake(&self, held: &mut Option<Charge>) -> Result<(), Abort> {
+        let kept = self.tls.as_ref().map_or(0, |tls| tls.handshake_bytes());
+        if kept <= HANDSHAKE_BYTES_FREE {
+            *held = None;
+        } else if held.as_ref().is_none_or(|held| held.bytes() < kept) {
+            // One of the two, so that a connection is not in its own way.
+            *held = None;
+            *held = Some(self.account.try_charge(kept).ok_or(Abort::Evicted)?);
+        }
+        Ok(())
     }
 
     /// Waits for bytes from the peer, after sending all that is owed to it.
@@ -203,6 +225,8 @@ impl Wire {
             return Ok(None);
         }
         let received = self.alarm.race(deadline, self.stream.recv()).await;
+        // A client that asks for more has taken what it asked for before, or nearly.
+        self.narrow();
         Ok(Some(received.map_err(|Elapsed| timed_out())??))
     }
 
@@ -333,6 +357,20 @@ impl Wire {
         let _ = self.stream.set_option(SocketOption::ResetOnClose);
     }
 
+    /// Lets the socket hold more of a body of so many bytes unsent, as far as its client's share allows.
+    fn widen(&mut self, bytes: u64) {
+        if bytes > u64::from(UNSENT_MIN) && self.unsent_room.is_none() {
+            self.unsent_room = self.unsent.widen(&self.stream);
+        }
+    }
+
+    /// Gives back what [`Wire::widen`] took once the client has nearly all of it.
+    fn narrow(&mut self) {
+        if self.unsent_room.is_some() && self.unsent.narrow(&self.stream) {
+            self.unsent_room = None;
+        }
+    }
+
     /// A buffer of the pool, within the shares of this connection and its address.
     async fn take_buffer(&mut self, class: BufClass) -> Result<(Buf, Charge), Abort> {
         let buffers = lane::current().buffers().clone();
@@ -371,38 +409,42 @@ impl Wire {
                 return Ok(output?);
             }
             let taken = self.taken(handed())?;
-            watch.look(taken, self.stall)?;
-            if let Some((transfer, _)) = &self.transfer {
-                transfer.check(taken, self.send_rate_min, self.stall, self.client_time())?;
+            watch.look(taken.bytes, self.stall)?;
+            let client_time = self.client_time();
+            if let Some((transfer, _)) = &mut self.transfer {
+                transfer.check(taken, self.send_rate_min, self.stall, client_time)?;
             }
         }
     }
 
     /// Returns what the client has taken of `handed` bytes that the socket got: one system call.
-    fn taken(&self, handed: u64) -> Result<i64, Abort> {
-        Ok(handed as i64 - self.stream.unacknowledged()? as i64)
+    fn taken(&self, handed: u64) -> Result<Taken, Abort> {
+        let left = self.stream.unacknowledged()?;
+        Ok(Taken { bytes: handed as i64 - left as i64, is_owed_more: left > 0 })
     }
 
-    /// Begins to judge how fast the client takes a body, if there is a floor.
-    fn begin_transfer(&mut self) -> Result<(), Abort> {
-        self.transfer = None;
-        if self.send_rate_min > 0 {
-            let (started, taken_before) = (self.client_time(), self.taken(self.sent)?);
-            self.transfer = Some((BodyTransfer { started, taken_before }, now() + self.stall));
+    /// Begins to judge how fast the client takes a body, if there is a floor. Answers that follow one another
+    /// are judged together.
+    pub(super) fn begin_transfer(&mut self) {
+        if self.send_rate_min > 0 && self.transfer.is_none() {
+            self.transfer = Some((BodyTransfer::default(), now() + self.stall / LOOKS));
         }
-        Ok(())
+    }
+
+    /// The body has been handed to the socket.
+    pub(super) fn end_transfer(&mut self) {
+        self.transfer = None;
     }
 
     /// Judges a client that always has room in its socket, now and then.
-    fn judge_transfer(&mut self) -> Result<(), Abort> {
-        let Some((transfer, judged_at)) = &self.transfer else { return Ok(()) };
-        if now() < *judged_at {
+    pub(super) fn judge_transfer(&mut self) -> Result<(), Abort> {
+        if self.transfer.as_ref().is_none_or(|(_, judged_at)| now() < *judged_at) {
             return Ok(());
         }
-        transfer.check(self.taken(self.sent)?, self.send_rate_min, self.stall, self.client_time())?;
-        let next = now() + self.stall / LOOKS;
-        if let Some((_, judged_at)) = &mut self.transfer {
-            *judged_at = next;
+        let (taken, client_time) = (self.taken(self.sent)?, self.client_time());
+        if let Some((transfer, judged_at)) = &mut self.transfer {
+            transfer.check(taken, self.send_rate_min, self.stall, client_time)?;
+            *judged_at = now() + self.stall / LOOKS;
         }
         Ok(())
     }
@@ -512,5 +554,16 @@ fn timed_out() -> Abort {
     Abort::Io(io::ErrorKind::TimedOut.into())
 }
 
+//@ limit: TLS handshakes whose messages are not whole
+//@ section: HTTP
+//@ unit: byte
+//@ connection: {HANDSHAKE_BYTES_FREE:b} with its place, a ClientHello of 16 KiB on the books
+//@ address: on the books of memory of replies
+//@ empty: the connection ends; others feel nothing
+//@ counter: http_tls_handshakes{kind="failed"}, http_aborted{cause="evicted"}, http_reply_memory_bytes
+//@ attack: http-places-taken
+/// Bytes of a handshake that are kept with the connection's place: ClientHellos with post-quantum keys are
+/// shorter.
+const HANDSHAKE_BYTES_FREE: usize = 4 << 10;
 /// A longer send may take several steps, between which progress is watched.
 const QUEUED_SEND_MAX: usize = 32 * 1024;

@@ -29,7 +29,7 @@ pub struct LimitsSection {
     pub idle_seconds: u64,
     /// Without the client taking a byte, seconds.
     pub stall_seconds: u64,
-    /// Slowest average rate of taking a body, bytes per second, judged after `stall_seconds`; 0: no floor.
+    /// Slowest rate of taking a body, bytes per second on average over each `stall_seconds`; 0: no floor.
     #[serde(deserialize_with = "service::config::bytes")]
     pub send_rate_min: u64,
     /// Slowest average rate of an upload, bytes per second, judged after `stall_seconds`; 0: no floor.
@@ -70,7 +70,7 @@ impl LimitsSection {
             body_timeout: Duration::from_secs(self.body_seconds),
             idle_timeout: Duration::from_secs(self.idle_seconds),
             write_stall_timeout: Duration::from_secs(self.stall_seconds),
-            send_rate_min: self.send_rate_min,
+            send_rate_min: self.judged_send_rate(),
             upload_rate_min: self.upload_rate_min,
             uploads_per_connection: self.uploads_per_connection,
             uploads_per_address: self.uploads_per_address,
@@ -79,6 +79,18 @@ impl LimitsSection {
             connections_max: self.connections_per_lane,
             ..Limits::default()
         }
+    }
+
+    /// The floor that clients are held to: that of the default is no reason to refuse a slow pace.
+    fn judged_send_rate(&self) -> u64 {
+        match self.pacing_bytes_per_second {
+            Some(Size(rate)) if self.has_default_floor() => self.send_rate_min.min(rate / 2),
+            _ => self.send_rate_min,
+        }
+    }
+
+    fn has_default_floor(&self) -> bool {
+        self.send_rate_min == Limits::default().send_rate_min
     }
 
     /// `egress_rate` is that of the server.
@@ -118,6 +130,10 @@ impl LimitsSection {
 
     /// A client can take no more than the server sends.
     fn check_rates(&self, egress_rate: Option<u64>) -> Result<(), ConfigError> {
+        // The time in which the server's rate keeps a client waiting does not count.
+        if self.has_default_floor() {
+            return Ok(());
+        }
         let refuse = |bound: &str, rate: u64| {
             let problem = format!(
                 "{} is not below {bound}, which is {rate}: the server would cut off every client as too \

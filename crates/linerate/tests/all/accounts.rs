@@ -5,8 +5,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
-use crate::support::site::Site;
-use crate::support::{linerate, output, raw};
+use crate::support::site::{ANY_PORT, Site};
+use crate::support::{Launch, linerate, output, patterned, raw, tool};
 use identity::{Accounts, Acl, Secret};
 use serde_json::Value;
 use tempfile::TempDir;
@@ -449,4 +449,97 @@ fn sambas_users_come_along_with_what_they_sign_in_with() {
     // By a pipe.
     let piped = scene.with_password("user import -", samba(&[("gina", "1008", hash, "U")]).as_bytes());
     assert!(piped.status.success() && has_it("gina"), "{piped:?}");
+}
+
+/// A server of which bob, alice and carol's group may change everything, and its two files.
+fn served(scene: &Scene) -> (TempDir, crate::support::Server) {
+    for name in ["alice", "bob", "carol"] {
+        let added = scene.with_password(&format!("user add {name} --password-stdin"), b"sesame and more\n");
+        assert!(added.status.success(), "{added:?}");
+    }
+    scene.does("group add staff");
+    scene.does("group add-member staff carol");
+    let dir = tree();
+    std::fs::write(dir.path().join("pub/big"), patterned(64 << 20)).unwrap();
+    std::fs::write(dir.path().join("up"), patterned(3 << 20)).unwrap();
+    let text = format!(
+        "[server]\nstate_dir = 'state'\n[identity]\naccounts = '{}'\n{ANY_PORT}[[volume]]\nname = 'pub'\npath = 'pub'\n\
+         writable = 'alice,bob,staff'\n",
+        scene.file().display()
+    );
+    std::fs::write(dir.path().join("linerate.toml"), text).unwrap();
+    let server = Launch::config(&dir.path().join("linerate.toml")).start();
+    (dir, server)
+}
+
+#[test]
+fn users_that_are_disabled_or_deleted_lose_uploads_and_downloads_at_the_reload() {
+    for end in ["user disable bob", "user del bob"] {
+        let scene = Scene::new();
+        let (dir, server) = served(&scene);
+        let up = dir.path().join("up").display().to_string();
+        let curl = |user: &str, rate: &str, version: &str, rest: &[&str]| {
+            let mut curl = tool("curl", "curl");
+            curl.args(["--silent", "--insecure", "--max-time", "60", "--output", "/dev/null", version]);
+            curl.args(["--write-out", "%{http_code} %{size_download}", "--limit-rate", rate]);
+            curl.args(["--user", &format!("{user}:sesame and more")]).args(rest);
+            curl.stdout(Stdio::piped()).spawn().unwrap()
+        };
+        let mut running = Vec::new();
+        for (version, number) in [("--http1.1", 1), ("--http2", 2)] {
+            for (user, rate) in [("bob", "50k"), ("alice", "700k")] {
+                let to = server.https_url(&format!("/{user}{number}"));
+                running.push((user, true, curl(user, rate, version, &["--upload-file", &up, &to])));
+            }
+            let from = server.https_url("/big");
+            running.push(("bob", false, curl("bob", "200k", version, &[&from])));
+            running.push(("alice", false, curl("alice", "20M", version, &[&from])));
+        }
+        server.wait_counted("linerate_http_uploads_open", "", 4);
+        server.wait_counted("linerate_http_requests", "method=\"GET\"", 4);
+        scene.does(end);
+        server.reload("reloaded");
+        for (user, is_upload, child) in running {
+            let done = child.wait_with_output().unwrap();
+            let told = String::from_utf8(done.stdout).unwrap();
+            let (status, bytes) = told.split_once(' ').unwrap();
+            let bytes: usize = bytes.parse().unwrap();
+            match (user, is_upload) {
+                ("alice", true) => assert_eq!(status, "201", "{end}"),
+                ("alice", false) => assert!(done.status.success() && bytes == 64 << 20, "{end}: {told}"),
+                (_, true) => assert_eq!(status, "401", "{end}"),
+                (_, false) => assert!(!done.status.success() && bytes < 32 << 20, "{end}: {told}"),
+            }
+        }
+        let there = |name: &str| dir.path().join("pub").join(name).exists();
+        assert!(there("alice1") && there("alice2") && !there("bob1") && !there("bob2"), "{end}");
+        assert_eq!(server.counted("linerate_http_aborted", "cause=\"user_gone\""), 2, "{end}");
+    }
+}
+
+#[test]
+fn an_upload_is_judged_at_its_end_by_the_accounts_of_then() {
+    let scene = Scene::new();
+    let (dir, server) = served(&scene);
+    // carol:sesame and more
+    let login = "Authorization: Basic Y2Fyb2w6c2VzYW1lIGFuZCBtb3Jl";
+    let begin = |name: &str| {
+        let mut stream = raw::connect(server.http[0]);
+        let head = format!("PUT /{name} HTTP/1.1\r\nHost: a\r\n{login}\r\nContent-Length: 10\r\n\r\n12345");
+        raw::send_all(&mut stream, head.as_bytes());
+        stream
+    };
+    let end = |mut stream: std::net::TcpStream| {
+        raw::send_all(&mut stream, b"67890");
+        raw::read_head(&mut stream).status
+    };
+    let (stays, leaves) = (begin("stays"), begin("leaves"));
+    server.wait_counted("linerate_http_uploads_open", "", 2);
+    scene.does("user add dave --no-password");
+    server.reload("reloaded");
+    assert_eq!(end(stays), 201, "of other users' changes nothing is felt");
+    scene.does("group remove-member staff carol");
+    server.reload("reloaded");
+    assert_eq!(end(leaves), 403);
+    assert!(dir.path().join("pub/stays").exists() && !dir.path().join("pub/leaves").exists());
 }

@@ -266,6 +266,54 @@ fn clients_that_never_read_are_cut_and_harm_nobody() {
 }
 
 #[test]
+fn clients_that_never_read_fill_little_of_the_kernels_memory() {
+    const EACH: usize = 60;
+    let site = Site::new(&[("a.txt", b"hello\n"), ("big", &patterned(16 << 20))], "[server]\nlanes = 1");
+    let server = site.start();
+    let ask = |mut stream: Box<dyn Write>| {
+        stream.write_all(b"GET /big HTTP/1.1\r\nHost: a\r\n\r\n").unwrap();
+        stream.flush().unwrap();
+        stream
+    };
+    let _mute: Vec<_> = (0..EACH)
+        .flat_map(|_| {
+            let [plain, sealed] =
+                [server.http[0], server.https[0]].map(|addr| raw::connect_narrow(addr, 4096));
+            [ask(Box::new(plain)), ask(Box::new(http2::tls(sealed, b"http/1.1")))]
+        })
+        .collect();
+    // It grows until every socket is full.
+    let mut queued = Vec::new();
+    wait_for("full sockets", || {
+        std::thread::sleep(Duration::from_millis(500));
+        let now = [server.http[0], server.https[0]].map(queued_bytes).concat();
+        (std::mem::replace(&mut queued, now) == queued && queued.len() == 2 * EACH).then_some(())
+    });
+    // A part of 64 KiB is beside what may wait unsent.
+    assert!(queued.iter().all(|bytes| *bytes <= (512 + 64 + 64) << 10), "{queued:?}");
+    let all: usize = queued.iter().sum();
+    assert!(all <= (48 << 20) + 2 * EACH * ((64 + 64 + 16) << 10), "{all}: one address has its share");
+    assert!(server.counted("linerate_http_unsent_room_refused", "") > 0);
+    assert!(server.counted("linerate_http_unsent_room_bytes", "") > 32 << 20);
+    let fetched = output(tool("curl", "curl").args(["--silent", "--max-time", "30"]).arg(server.url("/big")));
+    assert_eq!(fetched.len(), 16 << 20);
+    assert_serves(&server);
+}
+
+/// What the sockets of a server's port hold for their peers, in bytes each.
+fn queued_bytes(of: SocketAddr) -> Vec<usize> {
+    let port = format!("0100007F:{:04X}", of.port());
+    let table = std::fs::read_to_string("/proc/net/tcp").unwrap();
+    let of_line = |line: &str| {
+        let mut fields = line.split_whitespace().skip(1);
+        let (local, _, state, queues) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+        let queued = usize::from_str_radix(queues.split(':').next()?, 16).ok()?;
+        (local == port && state == "01").then_some(queued)
+    };
+    table.lines().filter_map(of_line).collect()
+}
+
+#[test]
 fn a_transfer_that_stands_still_is_cut_by_every_way() {
     let body = patterned(24 << 20);
     let site = Site::new(&[("a.txt", b"hello\n"), ("big", &body)], "[http.limits]\nstall_seconds = 1");

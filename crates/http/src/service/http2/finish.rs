@@ -13,6 +13,7 @@ use super::progress::Progress;
 use crate::http2::request::Request;
 use crate::log::{Protocol, Record};
 use crate::request::Method;
+use crate::service::requests::UserRequest;
 use crate::service::shared::Service;
 
 /// Ends a request's books when its body is done with, however that comes about.
@@ -25,6 +26,7 @@ pub(super) struct Finish {
     pub(super) status: u16,
     pub(super) sent: u64,
     pub(super) principal: Option<Principal>,
+    pub(super) running: Option<UserRequest>,
     texts: Texts,
     _held: Charge,
 }
@@ -58,6 +60,7 @@ impl Finish {
             status: 0,
             sent: 0,
             principal: None,
+            running: None,
             texts,
             _held: account.charge(bytes),
         }

@@ -44,7 +44,7 @@ pub(super) async fn serve_http2(
     // What waits in the kernel delays all streams, and is sent by the kernel's task that takes the client's
     // ACKs. It only tunes.
     let _ = stream.set_option(SocketOption::UnsentMax(UNSENT_MAX));
-    let progress = Rc::new(Progress::new(Rc::clone(&stream), Rc::clone(info.place), limits.send_rate_min));
+    let progress = Rc::new(Progress::new(Rc::clone(&stream), Rc::clone(info.place)));
     let link = Http2Link::new(stream, ticket, tls, receive_buffer, Rc::clone(&progress), Rc::clone(&account));
     let mut session =
         Http2Session::new(Rc::clone(service), peer, Rc::clone(&account), Rc::clone(&progress), link, &limits);

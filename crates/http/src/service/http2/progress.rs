@@ -10,14 +10,13 @@ use lane::time::now;
 
 use crate::limits::Limits;
 use crate::service::abort::Abort;
-use crate::service::transfer::{BodyTransfer, LOOKS};
+use crate::service::transfer::{BodyTransfer, LOOKS, Taken};
 use service::connection_slots::ConnectionSlot;
 
 /// The state of one connection's streams as a whole.
 pub(super) struct Progress {
     stream: Rc<TcpStream>,
     place: Rc<ConnectionSlot>,
-    send_rate_min: u64,
     /// Uploads under way: each has patience of its own with the client.
     uploads: Rc<Cell<usize>>,
     moved_at: Cell<Instant>,
@@ -28,6 +27,8 @@ pub(super) struct Progress {
     handed: Cell<i64>,
     /// The most of the bodies that the client was seen to have.
     seen: Cell<i64>,
+    /// Set while a body waits for the client to open a window.
+    awaits_window: Cell<bool>,
     /// Since a stream was opened on an idle connection, on a clock without the time waited.
     transfer: RefCell<BodyTransfer>,
     /// Time the server's rate kept the connection waiting, and since when it does so now.
@@ -46,12 +47,11 @@ pub(super) enum PaceVerdict {
 
 impl Progress {
     /// Tells `place` what the connection does.
-    pub(super) fn new(stream: Rc<TcpStream>, place: Rc<ConnectionSlot>, send_rate_min: u64) -> Self {
+    pub(super) fn new(stream: Rc<TcpStream>, place: Rc<ConnectionSlot>) -> Self {
         let now = now();
         Self {
             stream,
             place,
-            send_rate_min,
             uploads: Rc::default(),
             moved_at: Cell::new(now),
             open_streams: Cell::new(0),
@@ -59,7 +59,8 @@ impl Progress {
             owed: Cell::new(0),
             handed: Cell::new(0),
             seen: Cell::new(0),
-            transfer: RefCell::new(BodyTransfer { started: now, taken_before: 0 }),
+            awaits_window: Cell::new(false),
+            transfer: RefCell::default(),
             waited: Cell::new(Duration::ZERO),
             waiting_since: Cell::new(None),
         }
@@ -67,10 +68,7 @@ impl Progress {
 
     pub(super) fn stream_opened(&self) {
         if self.open_streams.get() == 0 {
-            // Without a floor no check asks.
-            let taken_before =
-                if self.send_rate_min > 0 { self.taken().map_or(0, |(taken, _)| taken) } else { 0 };
-            *self.transfer.borrow_mut() = BodyTransfer { started: self.client_time(), taken_before };
+            self.transfer.take();
         }
         self.open_streams.update(|count| count + 1);
         self.moved_at.set(now());
@@ -99,6 +97,11 @@ impl Progress {
     pub(super) fn takes(&self, bytes: usize, data: usize) {
         self.owed.update(|before| before + bytes as i64);
         self.data.update(|before| before + data as i64);
+    }
+
+    /// Notes whether a body waits for the client to open a window.
+    pub(super) fn awaits_window(&self, waits: bool) {
+        self.awaits_window.set(waits);
     }
 
     /// The socket got `bytes` more.
@@ -150,17 +153,19 @@ impl Progress {
             // A client that sends has less of the line to take what it asked for: its time for that begins
             // anew.
             self.moved_at.set(now());
-            *self.transfer.borrow_mut() = BodyTransfer { started: self.client_time(), taken_before: taken };
-        } else if open {
-            let (rate_min, grace) = (limits.send_rate_min, limits.write_stall_timeout);
-            if let Err(abort) = self.transfer.borrow().check(taken, rate_min, grace, self.client_time()) {
-                return PaceVerdict::Ends(abort);
-            }
+            self.transfer.take();
         }
         match (now() >= self.moved_at.get() + self.patience(limits), open) {
-            (false, _) => PaceVerdict::GoesOn,
-            (true, true) => PaceVerdict::Ends(Abort::WriteStalled),
-            (true, false) => PaceVerdict::Idle,
+            (true, true) => return PaceVerdict::Ends(Abort::WriteStalled),
+            (true, false) => return PaceVerdict::Idle,
+            (false, false) => return PaceVerdict::GoesOn,
+            (false, true) => {}
+        }
+        let taken = Taken { bytes: taken, is_owed_more: on_the_way > 0 || self.awaits_window.get() };
+        let (rate_min, period) = (limits.send_rate_min, limits.write_stall_timeout);
+        match self.transfer.borrow_mut().check(taken, rate_min, period, self.client_time()) {
+            Ok(()) => PaceVerdict::GoesOn,
+            Err(abort) => PaceVerdict::Ends(abort),
         }
     }
 

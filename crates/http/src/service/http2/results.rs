@@ -23,6 +23,8 @@ pub(super) enum TaskResult {
     Wanted {
         waits: bool,
     },
+    /// The user of a request whose answer is being sent is gone.
+    UserGone,
     /// The client of a request that was answered before its end has had time to see that.
     EndUpload,
     /// The handler has taken so much of the request's body.

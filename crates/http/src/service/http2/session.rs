@@ -215,6 +215,7 @@ impl Http2Session {
                     self.enqueue(stream);
                 }
                 TaskResult::Fetched(_, Err(abort), _) => self.abort(stream, &abort),
+                TaskResult::UserGone => self.abort(stream, &Abort::UserGone),
                 TaskResult::Wanted { .. } | TaskResult::Taken(_) | TaskResult::EndUpload => {
                     self.exchanges.extend([(stream, exchange)])
                 }
@@ -315,8 +316,13 @@ impl Http2Session {
 
     /// Sends an answer's head, and lets its body stand in line.
     fn respond(&mut self, stream: u32, mut exchange: Exchange, reply: Reply) {
-        let Reply { answer, body, principal } = reply;
+        let Reply { answer, body, principal, running } = reply;
         (exchange.finish.status, exchange.finish.principal) = (answer.status.as_u16(), principal);
+        if let Some(running) = running {
+            let results = Rc::clone(&self.results);
+            running.tell(move || results.put(stream, TaskResult::UserGone));
+            exchange.finish.running = Some(running);
+        }
         if exchange.incoming.take().is_some() {
             self.rules.drop_body(stream);
         }
@@ -374,6 +380,7 @@ impl Http2Session {
         if room == 0 {
             // It is called when there is some.
             exchange.is_queued = false;
+            self.progress.awaits_window(true);
             return true;
         }
         let out = &mut self.link.outgoing;
@@ -390,6 +397,7 @@ impl Http2Session {
             }
             Ok(Put::Frame { len, ends }) => {
                 self.progress.takes(HEAD_BYTES + len, len);
+                self.progress.awaits_window(false);
                 self.rules.data(stream, len, ends);
                 exchange.finish.sent += len as u64;
                 if ends {

@@ -23,14 +23,11 @@ impl Wire {
         version: &Version,
         range: ByteRange,
     ) -> Result<(), Abort> {
-        self.begin_transfer()?;
-        let copied = self.send_buffer.layout.is_some() || range.len() <= SMALL_BODY_MAX;
-        let sent = match copied {
+        self.widen(range.len());
+        match self.send_buffer.layout.is_some() || range.len() <= SMALL_BODY_MAX {
             true => self.send_file_copied(version, range).await,
             false => self.send_file_uncopied(version, range).await,
-        };
-        self.transfer = None;
-        sent
+        }
     }
 
     /// Page cache to socket, but for what waits before it.

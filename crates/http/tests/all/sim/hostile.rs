@@ -9,6 +9,7 @@ use lane::time::{now, sleep};
 use crate::sim::SEEDS;
 use crate::sim::client::{Client, request};
 use crate::sim::server::{ADDRESS, Pair, noise};
+use crate::sim::tls_client::{SUITES, TlsClient};
 
 #[test]
 fn smuggled_request_is_never_answered() {
@@ -111,6 +112,33 @@ fn client_that_never_reads_is_let_go_and_others_are_served() {
         assert_eq!(pair.connections.connections.get(), 1, "the reader's connection is still open");
         pair.end();
     });
+}
+
+#[test]
+fn hellos_that_never_end_are_on_the_books_and_their_address_leaves_some_to_others() {
+    let pair = Pair::tls(1, Config::default(), Limits::default(), &[("f", b"content")]);
+    let (counters, connections) = (pair.counters.clone(), pair.connections.clone());
+    pair.run(async move {
+        // A ClientHello that announces 16,000 bytes, of which 15,000 come.
+        let hello = [&[22, 3, 1, 0x3e, 0x80, 1, 0, 0x3e, 0x7c, 3, 3][..], &[7; 15_000]].concat();
+        let mut held = Vec::new();
+        for _ in 0..400 {
+            let client = Client::connect(ADDRESS).await.unwrap();
+            client.send(&hello).await.unwrap();
+            held.push(client);
+        }
+        sleep(Duration::from_secs(1)).await;
+        let on_the_books = connections.reply_memory_bytes.get();
+        // Three quarters of what a simulated lane has.
+        assert!((1 << 20..3 << 19).contains(&on_the_books), "{on_the_books}");
+        assert!(counters.aborted_evicted.get() > 200, "{}", counters.aborted_evicted.get());
+        let mut client = Client::connect_tls(ADDRESS, TlsClient::new(SUITES[0])).await.unwrap();
+        assert_eq!(client.get("/f", "").await.unwrap().body, b"content");
+        sleep(Duration::from_secs(11)).await;
+        assert_eq!(connections.reply_memory_bytes.get(), 0, "none had the time to finish");
+    });
+    pair.world.run_for(Duration::from_secs(70));
+    pair.end();
 }
 
 #[test]
