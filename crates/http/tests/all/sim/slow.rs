@@ -136,3 +136,32 @@ fn floor_counts_what_the_client_has_and_not_what_waits_for_it() {
         });
     }
 }
+
+#[test]
+fn client_that_takes_next_to_nothing_is_let_go_without_a_setting() {
+    let way = Way::Plain;
+    for (rate, is_served) in [(700, false), (3_000, true)] {
+        // So that it takes a little every few seconds.
+        let mut config = config();
+        config.net.tcp.recv_buffer = 4 << 10;
+        let content = noise(1, SEND_BUFFER);
+        let pair = Pair::new(1, config, Limits::default(), &[("f", &content)]);
+        let counters = pair.counters.clone();
+        pair.run(async move {
+            let mut client = way.connect().await;
+            client.slow_down(rate);
+            way.ask(&mut client).await;
+            let begun = now();
+            let ends = lane::spawn(async move { client.response().await.is_ok() });
+            while counters.aborted_slow.get() == 0 && now() < begun + Duration::from_secs(120) {
+                lane::time::sleep(Duration::from_secs(1)).await;
+            }
+            let took = now().duration_since(begun);
+            assert_eq!(took > Duration::from_secs(100), is_served, "{way:?} at {rate}: {took:?}");
+            drop(ends);
+        });
+        assert_eq!(pair.counters.aborted_slow.get(), u64::from(!is_served), "{way:?} at {rate}");
+        pair.world.run_for(Duration::from_secs(70));
+        pair.end();
+    }
+}
