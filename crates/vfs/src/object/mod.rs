@@ -102,7 +102,7 @@ struct Used {
     /// Generation by which its own list was [noted](Object::is_list_noted).
     list_noted: AtomicU64,
     log: Mutex<Option<Weak<Log>>>,
-    open_names: OpenNames,
+    open_names: OpenNames<Object>,
 }
 
 /// State of an object under its small lock.
@@ -179,7 +179,7 @@ impl Object {
     }
 
     /// The names in it by which clients have something open.
-    pub(crate) fn open_names(&self) -> &OpenNames {
+    pub(crate) fn open_names(&self) -> &OpenNames<Object> {
         &self.used.get_or_init(Box::default).open_names
     }
 

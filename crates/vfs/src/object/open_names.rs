@@ -6,26 +6,28 @@ use std::sync::{Arc, Mutex, MutexGuard, Weak};
 
 use smallvec::SmallVec;
 
-use super::Object;
-
-/// Open names of one directory, each with how often it is open.
-#[derive(Default)]
-pub(crate) struct OpenNames {
+/// Open names of one directory, each with how often it is open, and what objects are.
+pub(crate) struct OpenNames<T> {
     /// Number of names that there are, for readers without the lock.
     count: AtomicU32,
-    names: Mutex<HashMap<Box<[u8]>, OpenName>>,
+    names: Mutex<HashMap<Box<[u8]>, OpenName<T>>>,
 }
 
 /// A name by which something is open.
-#[derive(Default)]
-struct OpenName {
+struct OpenName<T> {
     /// Number of opens by it.
     opens: u32,
     /// Objects that are open by it: more than one where another program has replaced the first.
-    objects: SmallVec<[Weak<Object>; 1]>,
+    objects: SmallVec<[Weak<T>; 1]>,
 }
 
-impl OpenNames {
+impl<T> Default for OpenNames<T> {
+    fn default() -> Self {
+        Self { count: AtomicU32::default(), names: Mutex::default() }
+    }
+}
+
+impl<T> OpenNames<T> {
     /// Returns whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.count.load(Ordering::Acquire) == 0
@@ -42,16 +44,16 @@ impl OpenNames {
     }
 
     /// Returns the objects that are open by this name.
-    pub(crate) fn objects(&self, name: &[u8]) -> Vec<Arc<Object>> {
+    pub(crate) fn objects(&self, name: &[u8]) -> Vec<Arc<T>> {
         let names = self.names();
         names.get(name).into_iter().flat_map(|open| &open.objects).filter_map(Weak::upgrade).collect()
     }
 
     /// Adds one open of an object by this name.
-    pub(crate) fn add(&self, name: &[u8], object: Weak<Object>) {
+    pub(crate) fn add(&self, name: &[u8], object: Weak<T>) {
         let mut names = self.names();
         if !names.contains_key(name) {
-            names.insert(name.into(), OpenName::default());
+            names.insert(name.into(), OpenName { opens: 0, objects: SmallVec::new() });
         }
         let open = names.get_mut(name).expect("it was put there");
         open.opens += 1;
@@ -79,11 +81,11 @@ impl OpenNames {
         self.tell(&names);
     }
 
-    fn tell(&self, names: &HashMap<Box<[u8]>, OpenName>) {
+    fn tell(&self, names: &HashMap<Box<[u8]>, OpenName<T>>) {
         self.count.store(u32::try_from(names.len()).unwrap_or(u32::MAX), Ordering::Release);
     }
 
-    fn names(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, OpenName>> {
+    fn names(&self) -> MutexGuard<'_, HashMap<Box<[u8]>, OpenName<T>>> {
         self.names.lock().expect("nobody panics while holding it")
     }
 }
@@ -94,7 +96,7 @@ mod tests {
 
     #[test]
     fn a_name_is_there_until_its_last_open_is_closed() {
-        let names = OpenNames::default();
+        let names = OpenNames::<()>::default();
         assert!(names.is_empty());
         for name in [&b"a"[..], b"a", b"b"] {
             names.add(name, Weak::new());
