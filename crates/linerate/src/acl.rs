@@ -396,8 +396,8 @@ impl Attribute {
     /// Returns the attribute of security descriptors that goes with it, as Samba has them.
     pub(crate) fn descriptor(self) -> &'static CStr {
         match self {
-            Self::Trusted => c"security.NTACL",
-            Self::User => c"user.NTACL",
+            Self::Trusted => lists::DESCRIPTOR_TRUSTED,
+            Self::User => lists::DESCRIPTOR_USER,
         }
     }
 

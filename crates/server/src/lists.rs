@@ -13,6 +13,7 @@ use index::{MARK_LEN, Mark};
 use rustix::io::Errno;
 use service::volumes::VolumeSection;
 use vfs::{ACCEPTED_TRUSTED, ACCEPTED_USER, Accepted};
+pub use vfs::{DESCRIPTOR_TRUSTED, DESCRIPTOR_USER};
 
 pub use crate::objects::writes_trusted_attributes;
 
@@ -114,7 +115,7 @@ fn has_any(directory: &Path, attributes: &[&CStr]) -> bool {
 /// Attributes that hold a directory's list.
 const LISTS: [&CStr; 2] = [ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED];
 /// Attributes that hold a security descriptor.
-const DESCRIPTORS: [&CStr; 2] = [c"security.NTACL", c"user.NTACL"];
+const DESCRIPTORS: [&CStr; 2] = [DESCRIPTOR_TRUSTED, DESCRIPTOR_USER];
 
 /// Notes on a directory that the loss of its own earlier lists is accepted, and with `is_of_all` that of all
 /// directories beneath.

@@ -167,6 +167,7 @@ impl ProcessObjects {
         let mut open = self.volumes();
         let mut unknown = open.clone();
         open.retain(|volume| table.writes_to(volume));
+        let is_served = |name: &str| table.entries().iter().any(|entry| entry.spec.name.as_str() == name);
         let shown = |(id, record): &(VolumeId, VolumeRecord)| {
             let served = open.iter().find(|volume| volume.name().as_str() == record.name);
             let trouble = served.and_then(|volume| volume.trouble().map(str::to_owned));
@@ -174,15 +175,13 @@ impl ProcessObjects {
             let known = VolumeShown::of(*id, record);
             let usage = usage.or(known.usage.clone());
             let is_writable = served.is_some();
-            let is_served =
-                is_writable || table.entries().iter().any(|entry| entry.spec.name.as_str() == record.name);
-            VolumeShown { served: is_served, writable: is_writable, trouble, usage, ..known }
+            let served = is_writable || is_served(&record.name);
+            VolumeShown { served, writable: is_writable, trouble, usage, ..known }
         };
         let mut all: Vec<_> =
             self.index.iter().flat_map(IndexFile::volumes).map(|volume| shown(&volume)).collect();
         let is_known = |name: &VolumeName| all.iter().any(|known| known.name == name.as_str());
-        let is_served = |name: &VolumeName| table.entries().iter().any(|entry| entry.spec.name == *name);
-        unknown.retain(|volume| is_served(&volume.name()) && !is_known(&volume.name()));
+        unknown.retain(|volume| is_served(volume.name().as_str()) && !is_known(&volume.name()));
         let without_number = |volume: &Arc<SharedVolume>| {
             let (name, trouble) = (volume.name().to_string(), Some(volume.trouble()?.to_owned()));
             Some(VolumeShown {

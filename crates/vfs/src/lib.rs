@@ -62,6 +62,7 @@ pub use object::{
 };
 pub use page::{NamePage, PageEntry, PageLimits};
 pub use parts::DirectoryParts;
+pub use rights_storage::{DESCRIPTOR_TRUSTED, DESCRIPTOR_USER};
 pub use sort::order_in_turns;
 pub use spec::{VolumeName, VolumeNameError, VolumeOptions, VolumeSpec};
 pub use usage::{CountFailed, Space, SpaceState};

@@ -218,8 +218,7 @@ impl SharedVolume {
             in_use.into_iter().map(|one| one.unwrap_or_else(|| known.next().expect("one for each")));
         let number = |(listed_as, (name, identity, _)): (ListedAs, &FoundEntry)| {
             if listed_as.is_elsewhere {
-                let directory = directory.identity().clone();
-                self.note_other_name_of(identity, Recorded { directory, name: name.as_slice().into() });
+                self.note_other_name_of(identity, Recorded::named(directory, name));
             }
             listed_as.number
         };

@@ -293,8 +293,8 @@ fn is_without(error: &io::Error) -> bool {
 }
 
 /// Attribute of descriptors as Samba keeps them, which takes CAP_SYS_ADMIN to write.
-const DESCRIPTOR_TRUSTED: &CStr = c"security.NTACL";
+pub const DESCRIPTOR_TRUSTED: &CStr = c"security.NTACL";
 /// Attribute of a descriptor, for a server without the privilege.
-const DESCRIPTOR_USER: &CStr = c"user.NTACL";
+pub const DESCRIPTOR_USER: &CStr = c"user.NTACL";
 /// Most descriptors are shorter.
 const BYTES_USUAL: usize = 1024;

@@ -3,10 +3,9 @@
 use std::io;
 
 use service::memory::Evicted;
+use tls::TlsError;
 
 use super::requests::UserGone;
-
-use tls::TlsError;
 
 /// Reason why a connection ends in the middle of something.
 #[derive(Debug, thiserror::Error)]

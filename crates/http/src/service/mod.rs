@@ -11,6 +11,7 @@ mod client;
 mod connection;
 mod counters;
 mod dispatch;
+mod end_notice;
 mod get_file;
 mod http2;
 mod lane_service;

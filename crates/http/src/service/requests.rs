@@ -1,14 +1,13 @@
 //! Requests of users under way on a lane: they end when a reload brings accounts that lack their user, or have it
 //! disabled.
 
-use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
-use std::pin::pin;
+use std::cell::RefCell;
 use std::rc::Rc;
-use std::task::{Poll, Waker};
 
 use identity::{Accounts, Principal};
 use slab::Slab;
+
+use super::end_notice::EndNotice;
 
 /// The requests of users on one lane.
 #[derive(Default)]
@@ -18,9 +17,8 @@ pub(super) struct UserRequests {
 
 struct Running {
     principal: Principal,
-    /// The user may do nothing more.
-    is_over: Cell<bool>,
-    waker: RefCell<Option<Waker>>,
+    /// Given once the user may do nothing more.
+    end: EndNotice,
     /// Told once instead, where nobody waits for the request.
     teller: RefCell<Option<Box<dyn FnOnce()>>>,
 }
@@ -39,8 +37,8 @@ pub(super) struct UserGone;
 impl UserRequests {
     /// Notes a request of this user.
     pub(super) fn begin(self: &Rc<Self>, principal: Principal) -> UserRequest {
-        let (is_over, waker, teller) = Default::default();
-        let running = Rc::new(Running { principal, is_over, waker, teller });
+        let (end, teller) = Default::default();
+        let running = Rc::new(Running { principal, end, teller });
         let place = self.open.borrow_mut().insert(Rc::clone(&running));
         UserRequest { requests: Rc::clone(self), running, place }
     }
@@ -53,8 +51,7 @@ impl UserRequests {
             over.filter(|running| accounts.renewed(&running.principal).is_none()).cloned().collect();
         drop(open);
         for running in over {
-            running.is_over.set(true);
-            running.waker.take().into_iter().for_each(Waker::wake);
+            running.end.give();
             if let Some(tell) = running.teller.take() {
                 tell();
             }
@@ -63,28 +60,14 @@ impl UserRequests {
 }
 
 impl UserRequest {
-    /// `future`'s output, unless the user is gone before.
+    /// Returns the output of `future`, unless the user is gone before.
     pub(super) async fn unless_gone<F: Future>(&self, future: F) -> Result<F::Output, UserGone> {
-        let mut future = pin!(future);
-        poll_fn(|cx| {
-            if self.running.is_over.get() {
-                return Poll::Ready(Err(UserGone));
-            }
-            let polled = future.as_mut().poll(cx).map(Ok);
-            if polled.is_pending() {
-                let mut waker = self.running.waker.borrow_mut();
-                if !waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
-                    *waker = Some(cx.waker().clone());
-                }
-            }
-            polled
-        })
-        .await
+        self.running.end.unless_given(future).await.ok_or(UserGone)
     }
 
     /// Has `tell` called once the user is gone, perhaps now.
     pub(super) fn tell(&self, tell: impl FnOnce() + 'static) {
-        if self.running.is_over.get() {
+        if self.running.end.is_given() {
             tell();
         } else {
             *self.running.teller.borrow_mut() = Some(Box::new(tell));
@@ -106,6 +89,10 @@ impl Drop for UserRequest {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::pin::pin;
+    use std::task::{Poll, Waker};
+
     use super::*;
 
     const BOTH: &str = "version = 1\n[user.alice]\nid = 7\n[user.bob]\nid = 8\n";

@@ -75,5 +75,5 @@ pub(super) const UNSENT_MIN: u32 = 64 << 10;
 /// Bytes that the socket of a long body may hold unsent: what 10 Gbit/s send while the lane serves others for
 /// 400 microseconds.
 const UNSENT_MAX: u32 = 512 << 10;
-/// What a socket with more holds beyond what every one may.
+/// Bytes that the socket of a long body may hold beyond [`UNSENT_MIN`].
 const ROOM_BYTES: usize = (UNSENT_MAX - UNSENT_MIN) as usize;

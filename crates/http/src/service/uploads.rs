@@ -2,11 +2,8 @@
 //! are no more places. An upload holds a staged file, its buffers and a connection until it ends.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
-use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::task::{Poll, Waker};
 use std::time::Instant;
 
 use budget::{Books, Claimant, Consumer, Network, Shares};
@@ -15,6 +12,7 @@ use slab::Slab;
 
 use super::client::Client;
 use super::counters::HttpCounters;
+use super::end_notice::EndNotice;
 use crate::limits::Limits;
 use crate::request_error::RequestError;
 
@@ -31,8 +29,8 @@ struct Upload {
     consumer: Consumer,
     began: Instant,
     bytes: Cell<u64>,
-    gives_way: Cell<bool>,
-    waker: RefCell<Option<Waker>>,
+    /// Given where it has to give way.
+    eviction: EndNotice,
 }
 
 /// The right to have an upload under way until this is dropped.
@@ -68,13 +66,8 @@ impl Uploads {
         if self.open.borrow().len() >= limits.uploads_max {
             self.evict_slowest(consumer)?;
         }
-        let upload = Rc::new(Upload {
-            consumer,
-            began: now(),
-            bytes: Cell::new(0),
-            gives_way: Cell::new(false),
-            waker: RefCell::default(),
-        });
+        let upload =
+            Rc::new(Upload { consumer, began: now(), bytes: Cell::new(0), eviction: EndNotice::default() });
         let place = self.open.borrow_mut().insert(Rc::clone(&upload));
         self.books.borrow_mut().charge(consumer, 1);
         if let Some(uploads) = &client.uploads {
@@ -91,10 +84,9 @@ impl Uploads {
         let (heaviest, _) = heaviest.ok_or(RequestError::UploadsTooMany)?;
         let open = self.open.borrow();
         let theirs = open.iter().map(|(_, upload)| upload);
-        let theirs = theirs.filter(|upload| upload.consumer.is_of(heaviest) && !upload.gives_way.get());
+        let theirs = theirs.filter(|upload| upload.consumer.is_of(heaviest) && !upload.eviction.is_given());
         let slowest = theirs.min_by_key(|upload| upload.rate()).ok_or(RequestError::UploadsTooMany)?;
-        slowest.gives_way.set(true);
-        slowest.waker.take().into_iter().for_each(Waker::wake);
+        slowest.eviction.give();
         self.counters.uploads_evicted.increment();
         Ok(())
     }
@@ -119,21 +111,7 @@ impl UploadPlace {
     /// # Errors
     /// [`RequestError::UploadsTooMany`].
     pub(super) async fn unless_evicted<F: Future>(&self, future: F) -> Result<F::Output, RequestError> {
-        let mut future = pin!(future);
-        poll_fn(|cx| {
-            if self.upload.gives_way.get() {
-                return Poll::Ready(Err(RequestError::UploadsTooMany));
-            }
-            let polled = future.as_mut().poll(cx).map(Ok);
-            if polled.is_pending() {
-                let mut waker = self.upload.waker.borrow_mut();
-                if !waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
-                    *waker = Some(cx.waker().clone());
-                }
-            }
-            polled
-        })
-        .await
+        self.upload.eviction.unless_given(future).await.ok_or(RequestError::UploadsTooMany)
     }
 }
 
@@ -175,9 +153,9 @@ mod tests {
             lane::time::sleep(Duration::from_secs(1)).await;
             theirs.iter().enumerate().for_each(|(n, place)| place.count(if n == 2 { 1 } else { 1000 }));
             let mine = begin(&one).unwrap();
-            assert!(theirs.iter().all(|place| !place.upload.gives_way.get()), "there was room");
+            assert!(theirs.iter().all(|place| !place.upload.eviction.is_given()), "there was room");
             let _others = begin(&other).unwrap();
-            let gave_way: Vec<_> = theirs.iter().map(|place| place.upload.gives_way.get()).collect();
+            let gave_way: Vec<_> = theirs.iter().map(|place| place.upload.eviction.is_given()).collect();
             assert_eq!(gave_way, [false, false, true, false], "the slowest");
             let waits = theirs[2].unless_evicted(std::future::pending::<()>()).await;
             assert_eq!(waits, Err(RequestError::UploadsTooMany));
@@ -211,8 +189,8 @@ mod tests {
                 let theirs: Vec<_> = crowd.iter().map(|client| begin(client).unwrap()).collect();
                 assert!(begin(&crowd[0]).is_err(), "none of the crowd gives way to its own");
                 let _second = begin(&client("198.51.100.8")).unwrap();
-                let gave_way = theirs.iter().filter(|place| place.upload.gives_way.get()).count();
-                assert_eq!((gave_way, mine.upload.gives_way.get()), (1, false));
+                let gave_way = theirs.iter().filter(|place| place.upload.eviction.is_given()).count();
+                assert_eq!((gave_way, mine.upload.eviction.is_given()), (1, false));
                 drop((theirs, mine, _second));
                 assert!(uploads.books.borrow().is_empty());
             });

@@ -5,10 +5,12 @@ use std::fs;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
+use tempfile::TempDir;
+
 use crate::support::share::{PASSWORD, Share, USER};
 use crate::support::{patterned, tool};
 
-/// Names that SMB takes as they are, and what they hold.
+/// Makes files with names that SMB takes as they are. Returns what they hold.
 fn tree(root: &Path) -> BTreeMap<String, Vec<u8>> {
     let names = ["plain.txt", "with space.txt", "größe", "a&b #1 100%", "x/in", "x/y/deep", "empty"];
     let mut files: BTreeMap<_, _> =
@@ -21,6 +23,16 @@ fn tree(root: &Path) -> BTreeMap<String, Vec<u8>> {
         fs::write(path, content).unwrap();
     }
     files
+}
+
+/// Serves [`tree`] from `tree` in a directory of its own. Returns that directory, and what the files hold.
+fn serve() -> (TempDir, BTreeMap<String, Vec<u8>>, Share) {
+    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let (served, home) = (dir.path().join("tree"), dir.path().join("home"));
+    fs::create_dir_all(&home).unwrap();
+    let expected = tree(&served);
+    let share = Share::new(&home, &served, "", "");
+    (dir, expected, share)
 }
 
 /// Returns the files below a directory, by their names in it.
@@ -60,11 +72,8 @@ fn does(command: &mut Command) -> (Vec<u8>, String) {
 
 #[test]
 fn rclone_copies_compares_moves_and_removes_in_a_share_and_copies_from_listings() {
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let (served, home) = (dir.path().join("tree"), dir.path().join("home"));
-    fs::create_dir_all(&home).unwrap();
-    let expected = tree(&served);
-    let share = Share::new(&home, &served, "", "");
+    let (dir, expected, share) = serve();
+    let served = dir.path().join("tree");
     let text = |command: &mut Command| String::from_utf8(does(command).0).unwrap();
     let obscured = text(rclone().args(["obscure", PASSWORD]));
     let remote = |path: &str| {
@@ -110,11 +119,8 @@ fn rclone_copies_compares_moves_and_removes_in_a_share_and_copies_from_listings(
 
 #[test]
 fn gvfs_lists_fetches_saves_moves_and_removes_in_a_share_and_fetches_by_http() {
-    let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
-    let (served, home) = (dir.path().join("tree"), dir.path().join("home"));
-    fs::create_dir_all(&home).unwrap();
-    let expected = tree(&served);
-    let share = Share::new(&home, &served, "", "");
+    let (dir, expected, share) = serve();
+    let served = dir.path().join("tree");
     let root = format!("smb://{USER}@127.0.0.1:{}/tree", share.address.port());
     let large = dir.path().join("large");
     fs::write(&large, &expected["x/large"]).unwrap();
@@ -138,12 +144,12 @@ fn gvfs_lists_fetches_saves_moves_and_removes_in_a_share_and_fetches_by_http() {
         http = share.server.url("/"),
     );
     let mut session = tool("dbus-run-session", "dbus-daemon");
-    session.args(["--", "timeout", "120", "sh", "-c", &script]).env("HOME", &home).stdin(Stdio::null());
+    session.args(["--", "timeout", "120", "sh", "-c", &script]).env("HOME", &share.home).stdin(Stdio::null());
     session
         .env_remove("DISPLAY")
         .env("GIO_USE_VOLUME_MONITOR", "unix")
         .env("LC_ALL", "C.UTF-8")
-        .env("XDG_RUNTIME_DIR", &home);
+        .env("XDG_RUNTIME_DIR", &share.home);
     let Output { status, stdout, stderr } = session.output().unwrap();
     let (said, errors) = (String::from_utf8_lossy(&stdout), String::from_utf8_lossy(&stderr));
     assert!(

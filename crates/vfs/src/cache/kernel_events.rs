@@ -45,7 +45,10 @@ impl Inner {
                         watched.note_rename();
                     }
                     self.forget_in(&watched, name);
-                    if let Some(key) = watched.key().child(name).filter(|_| *what != EntryChange::Modified) {
+                    if *is_directory
+                        && *what != EntryChange::Modified
+                        && let Some(key) = watched.key().child(name)
+                    {
                         self.follow_moved(key.as_ref());
                     }
                     self.revalidate(&watched, name, *what);

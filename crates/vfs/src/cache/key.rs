@@ -28,18 +28,18 @@ impl Key {
     pub(crate) fn as_ref(&self) -> KeyRef<'_> {
         KeyRef { volume: self.volume, path: self.path.as_path() }
     }
+}
 
+impl<'a> KeyRef<'a> {
     /// Returns whether it is `top` or lies in it.
-    pub(super) fn is_within(&self, top: KeyRef<'_>) -> bool {
-        let (path, top_path) = (self.path.as_path().as_bytes(), top.path.as_bytes());
+    pub(super) fn is_within(self, top: KeyRef<'_>) -> bool {
+        let (path, top_path) = (self.path.as_bytes(), top.path.as_bytes());
         self.volume == top.volume
             && path
                 .strip_prefix(top_path)
                 .is_some_and(|rest| top_path.is_empty() || matches!(rest, [] | [b'/', ..]))
     }
-}
 
-impl<'a> KeyRef<'a> {
     pub(crate) fn to_key(self) -> Key {
         Key { volume: self.volume, path: self.path.into() }
     }
@@ -93,11 +93,11 @@ mod tests {
             volume: OpeningId(volume),
             path: RelPath::parse(path.as_bytes()).unwrap(),
         };
-        assert!(key(1, "a/b").to_key().is_within(key(1, "a")));
-        assert!(key(1, "a").to_key().is_within(key(1, "a")));
-        assert!(key(1, "a").to_key().is_within(key(1, "")));
-        assert!(!key(1, "ab").to_key().is_within(key(1, "a")));
-        assert!(!key(1, "a").to_key().is_within(key(1, "a/b")));
-        assert!(!key(2, "a/b").to_key().is_within(key(1, "a")));
+        assert!(key(1, "a/b").is_within(key(1, "a")));
+        assert!(key(1, "a").is_within(key(1, "a")));
+        assert!(key(1, "a").is_within(key(1, "")));
+        assert!(!key(1, "ab").is_within(key(1, "a")));
+        assert!(!key(1, "a").is_within(key(1, "a/b")));
+        assert!(!key(2, "a/b").is_within(key(1, "a")));
     }
 }

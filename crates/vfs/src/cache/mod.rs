@@ -620,7 +620,8 @@ impl Node {
 impl Inner {
     /// All that lies in a directory may be something else now.
     fn forget_within(&self, top: KeyRef<'_>) {
-        let stays = |key: &Key| key.as_ref().path.as_bytes() == top.path.as_bytes() || !key.is_within(top);
+        let stays =
+            |key: &Key| key.as_ref().path.as_bytes() == top.path.as_bytes() || !key.as_ref().is_within(top);
         self.open.borrow_mut().retain(|key, _| stays(key));
         self.absent.borrow_mut().retain(|key, _| stays(key));
         self.watches.forget_beneath(top);

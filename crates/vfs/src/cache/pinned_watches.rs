@@ -92,8 +92,7 @@ impl PinnedWatches {
     /// Those at and beneath a name that leads elsewhere by now, each with until when clients rely on it.
     pub(super) fn moved_from(&self, top: KeyRef<'_>) -> Vec<(Rc<WatchedDir>, Instant)> {
         let kept = self.kept.borrow();
-        let moved =
-            kept.iter().filter(|(_, watched)| !watched.is_current() && watched.key().to_key().is_within(top));
+        let moved = kept.iter().filter(|(_, watched)| !watched.is_current() && watched.key().is_within(top));
         moved.map(|((until, _), watched)| (Rc::clone(watched), *until)).collect()
     }
 

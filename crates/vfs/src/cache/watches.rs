@@ -232,14 +232,14 @@ impl Watches {
     /// Forgets what is within `top`, but for some.
     fn forget_all_but(&self, top: KeyRef<'_>, but: impl Fn(&Key) -> bool) {
         self.by_key.borrow_mut().retain(|key, watched| {
-            let stays = !key.is_within(top) || but(key);
+            let stays = !key.as_ref().is_within(top) || but(key);
             if let (false, Some(watched)) = (stays, watched.upgrade()) {
                 watched.retire();
             }
             stays
         });
         for arriving in self.arriving.borrow().iter().filter_map(Weak::upgrade) {
-            if arriving.key.is_within(top) && !but(&arriving.key) {
+            if arriving.key().is_within(top) && !but(&arriving.key) {
                 arriving.retire();
             }
         }

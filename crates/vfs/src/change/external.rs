@@ -265,9 +265,7 @@ impl Directory {
                         Ok(found) => {
                             // Clients are told its number here, and then ask for it by that.
                             if !found.is_last_found_at(object, name) {
-                                let directory = object.identity().clone();
-                                let seen = Recorded { directory, name: name.clone() };
-                                shared.note_other_name_of(found.identity(), seen);
+                                shared.note_other_name_of(found.identity(), Recorded::named(object, name));
                             }
                             Some(found.number())
                         }

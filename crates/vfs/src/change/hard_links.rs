@@ -123,9 +123,8 @@ impl LocatedDirectory {
     /// Notes that the file has a name here too, though it is recorded elsewhere: a look by number finds it by
     /// this one when it has lost that.
     pub(super) fn note_other_name(&self, file: &Object, name: Name<'_>) -> Result<(), Error> {
-        let directory = self.object()?.identity().clone();
-        file.volume()
-            .note_other_name_of(file.identity(), Recorded { directory, name: name.as_bytes().into() });
+        let seen = Recorded::named(self.object()?, name.as_bytes());
+        file.volume().note_other_name_of(file.identity(), seen);
         Ok(())
     }
 }

@@ -22,7 +22,12 @@ pub(crate) struct Recorded {
 
 impl Recorded {
     pub(super) fn of(place: &Place) -> Self {
-        Self { directory: place.directory.identity().clone(), name: place.name.clone() }
+        Self::named(&place.directory, &place.name)
+    }
+
+    /// Makes the place of a name in a directory.
+    pub(crate) fn named(directory: &Object, name: &[u8]) -> Self {
+        Self { directory: directory.identity().clone(), name: name.into() }
     }
 }
 

@@ -819,7 +819,7 @@ fn a_directory_that_another_program_moved_is_watched_where_it_is_whenever_its_la
     });
 }
 
-/// What clients are told of.
+/// Notifier that keeps the identities of what clients are told of.
 #[derive(Default)]
 struct TellingWhich(std::cell::RefCell<Vec<vfs::Identity>>);
 

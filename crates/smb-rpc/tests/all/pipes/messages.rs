@@ -193,18 +193,25 @@ fn what_is_no_fragment_or_out_of_order_ends_the_pipe() {
     assert_eq!(pipe.write(&bind(14, &[(0, SRVSVC, &[NDR])]), &world.facts()), Err(Status::PIPE_DISCONNECTED));
 }
 
+/// Sends one fragment of a call after another until one is refused. Returns why, and how many bytes of arguments were taken; `look` is told
+/// after each.
+fn goes_on(pipe: &mut Pipe, world: &World, stub: &[u8], look: impl Fn(usize)) -> (Status, usize) {
+    let mut sent = 0;
+    loop {
+        match pipe.write(&request(u8::from(sent == 0), 0, 15, stub), &world.facts()) {
+            Ok(()) => sent += stub.len(),
+            Err(status) => return (status, sent),
+        }
+        look(sent);
+    }
+}
+
 #[test]
 fn arguments_without_end_are_refused_and_so_are_calls_whose_answers_nobody_reads() {
     let world = World::new("alice");
     let mut pipe = world.bound("srvsvc");
     let stub = vec![0; 4000];
-    let mut sent = 0;
-    let status = loop {
-        match pipe.write(&request(u8::from(sent == 0), 0, 15, &stub), &world.facts()) {
-            Ok(()) => sent += stub.len(),
-            Err(status) => break status,
-        }
-    };
+    let (status, sent) = goes_on(&mut pipe, &world, &stub, |_| {});
     assert_eq!(status, Status::PIPE_DISCONNECTED);
     assert!(sent <= pipe::CALL_MAX && sent + stub.len() > pipe::CALL_MAX);
     assert_eq!(u32_at(&pipe.read(99).unwrap().unwrap().data, 24), 0x1c00_001d, "with a reason");
@@ -266,14 +273,9 @@ fn what_a_pipe_keeps_is_charged_before_and_given_back() {
     let mut pipe = limited("srvsvc", 20_000);
     assert_eq!(now(), 0, "nothing is kept between calls");
     let stub = vec![0; 4000];
-    let mut sent = 0;
-    let status = loop {
-        match pipe.write(&request(u8::from(sent == 0), 0, 15, &stub), &world.facts()) {
-            Ok(()) => sent += stub.len(),
-            Err(status) => break status,
-        }
+    let (status, sent) = goes_on(&mut pipe, &world, &stub, |sent| {
         assert!(now() >= sent && now() < sent + 2048, "{} for {sent}", now());
-    };
+    });
     assert_eq!((status, sent), (Status::INSUFFICIENT_RESOURCES, 16_000));
     assert_eq!(pipe.tally().short, 1);
     // Nothing was taken of what was refused, and less goes on.

@@ -52,7 +52,7 @@ const MOVES: [Move; 5] = [
 /// A change by another program, beneath where the directory is now.
 type Act = (&'static str, fn(&Fs, &str));
 
-/// What a client relies on, and what is done to that.
+/// Places beneath `/srv/d/e` that a client relies on, each with what other programs do to it.
 const RELIED: [(&str, &[Act]); 4] = [
     ("file", FILE_ACTS),
     ("g/deep", FILE_ACTS),
