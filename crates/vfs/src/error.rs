@@ -2,6 +2,7 @@
 
 use std::io;
 
+use coherence::LockQueueFull;
 use identity::Rights;
 
 use crate::name::NameError;
@@ -173,6 +174,12 @@ impl From<io::Error> for Error {
             Some(libc::EBUSY | libc::ETXTBSY) => Self::Busy,
             _ => Self::Io(error),
         }
+    }
+}
+
+impl From<LockQueueFull> for Error {
+    fn from(LockQueueFull: LockQueueFull) -> Self {
+        Self::Busy
     }
 }
 

@@ -59,7 +59,7 @@ fn the_server_knows_no_protocol_and_protocols_do_not_know_each_other() {
     assert_eq!(uses("service"), ["budget", "identity", "lane", "toml-file", "vfs"]);
     assert_eq!(
         uses("vfs"),
-        ["budget", "grants", "identity", "index", "lane", "smb-sid", "smb-wire", "transfer"]
+        ["budget", "coherence", "grants", "identity", "index", "lane", "smb-sid", "smb-wire", "transfer"]
     );
     assert_eq!(uses("index"), [""; 0]);
     assert_eq!(uses("budget"), [""; 0]);
@@ -69,6 +69,7 @@ fn the_server_knows_no_protocol_and_protocols_do_not_know_each_other() {
     assert_eq!(uses("krb"), [""; 0]);
     assert_eq!(uses("rxkad"), ["krb", "rx"]);
     assert_eq!(uses("grants"), ["budget"]);
+    assert_eq!(uses("coherence"), ["lane"]);
     assert_eq!(uses("smb-wire"), [""; 0]);
     assert_eq!(uses("smb-proto"), ["smb-wire"]);
     assert_eq!(uses("smb-auth"), ["smb-wire"]);

@@ -13,7 +13,7 @@ use super::Cache;
 use super::coherence_peer::CoherencePeer;
 use crate::callback::{
     Ack, Acks, CallbackNotifier, CallbackRef, CallbackTableFull, Client, Holder, InFlightReplies,
-    Invalidation, Notice, PendingBreak, notifier_of, notify_client, notify_next,
+    Invalidation, NextStep, Notice, PendingBreak, notifier_of, notify_client, notify_next,
 };
 use crate::error::Error;
 use crate::object::Object;
@@ -183,7 +183,7 @@ impl CoherencePeer {
         }
     }
 
-    fn notify_next(&self, client: &Arc<Client>, act: impl FnOnce(&Client) -> crate::callback::NextStep) {
+    fn notify_next(&self, client: &Arc<Client>, act: impl FnOnce(&Client) -> NextStep) {
         let next = act(client);
         notify_next(&self.objects, &self.ringer, client, next);
     }
@@ -265,9 +265,10 @@ impl CoherencePeer {
             false => self.objects.queues().close_orphaned(self.member()),
         };
         if !ended.clients.is_empty() {
-            let (orphaned, now) = (ended.orphaned_callbacks(&self.objects, self.member()), time::now());
+            let (orphaned, now) =
+                (ended.orphaned_callbacks(self.objects.queues(), self.member()), time::now());
             for client in &ended.clients {
-                let ack = Ack::orphaned(&orphaned);
+                let ack = Ack::orphaned(orphaned.clone());
                 self.notify_next(client, |client| client.post_all(now + VOID_KEPT, ack, now));
                 client.defer_breaks();
             }

@@ -669,7 +669,7 @@ impl Inner {
         self.counters.absent_cached.set(self.absent.borrow().len() as u64);
         self.counters.listing_entries_cached.set(self.listings.borrow().weight());
         if let Some(peer) = self.peer.get() {
-            self.counters.promises.set(peer.callbacks.len() as u64);
+            self.counters.promises.set(peer.callbacks.object_count() as u64);
         }
     }
 }

@@ -247,7 +247,9 @@ async fn seek(inner: Weak<Inner>) {
         let replaced_names = ReplacedNames::new(looked);
         let mut from = Some(0);
         while let Some(next) = from {
-            let (displaced, rest) = peer.callbacks.displaced(&replaced_names, next, SOUGHT_AT_ONCE);
+            let (displaced, rest) = peer.callbacks.select(next, SOUGHT_AT_ONCE, |object, is_linked| {
+                replaced_names.displaced(object, is_linked)
+            });
             for displaced in displaced {
                 match replaced_names.name_of(&displaced) {
                     Some((at, path)) => {

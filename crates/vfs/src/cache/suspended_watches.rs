@@ -233,7 +233,10 @@ impl Volume {
         let Some(peer) = self.cache().peer_rc() else { return };
         let mut from = Some(0);
         while let Some(next) = from {
-            let (given, rest) = peer.callbacks.tracked_in(directory, next, LOOKED_AT_ONCE);
+            let (given, rest) = peer.callbacks.select(next, LOOKED_AT_ONCE, |object, _| {
+                let at = object.placed_in(directory)?;
+                Some(ReplacedFile { object: Arc::clone(object), at })
+            });
             for given in given {
                 look(given).await;
             }

@@ -9,6 +9,7 @@ use identity::{Principal, Rights};
 use index::{Number, Version};
 
 use super::basis::CallbackBasis;
+use super::observation::judge;
 use super::{CallbackRef, Client, InFlightReply};
 use crate::attributes::Attributes;
 use crate::by_number::rights_there;
@@ -124,7 +125,7 @@ impl Volume {
             return None;
         }
         let promised = before.into_lookup(resolved, directory);
-        let judged = || peer.callbacks.judge(promised.object(), promised.basis.mark, promised.attributes());
+        let judged = || judge(&peer.callbacks, promised.object(), promised.basis.mark, promised.attributes());
         (promised.stands(peer) && !judged().is_foreign()).then_some(Ok(promised))
     }
 

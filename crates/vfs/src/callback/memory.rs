@@ -10,7 +10,7 @@ use super::{CallbackTable, Client, Holder};
 use crate::object::{Identity, Objects, ObjectsOptions, Place, SharedVolume};
 
 #[test]
-fn a_million_objects_with_promises_fit_in_512_mib_and_a_promise_takes_at_most_100_bytes() {
+fn a_million_objects_with_callbacks_fit_in_512_mib_and_a_callback_takes_at_most_100_bytes() {
     let before = Taken::here();
     let options = ObjectsOptions { objects_max: COUNT + 1, ..Default::default() };
     let objects = Objects::in_memory(options);
@@ -28,7 +28,7 @@ fn a_million_objects_with_promises_fit_in_512_mib_and_a_promise_takes_at_most_10
 
     let lane = Member::from(0);
     let now = Instant::now();
-    let (promises, until) = (CallbackTable::new(lane, now), now + Duration::from_secs(3600));
+    let (callbacks, until) = (CallbackTable::new(lane, now), now + Duration::from_secs(3600));
     let clients: Vec<_> = (0..CLIENTS).map(|n| Client::new(Holder(n), lane, 256)).collect();
     let given = Taken::here();
     let give = |nth: usize| {
@@ -36,30 +36,33 @@ fn a_million_objects_with_promises_fit_in_512_mib_and_a_promise_takes_at_most_10
         for (object, n) in all.iter().zip(0..) {
             let client = &clients[(n + nth) % clients.len()];
             let callback_ref =
-                promises.give(client, object, until, now, 2 * COUNT, &mut pending_breaks).unwrap();
+                callbacks.give(client, object, until, now, 2 * COUNT, &mut pending_breaks).unwrap();
             // The reply leaves nothing behind.
-            drop(promises.in_flight_reply(callback_ref));
+            drop(callbacks.in_flight_reply(callback_ref));
         }
         assert!(pending_breaks.is_empty());
     };
     give(0);
     let first = Taken::here();
-    // Of every object with its first promise: all that leads to either.
+    // Of every object with its first callback: all that leads to either.
     let of_first = (first.now - given.now) / COUNT as isize;
-    assert_eq!((objects.in_use(), promises.len(), promises.callback_count()), (COUNT + 1, COUNT, COUNT));
-    assert!(of_first <= 100, "{of_first} bytes for a promise and the lane's record of its object");
+    assert_eq!(
+        (objects.in_use(), callbacks.object_count(), callbacks.callback_count()),
+        (COUNT + 1, COUNT, COUNT)
+    );
+    assert!(of_first <= 100, "{of_first} bytes for a callback and the lane's record of its object");
     let most = first.most - before.now - list;
     assert!(most <= 512 << 20, "{most} bytes at most, {of_objects} + {of_first} each");
 
     give(1);
     let of_next = (Taken::here().now - first.now) / COUNT as isize;
-    assert_eq!(promises.callback_count(), 2 * COUNT);
-    assert!(of_next <= 100, "{of_next} bytes for a promise to another client");
+    assert_eq!(callbacks.callback_count(), 2 * COUNT);
+    assert!(of_next <= 100, "{of_next} bytes for a callback to another client");
     println!(
-        "{of_objects} bytes for an object, {of_first} for its first promise, {of_next} for the next; {most} at most"
+        "{of_objects} bytes for an object, {of_first} for its first callback, {of_next} for the next; {most} at most"
     );
 
-    drop((all, directory, promises));
+    drop((all, directory, callbacks));
     assert_eq!(objects.in_use(), 0);
 }
 

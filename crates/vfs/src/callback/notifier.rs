@@ -97,7 +97,7 @@ pub(crate) async fn notify_client(
 
 /// Has the pending breaks of a client delivered on the lane that `next` names.
 pub(crate) fn notify_next(objects: &Objects, ringer: &Sender<()>, client: &Arc<Client>, next: NextStep) {
-    let NextStep::Tell(home) = next else { return };
+    let NextStep::Notify(home) = next else { return };
     match objects.queues().queue_client(home, client) {
         Some(lane) => {
             ringer.ring(lane);

@@ -49,7 +49,7 @@ impl ReplacedNames {
 
     /// Returns whether this was at one of the names and was not there any more, unless it has come since; or
     /// is to be found elsewhere still, where it `is_linked` and one of the names may have been another of it.
-    pub(super) fn displaced(&self, object: &Arc<Object>, is_linked: bool) -> Option<ReplacedFile> {
+    pub(crate) fn displaced(&self, object: &Arc<Object>, is_linked: bool) -> Option<ReplacedFile> {
         let is_found = self.now.contains(&Arc::as_ptr(object));
         if let Some(at) = object.placed_among(&self.by_directory).filter(|_| !is_found) {
             return Some(ReplacedFile { object: Arc::clone(object), at });

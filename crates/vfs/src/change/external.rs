@@ -14,7 +14,7 @@ use super::located_directory::Interrupted;
 use super::name_target::c_name;
 use crate::attributes::Attributes;
 use crate::cache::{Node, WatchedDir};
-use crate::callback::{ChangeKind, ReplacedFile};
+use crate::callback::{ChangeKind, ReplacedFile, judge};
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
@@ -47,13 +47,13 @@ impl Volume {
         now: impl Fn() -> Result<Attributes, Error>,
     ) -> Result<bool, Error> {
         let peer = self.cache().peer().ok_or(Error::ReadOnly)?;
-        if !peer.callbacks.judge(object, mark, seen).is_foreign() {
+        if !judge(&peer.callbacks, object, mark, seen).is_foreign() {
             return Ok(false);
         }
         // Another look may have seen to it meanwhile. A client that keeps the permit for its writes has given it back.
         let found = async || {
             let (mark, now) = (object.look_mark(), now()?);
-            Ok(match peer.callbacks.judge(object, mark, &now) {
+            Ok(match judge(&peer.callbacks, object, mark, &now) {
                 Judgement::Known | Judgement::Overtaken => None,
                 Judgement::Foreign => Some(Foreign::Changed(Some(now))),
                 Judgement::ForeignMetadata => Some(Foreign::Beside(now)),

@@ -4,6 +4,7 @@ use std::ffi::CString;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use coherence::CachedObject;
 use identity::Rights;
 use lane::fs::FileKind;
 

@@ -53,7 +53,7 @@ pub(crate) struct BreaksToSend {
 }
 
 /// A lease break that is to be sent. It is dropped once it has been, or cannot be.
-pub(crate) struct UnsentBreak {
+pub struct UnsentBreak {
     pub(crate) lease_break: LeaseBreak,
 }
 
@@ -106,7 +106,10 @@ pub(super) async fn retry_until_decided<T>(
     loop {
         // A task that only looked whether it is over might look for ever, in turns with others.
         let turn = match when == When::Unchanging && object.is_changing() {
-            true => Some(ChangeLockSet::take(vec![Arc::clone(object)], volume.waiting_max()?).await?),
+            true => {
+                let taken = ChangeLockSet::take(vec![Arc::clone(object)], volume.waiting_max()?).await;
+                Some(taken.map_err(Error::from)?)
+            }
             false => None,
         };
         let (now, ticket) = (lane::time::now(), pause.as_ref().map(GrantWait::ticket));

@@ -232,12 +232,12 @@ impl<'a> GrantSlot<'a> {
     }
 
     fn has(self, mark: u8, order: Ordering) -> bool {
-        self.object.change_lock().marks.load(order) & mark != 0
+        self.object.change_lock().flags.load(order) & mark != 0
     }
 
     /// Under the lock.
     fn mark(self, mark: u8, is_so: bool) {
-        let marks = &self.object.change_lock().marks;
+        let marks = &self.object.change_lock().flags;
         match is_so {
             true => marks.fetch_or(mark, Ordering::SeqCst),
             false => marks.fetch_and(!mark, Ordering::SeqCst),

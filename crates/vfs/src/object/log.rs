@@ -205,21 +205,21 @@ impl Object {
         known.unwrap_or_else(|| {
             let log = Arc::new(Log::default());
             *kept = Some(Arc::downgrade(&log));
-            self.change_lock().marks.fetch_or(LOGGED, Ordering::SeqCst);
+            self.change_lock().flags.fetch_or(LOGGED, Ordering::SeqCst);
             log
         })
     }
 
     /// Returns the log, if one is kept: one look at a flag where none is.
     pub(crate) fn log(&self) -> Option<Arc<Log>> {
-        if self.change_lock().marks.load(Ordering::SeqCst) & LOGGED == 0 {
+        if self.change_lock().flags.load(Ordering::SeqCst) & LOGGED == 0 {
             return None;
         }
         let mut kept = self.used.get()?.log.lock().expect("nobody panics while holding it");
         let log = kept.as_ref().and_then(Weak::upgrade);
         if log.is_none() {
             *kept = None;
-            self.change_lock().marks.fetch_and(!LOGGED, Ordering::SeqCst);
+            self.change_lock().flags.fetch_and(!LOGGED, Ordering::SeqCst);
         }
         log
     }

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use coherence::spread;
 use index::{FileStamp, Slot, Timestamp, Version};
 use lane::fs::{FileKind, Stat};
 
 use super::record::{FAILED, GONE, OVERTAKEN, SETTLED};
 use super::{Object, ObjectState};
 use crate::attributes::Attributes;
-use crate::callback::spread;
 
 /// State of an object that a look is of: taken before it, compared after.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,18 +5,16 @@ use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU16, AtomicU64, Ordering, fen
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::SystemTime;
 
+use coherence::{CachedObject, LockedObject};
 use index::{Number, Version};
 use lane::mesh::Member;
 use smb_wire::info::security::Descriptor;
 
 pub(crate) use self::by_vnode::Recorded;
-pub use self::gate::Closed;
-pub(crate) use self::gate::{GatePass, GateRefusal};
 pub(crate) use self::identify::{At, By, identity_of, kind_of};
 pub use self::identity::Identity;
 use self::listed::Listed;
 pub(crate) use self::listed::ListedAt;
-pub(crate) use self::lock_set::ChangeLockSet;
 pub(crate) use self::look::{Judgement, LookMark, MetadataChange};
 pub use self::mark::MARK_ATTRIBUTES;
 pub(crate) use self::mark::{MarkAttributes, RootMark};
@@ -32,23 +30,19 @@ pub(crate) use self::watches::Watches;
 pub(crate) use self::watches::{Echo, FileLook, OwnChange, WatchAlive};
 pub use self::watches::{Event, EventKind, EventMask, Watch, WatchOptions, WatchReport};
 
-pub(crate) use self::change_lock::{ChangeLock, LockSharer, SharedChangeLock};
-pub(crate) use self::lanes::LaneBits;
 pub use self::log::Edit;
 pub(crate) use self::log::{Log, LoggedChange, RevalidationOwner};
 pub(crate) use self::place::{Place, path_beneath, path_in_volume};
+pub use coherence::Closed;
+pub(crate) use coherence::{ChangeLock, GateRefusal, LaneBits, LockSharer};
 
 use crate::callback::ChangeKind;
-use crate::grant::{GrantSlot, HeldGrants};
+use crate::grant::{GrantSlot, HeldGrants, UnsentBreak};
 
 mod by_vnode;
-mod change_lock;
-mod gate;
 mod identify;
 mod identity;
-mod lanes;
 mod listed;
-mod lock_set;
 mod log;
 mod look;
 mod mark;
@@ -62,8 +56,18 @@ mod room_record;
 mod synced_lists;
 mod table;
 mod volume;
+mod volume_gate;
 mod watches;
 mod words;
+
+/// Change locks of several objects.
+pub(crate) type ChangeLockSet = coherence::ChangeLockSet<Object>;
+/// A change lock that writes of one client share.
+pub(crate) type SharedChangeLock = coherence::SharedChangeLock<Object>;
+/// One change inside the gate of its volume.
+pub(crate) type GatePass = coherence::GatePass<SharedVolume>;
+/// Keeps changes waiting before the gate of a volume.
+pub(crate) type GatePause = coherence::GatePause<SharedVolume>;
 
 /// A file or directory in use. There is one for each, whatever lanes and names lead to it.
 pub struct Object {
@@ -152,22 +156,6 @@ impl Object {
         self.change_lock.is_busy()
     }
 
-    /// Lanes that have given callbacks on the object: each change is sent to them.
-    pub(crate) fn callback_lanes(&self) -> &LaneBits {
-        &self.callback_lanes
-    }
-
-    /// Lanes that cache something of the object themselves: where it is, and the names in it that their [snoop
-    /// filter](crate::callback::SnoopFilter) has.
-    pub(crate) fn sharers(&self) -> Option<&LaneBits> {
-        self.used.get().map(|used| &used.sharers)
-    }
-
-    /// Sets the lane's presence bit, as it is about to cache something of the object.
-    pub(crate) fn add_sharer(&self, lane: Member) {
-        self.used.get_or_init(Box::default).sharers.set(lane);
-    }
-
     /// Notes that the directory has no list of its own.
     pub(crate) fn note_no_list(&self) {
         self.used.get().into_iter().for_each(|used| used.list_noted.store(0, Ordering::Relaxed));
@@ -181,11 +169,6 @@ impl Object {
     /// The names in it by which clients have something open.
     pub(crate) fn open_names(&self) -> &OpenNames<Object> {
         &self.used.get_or_init(Box::default).open_names
-    }
-
-    /// Clears the lane's presence bit.
-    pub(crate) fn remove_sharer(&self, lane: Member) {
-        self.sharers().into_iter().for_each(|sharers| sharers.clear(lane));
     }
 
     /// Returns what SMB's clients hold of it.
@@ -256,6 +239,39 @@ impl Object {
     }
 }
 
+impl LockedObject for Object {
+    type Identity = Identity;
+    type Volume = SharedVolume;
+
+    fn identity(&self) -> &Identity {
+        &self.identity
+    }
+
+    fn volume(&self) -> &Arc<SharedVolume> {
+        &self.volume
+    }
+
+    fn change_lock(&self) -> &ChangeLock {
+        &self.change_lock
+    }
+}
+
+impl CachedObject for Object {
+    type LeaseBreak = UnsentBreak;
+
+    fn callback_lanes(&self) -> &LaneBits {
+        &self.callback_lanes
+    }
+
+    fn sharers(&self) -> Option<&LaneBits> {
+        self.used.get().map(|used| &used.sharers)
+    }
+
+    fn add_sharer(&self, lane: Member) {
+        self.used.get_or_init(Box::default).sharers.set(lane);
+    }
+}
+
 impl Drop for Object {
     fn drop(&mut self) {
         self.release();
@@ -271,10 +287,4 @@ impl std::fmt::Debug for Object {
             .field("version", &self.version())
             .finish_non_exhaustive()
     }
-}
-
-/// Objects in the order in which permits are taken, each once.
-pub(crate) fn in_order(objects: &mut Vec<Arc<Object>>) {
-    objects.sort_unstable_by(|a, b| a.identity.cmp(&b.identity));
-    objects.dedup_by(|a, b| Arc::ptr_eq(a, b));
 }

@@ -69,7 +69,7 @@ struct Shared {
     index: OnceLock<Result<Arc<Index>, String>>,
     /// For volumes that nothing can be written to.
     stand_in: OnceLock<Arc<Index>>,
-    queues: InvalidationQueues,
+    queues: Arc<InvalidationQueues>,
     volumes: Mutex<Volumes>,
     /// Nothing is changed yet.
     is_frozen: AtomicBool,
@@ -136,7 +136,7 @@ impl Objects {
                 in_use: AtomicUsize::new(0),
                 index: OnceLock::new(),
                 stand_in: OnceLock::new(),
-                queues: InvalidationQueues::new(options.lanes_max),
+                queues: Arc::new(InvalidationQueues::new(options.lanes_max)),
                 volumes: Mutex::default(),
                 is_frozen: AtomicBool::new(false),
                 leases: Leases::new(options.leases_per_client_max),
@@ -353,7 +353,7 @@ impl Objects {
         &self.shared.local_lock_files
     }
 
-    pub(crate) fn queues(&self) -> &InvalidationQueues {
+    pub(crate) fn queues(&self) -> &Arc<InvalidationQueues> {
         &self.shared.queues
     }
 

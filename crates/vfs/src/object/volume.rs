@@ -7,12 +7,12 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::SystemTime;
 
+use coherence::{CachedVolume, Gate, GatedVolume};
 use identity::{ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, Acl};
 use index::{Index, Kind, Mark, Number, OpenedVolume, RightsIn, Tree, Version, VolumeId, VolumeRecord};
 use lane::fs::{Dir, Stat, TreeInUse, TreeLock};
 
 use super::by_vnode::ObjectsByVnode;
-use super::gate::Gate;
 use super::mark::{MarkAttributes, RootMark};
 use super::other_names::OtherNames;
 use super::remembered_lists::RememberedLists;
@@ -91,6 +91,18 @@ pub(super) struct Volumes {
     open: Vec<Weak<SharedVolume>>,
     /// The last key that was given to a volume.
     keys: u64,
+}
+
+impl GatedVolume for SharedVolume {
+    fn gate(&self) -> &Gate {
+        &self.gate
+    }
+}
+
+impl CachedVolume for SharedVolume {
+    fn callback_lanes(&self) -> &LaneBits {
+        &self.callback_lanes
+    }
 }
 
 impl Volumes {
@@ -380,10 +392,6 @@ impl SharedVolume {
     /// Returns whether the process's index has its numbers and versions.
     fn is_known(&self) -> bool {
         self.is_numbered && self.trouble.is_none()
-    }
-
-    pub(crate) fn callback_lanes(&self) -> &LaneBits {
-        &self.callback_lanes
     }
 
     pub(crate) fn ledger(&self) -> &Ledger {

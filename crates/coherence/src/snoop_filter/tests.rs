@@ -10,7 +10,7 @@ use super::*;
 struct Both {
     marks: Arc<SnoopFilter>,
     slot: FilterSlot,
-    /// The permit of the directory is held.
+    /// The change lock of the directory is held.
     is_held: Cell<bool>,
     /// Target of the name.
     tree: Cell<u32>,
@@ -43,7 +43,7 @@ struct Changer {
 enum Next {
     Look,
     Change,
-    /// The lane comes to its desk between two of its steps.
+    /// The lane serves its queue between two of its steps.
     Ack,
 }
 
@@ -53,9 +53,9 @@ enum Fault {
     None,
     /// The lane counts itself in after it has looked.
     MarksLate,
-    /// The lane does not look whether a permit is held.
+    /// The lane does not look whether the lock is held.
     NeverDoubts,
-    /// The change reads the counts before it has its permit.
+    /// The change reads the counts before it has its lock.
     AsksEarly,
     /// The lane counts itself out before it has forgotten.
     LeavesEarly,

@@ -1,7 +1,7 @@
 //! Callbacks that one lane has given to clients: which client caches which object, and until when.
 //!
-//! A promise that is to be broken stays on the books until its client has heard, or will before it is served
-//! again: a second change of the object waits for the client like the first.
+//! A callback that is to be broken stays in the table until its client has acknowledged the break, or will receive
+//! it before it is served again: a second change of the object waits for the client like the first.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -10,44 +10,42 @@ use std::sync::Arc;
 
 use hashbrown::HashTable;
 
+use super::in_flight::InFlightTable;
 use super::slab::{NONE, Slab};
-use super::{Client, Holder, InFlightReplies};
-use crate::object::SharedVolume;
+use super::{CachedObject, Client, Holder, InFlightReplies, InFlightReply};
 
 /// The callbacks of one lane, by client and object.
-#[derive(Default)]
-pub(super) struct ClientCallbacks {
+pub(crate) struct ClientCallbacks<O: CachedObject> {
     all: Slab<Callback>,
     /// By client and object, as their numbers.
     by_pair: HashTable<u32>,
-    clients: Slab<LaneClient>,
+    clients: Slab<LaneClient<O>>,
     by_holder: HashMap<Holder, u32>,
-    volumes: Slab<LaneVolume>,
-    /// Replies that are on their way with a promise.
-    replies: HashMap<u32, Rc<InFlightReplies>>,
+    volumes: Slab<LaneVolume<O>>,
+    in_flight: Rc<InFlightTable>,
     serial: u32,
 }
 
 /// One callback that a client holds on an object.
-pub(super) struct Callback {
+pub(crate) struct Callback {
     /// A number that differs for each callback: numbers are given out again.
-    pub(super) serial: NonZeroU32,
-    pub(super) client: u32,
-    /// The object, by its number among those that the lane holds.
-    pub(super) tracked: u32,
-    /// In seconds of the lane's own.
-    pub(super) until: u32,
-    /// The client's, when it was given.
+    pub(crate) serial: NonZeroU32,
+    pub(crate) client: u32,
+    /// The object, by its number among those that the lane tracks.
+    pub(crate) tracked: u32,
+    /// Seconds since the start of the table's clock.
+    pub(crate) until: u32,
+    /// Epoch of the client when the callback was given.
     epoch: u32,
     of_object: Links,
     of_client: Links,
     volume_epoch: u16,
-    pub(super) state: CallbackPhase,
+    pub(crate) state: CallbackPhase,
 }
 
-/// Whether the client knows of a callback, or is being told that it is broken.
+/// State of a callback at its client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CallbackPhase {
+pub(crate) enum CallbackPhase {
     /// The callback's client does not know of it yet.
     Fresh,
     Delivered,
@@ -62,67 +60,81 @@ struct Links {
 }
 
 /// A client as this lane knows it, with the list of its callbacks.
-pub(super) struct LaneClient {
-    pub(super) client: Arc<Client>,
-    pub(super) count: u32,
+pub(crate) struct LaneClient<O: CachedObject> {
+    pub(crate) client: Arc<Client<O>>,
+    pub(crate) count: u32,
     /// The client's oldest callback, and its latest.
     first: u32,
     last: u32,
 }
 
 /// A volume on whose objects this lane has given callbacks.
-pub(super) struct LaneVolume {
-    pub(super) volume: Arc<SharedVolume>,
+pub(crate) struct LaneVolume<O: CachedObject> {
+    pub(crate) volume: Arc<O::Volume>,
     epoch: u16,
-    /// Objects of it on the books.
-    pub(super) objects: u32,
-    /// Tellings under way that all of it is void.
-    pub(super) pending_breaks: usize,
+    /// Objects of the volume with callbacks.
+    pub(crate) objects: u32,
+    /// Breaks under way that void all callbacks of the volume.
+    pub(crate) pending_breaks: usize,
 }
 
-/// Whether a callback is valid, and if not, why.
+/// Validity of a callback.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum CallbackState {
+pub(crate) enum CallbackState {
     Valid,
-    /// Void with all that its client was promised in that epoch.
+    /// Void with all callbacks of its client of that epoch.
     VoidForClient,
-    /// Void with all that was promised of its volume.
+    /// Void with all callbacks of its volume.
     VoidForVolume,
     Expired,
 }
 
-impl ClientCallbacks {
-    pub(super) fn len(&self) -> usize {
+impl<O: CachedObject> Default for ClientCallbacks<O> {
+    fn default() -> Self {
+        Self {
+            all: Slab::default(),
+            by_pair: HashTable::new(),
+            clients: Slab::default(),
+            by_holder: HashMap::new(),
+            volumes: Slab::default(),
+            in_flight: Rc::default(),
+            serial: 0,
+        }
+    }
+}
+
+impl<O: CachedObject> ClientCallbacks<O> {
+    pub(crate) fn len(&self) -> usize {
         self.all.len()
     }
 
-    pub(super) fn end(&self) -> u32 {
+    pub(crate) fn end(&self) -> u32 {
         self.all.end()
     }
 
-    pub(super) fn clients(&self) -> impl Iterator<Item = (u32, &LaneClient)> {
+    pub(crate) fn clients(&self) -> impl Iterator<Item = (u32, &LaneClient<O>)> {
         self.clients.iter()
     }
 
-    pub(super) fn client(&self, client: u32) -> &Arc<Client> {
+    pub(crate) fn client(&self, client: u32) -> &Arc<Client<O>> {
         &self.clients[client].client
     }
 
-    pub(super) fn get(&self, number: u32) -> Option<&Callback> {
+    pub(crate) fn get(&self, number: u32) -> Option<&Callback> {
         self.all.get(number)
     }
 
-    /// The promise of this number, if it is still the one that had this serial number.
-    pub(super) fn get_mut(&mut self, number: u32, serial: NonZeroU32) -> Option<&mut Callback> {
+    /// Returns the callback of this number, if it is still the one that had this serial number.
+    pub(crate) fn get_mut(&mut self, number: u32, serial: NonZeroU32) -> Option<&mut Callback> {
         self.all.get_mut(number).filter(|callback| callback.serial == serial)
     }
 
-    pub(super) fn volume(&mut self, number: u16) -> &mut LaneVolume {
+    pub(crate) fn volume(&mut self, number: u16) -> &mut LaneVolume<O> {
         &mut self.volumes[u32::from(number)]
     }
 
-    /// The number of a volume here; `None` when there are too many.
-    pub(super) fn volume_number(&mut self, volume: &Arc<SharedVolume>) -> Option<u16> {
+    /// Returns the number of a volume in this table; `None` when there are too many.
+    pub(crate) fn volume_number(&mut self, volume: &Arc<O::Volume>) -> Option<u16> {
         let known = self.volumes.iter().find(|(_, known)| Arc::ptr_eq(&known.volume, volume));
         if let Some((number, _)) = known {
             return u16::try_from(number).ok();
@@ -134,28 +146,28 @@ impl ClientCallbacks {
         u16::try_from(self.volumes.insert(known)).ok()
     }
 
-    pub(super) fn known_volume(&self, volume: &Arc<SharedVolume>) -> Option<u16> {
+    pub(crate) fn known_volume(&self, volume: &Arc<O::Volume>) -> Option<u16> {
         let known = self.volumes.iter().find(|(_, known)| Arc::ptr_eq(&known.volume, volume));
         known.and_then(|(number, _)| u16::try_from(number).ok())
     }
 
-    pub(super) fn forget_volume(&mut self, number: u16) -> LaneVolume {
+    pub(crate) fn forget_volume(&mut self, number: u16) -> LaneVolume<O> {
         self.volumes.remove(number.into())
     }
 
-    /// All that was promised of a volume is void.
-    pub(super) fn void_volume(&mut self, number: u16, clients: usize) {
+    /// Voids all callbacks of a volume.
+    pub(crate) fn void_volume(&mut self, number: u16, clients: usize) {
         let known = self.volume(number);
         known.epoch = known.epoch.wrapping_add(1);
         known.pending_breaks += clients;
     }
 
-    pub(super) fn volumes(&self) -> impl Iterator<Item = &Arc<SharedVolume>> {
+    pub(crate) fn volumes(&self) -> impl Iterator<Item = &Arc<O::Volume>> {
         self.volumes.iter().map(|(_, known)| &known.volume)
     }
 
-    /// The promise to a client of an object held here.
-    pub(super) fn find(&self, client: &Arc<Client>, tracked: u32) -> Option<u32> {
+    /// Returns the callback of a client on a tracked object.
+    pub(crate) fn find(&self, client: &Arc<Client<O>>, tracked: u32) -> Option<u32> {
         let client = *self.by_holder.get(&client.holder())?;
         let is_it = |&number: &u32| {
             let callback = &self.all[number];
@@ -164,10 +176,10 @@ impl ClientCallbacks {
         self.by_pair.find(hash(client, tracked), is_it).copied()
     }
 
-    /// Puts a promise on the books. `first` is the first of its object, which it goes before.
-    pub(super) fn insert(
+    /// Adds a callback, ahead of `first`, which is the first of its object.
+    pub(crate) fn insert(
         &mut self,
-        client: &Arc<Client>,
+        client: &Arc<Client<O>>,
         tracked: u32,
         volume: u16,
         first: &mut u32,
@@ -198,8 +210,8 @@ impl ClientCallbacks {
         number
     }
 
-    /// Gives a promise anew that was void or leaving: the client may still rely on the one before.
-    pub(super) fn renew(&mut self, number: u32, volume: u16, until: u32, is_new: bool) {
+    /// Gives a callback anew that was void or being broken: the client may still rely on the one before.
+    pub(crate) fn renew(&mut self, number: u32, volume: u16, until: u32, is_new: bool) {
         let serial = self.next_serial();
         let volume_epoch = self.volumes[volume.into()].epoch;
         let epoch = self.clients[self.all[number].client].client.issue_callback();
@@ -213,8 +225,8 @@ impl ClientCallbacks {
         self.append(number);
     }
 
-    /// Takes a promise off the books.
-    pub(super) fn remove(&mut self, number: u32, first: &mut u32) {
+    /// Removes a callback.
+    pub(crate) fn remove(&mut self, number: u32, first: &mut u32) {
         self.take_out(number);
         let Callback { client, tracked, of_object, .. } = self.all.remove(number);
         match self.all.get_mut(of_object.before) {
@@ -227,27 +239,27 @@ impl ClientCallbacks {
         if let Ok(entry) = self.by_pair.find_entry(hash(client, tracked), |&other| other == number) {
             entry.remove();
         }
-        self.replies.remove(&number);
+        self.in_flight.remove(number);
         if self.clients[client].count == 0 {
             let gone = self.clients.remove(client);
             self.by_holder.remove(&gone.client.holder());
         }
     }
 
-    /// The promises of an object, of which `first` is the first.
-    pub(super) fn of_object(&self, first: u32) -> impl Iterator<Item = u32> + '_ {
+    /// Returns the callbacks of an object, of which `first` is the first.
+    pub(crate) fn of_object(&self, first: u32) -> impl Iterator<Item = u32> + '_ {
         std::iter::successors(Some(first), |&number| Some(self.all.get(number)?.of_object.next))
             .take_while(|&number| number != NONE)
     }
 
-    /// The promises of a client, the oldest first.
-    pub(super) fn of_client(&self, client: u32) -> impl Iterator<Item = u32> + '_ {
+    /// Returns the callbacks of a client, the oldest first.
+    pub(crate) fn of_client(&self, client: u32) -> impl Iterator<Item = u32> + '_ {
         let first = self.clients[client].first;
         std::iter::successors(Some(first), |&number| Some(self.all.get(number)?.of_client.next))
             .take_while(|&number| number != NONE)
     }
 
-    pub(super) fn state_at(&self, callback: &Callback, volume: u16, now: u32) -> CallbackState {
+    pub(crate) fn state_at(&self, callback: &Callback, volume: u16, now: u32) -> CallbackState {
         let client = self.client(callback.client);
         if callback.epoch != client.epoch() || client.is_retired() {
             CallbackState::VoidForClient
@@ -260,47 +272,39 @@ impl ClientCallbacks {
         }
     }
 
-    /// The replies in flight that carry this callback; none yet where it is new.
-    pub(super) fn replies_of(&mut self, number: u32) -> &Rc<InFlightReplies> {
-        self.replies.entry(number).or_default()
+    /// Counts a reply that carries this callback as in flight.
+    pub(crate) fn in_flight_reply(&self, number: u32) -> InFlightReply {
+        self.in_flight.begin(number)
     }
 
-    /// The replies in flight that carry this callback, if there are any.
-    pub(super) fn in_flight(&self, number: u32) -> Option<&Rc<InFlightReplies>> {
-        self.replies.get(&number).filter(|replies| !replies.is_empty())
+    /// Returns the replies in flight that carry this callback, if there are any.
+    pub(crate) fn in_flight(&self, number: u32) -> Option<Rc<InFlightReplies>> {
+        self.in_flight.of(number)
     }
 
-    /// The replies in flight that carry a callback on an object that `is_of` selects, by client.
-    pub(super) fn in_flight_by_client(
+    /// Returns the replies in flight that carry a callback on an object that `is_of` selects, by client.
+    pub(crate) fn in_flight_by_client(
         &self,
         is_of: impl Fn(u32) -> bool,
     ) -> HashMap<u32, Vec<Rc<InFlightReplies>>> {
         let mut all = HashMap::<u32, Vec<_>>::new();
-        for (&number, replies) in &self.replies {
+        for (number, replies) in self.in_flight.all() {
             if let Some(callback) = self.all.get(number).filter(|callback| is_of(callback.tracked)) {
-                all.entry(callback.client).or_default().push(Rc::clone(replies));
+                all.entry(callback.client).or_default().push(replies);
             }
         }
         all
     }
 
-    /// The replies in flight to a client.
-    pub(super) fn in_flight_to(&self, client: &Arc<Client>) -> Vec<Rc<InFlightReplies>> {
+    /// Returns the replies in flight to a client.
+    pub(crate) fn in_flight_to(&self, client: &Arc<Client<O>>) -> Vec<Rc<InFlightReplies>> {
         let Some(&known) = self.by_holder.get(&client.holder()) else { return Vec::new() };
-        let is_to = |number: &u32| self.all.get(*number).is_some_and(|callback| callback.client == known);
-        let all = self.replies.iter().filter(|(number, replies)| is_to(number) && !replies.is_empty());
-        all.map(|(_, replies)| Rc::clone(replies)).collect()
+        let is_to = |number: u32| self.all.get(number).is_some_and(|callback| callback.client == known);
+        let all = self.in_flight.all().into_iter().filter(|&(number, _)| is_to(number));
+        all.map(|(_, replies)| replies).collect()
     }
 
-    /// Forgets in-flight replies that have ended.
-    pub(super) fn forget_in_flight(&mut self, number: u32, replies: &Rc<InFlightReplies>) {
-        // The number may be another promise's by now.
-        if self.replies.get(&number).is_some_and(|known| Rc::ptr_eq(known, replies)) {
-            self.replies.remove(&number);
-        }
-    }
-
-    fn lane_client(&mut self, client: &Arc<Client>) -> u32 {
+    fn lane_client(&mut self, client: &Arc<Client<O>>) -> u32 {
         if let Some(&known) = self.by_holder.get(&client.holder()) {
             return known;
         }

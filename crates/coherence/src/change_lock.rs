@@ -1,9 +1,9 @@
-//! Change lock of an object: first come, first served, on whatever lane, but for cohort [handoff]: the lock may stay
-//! on one lane for a while. To wake another lane takes as long as several changes, in which none would be made.
+//! Change lock of an object: first come, first served, on whatever lane, but for cohort [handoff](self::handoff):
+//! the lock may stay on one lane for a while. To wake another lane takes as long as several changes, in which none
+//! would be made.
 //!
-//! Data writes of one client share a turn on whatever lanes they are made, and the turn is kept after the
-//! last of them: no client can rely on the object meanwhile, so the next one need not ask. Any other change
-//! takes it.
+//! Data writes of one client share the lock on whatever lanes they are made, and it is kept after the last of them:
+//! no client can cache the object meanwhile, so the next write need not invalidate. Any other change takes it.
 
 use std::collections::VecDeque;
 use std::num::NonZeroU32;
@@ -15,23 +15,42 @@ use std::time::{Duration, Instant};
 
 use lane::LaneId;
 
-use self::handoff::{CohortHandoff, HandoffTimer};
-use super::{GatePass, Object};
-use crate::callback::Holder;
+#[cfg(test)]
+pub(crate) use self::handoff::HANDOFF_FOR;
+use self::handoff::{CohortHandoff, HandedOff, HandoffTimer, HandoffWatch};
+use super::{GatePass, GatedVolume, Holder};
 
-pub(super) mod handoff;
+mod handoff;
+
+/// An object that one change at a time may change.
+pub trait LockedObject: Sized + Send + Sync + 'static {
+    /// Identity of the object. Change locks are taken in its order.
+    type Identity: Ord;
+    /// Volume of the object.
+    type Volume: GatedVolume;
+
+    /// Returns the identity, which never changes.
+    fn identity(&self) -> &Self::Identity;
+
+    /// Returns the volume, which never changes.
+    fn volume(&self) -> &Arc<Self::Volume>;
+
+    /// Returns the change lock.
+    fn change_lock(&self) -> &ChangeLock;
+}
 
 /// The change lock of one object. Its mutex is taken by changes alone.
 #[derive(Default)]
-pub(crate) struct ChangeLock {
-    /// Copy of `state`'s holding, for readers without the lock.
+pub struct ChangeLock {
+    /// Copy of the holder in `state`, for readers without the mutex.
     held: AtomicU8,
-    /// State of the object's holders, for readers without its lock: [`GrantSlot`](crate::grant::GrantSlot)'s.
-    pub(crate) marks: AtomicU8,
-    /// Times that the turn is not to stay where no change waits, as it stayed in vain.
+    /// Flags of the object's owner, which are kept here as there is room.
+    pub flags: AtomicU8,
+    /// Number of releases that are not to hand off to the lane, as handoffs failed.
     failed_handoffs: AtomicU8,
-    /// Beginnings and ends of changes: by these a [look](super::look) is known to be of one state. Written under the object's small lock.
-    pub(super) steps: AtomicU32,
+    /// Number of beginnings and ends of changes, by which a look at the object is known to be of one state. The
+    /// owner of the object counts them, under a lock of its own.
+    pub steps: AtomicU32,
     state: Mutex<LockState>,
 }
 
@@ -44,18 +63,18 @@ const BUSY: u8 = 2;
 
 /// The client or the open file whose writes share a change lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum LockSharer {
-    /// A client's, through however many lanes.
+pub enum LockSharer {
+    /// A client, through however many lanes.
     Holder(Holder),
-    /// Writes of one open file, whose number this is.
+    /// One open file, by its number.
     Writer(u64),
 }
 
 #[derive(Default)]
 struct LockState {
-    /// Ticket of the change that has the turn.
+    /// Ticket of the change that holds the lock.
     holder: Option<LockTicket>,
-    /// Writers that share the turn instead.
+    /// Writes that share the lock instead.
     share: Option<Box<SharedHold>>,
     next_ticket: u32,
     /// Most objects never have a change wait.
@@ -65,7 +84,7 @@ struct LockState {
 /// A change lock that writes share.
 struct SharedHold {
     sharer: LockSharer,
-    /// Under way; none while it is kept.
+    /// Writes under way; none while the lock is kept.
     writes: u32,
 }
 
@@ -74,11 +93,11 @@ type LockTicket = NonZeroU32;
 #[derive(Default)]
 struct Waiters {
     queue: VecDeque<Waiter>,
-    /// Turns in a row by which a waiting change was overtaken.
+    /// Number of times in a row that the first waiter was overtaken.
     overtaken: u32,
-    /// The turn is free, and the next change on a lane may take it.
+    /// Set while the lock is free for the next change on one lane.
     handoff: Option<CohortHandoff>,
-    /// Counts such stays.
+    /// Number of handoffs.
     handoffs: u32,
     /// The task that ends the handoff, if it still runs.
     watch: Weak<()>,
@@ -99,42 +118,44 @@ enum NextOwner {
 }
 
 /// The change lock of one object, released when this is dropped.
-pub(super) struct ChangeLockGuard {
-    object: Arc<Object>,
+pub(crate) struct ChangeLockGuard<O: LockedObject> {
+    object: Arc<O>,
     ticket: LockTicket,
 }
 
 /// One part in a shared change lock, released when this is dropped.
-pub(crate) struct SharedChangeLock {
-    object: Arc<Object>,
-    /// Given back last.
-    _pass: Option<GatePass>,
+pub struct SharedChangeLock<O: LockedObject> {
+    object: Arc<O>,
+    /// Dropped last.
+    _pass: Option<GatePass<O::Volume>>,
 }
 
 /// Future that waits for a change lock. Dropped, it leaves the queue, or hands on the lock that it has just got.
-pub(super) struct LockWait {
-    /// `None` once it has become a turn.
-    object: Option<Arc<Object>>,
+pub(crate) struct LockWait<O: LockedObject> {
+    /// `None` once the lock was returned.
+    object: Option<Arc<O>>,
     ticket: LockTicket,
 }
 
 /// The queue of a change lock has its maximum length.
 #[derive(Debug)]
-pub(super) struct LockQueueFull;
+pub struct LockQueueFull;
 
 impl ChangeLock {
-    /// Returns whether a change has the turn, or it is kept.
-    pub(super) fn is_held(&self) -> bool {
+    /// Returns whether a change holds the lock, or writes have kept it: a change may be under way, or may begin
+    /// without an invalidation. A lane that caches what it looks at sets its presence bit first.
+    pub fn is_held(&self) -> bool {
         self.held.load(Ordering::SeqCst) != FREE
     }
 
-    /// Returns whether a change of the object is under way right now.
-    pub(super) fn is_busy(&self) -> bool {
+    /// Returns whether a change is under way. For a caller that has made sure that none may begin without an
+    /// invalidation.
+    pub fn is_busy(&self) -> bool {
         self.held.load(Ordering::SeqCst) == BUSY
     }
 
     /// Takes back a lock that is only kept for further writes. Returns whether it is free now.
-    pub(crate) fn reclaim(&self) -> bool {
+    pub fn reclaim(&self) -> bool {
         let mut state = self.lock();
         if state.is_free() && state.share.take().is_some() {
             self.held.store(FREE, Ordering::SeqCst);
@@ -156,8 +177,8 @@ impl ChangeLock {
         self.held.store(BUSY, Ordering::SeqCst);
     }
 
-    /// The holder goes, or never came: the next has the turn.
-    fn pass_on(object: &Arc<Object>, mut state: MutexGuard<'_, LockState>) {
+    /// Passes the lock on, whose holder releases it or never took it.
+    fn pass_on<O: LockedObject>(object: &Arc<O>, mut state: MutexGuard<'_, LockState>) {
         let change_lock = object.change_lock();
         match state.waiting.as_mut().and_then(|waiting| waiting.next(change_lock)) {
             Some(NextOwner::CohortHandoff(lane)) => change_lock.handoff(object, state, lane),
@@ -185,22 +206,81 @@ impl ChangeLock {
         }
     }
 
-    /// Keeps the turn on this lane for a moment.
-    fn handoff(&self, object: &Arc<Object>, mut state: MutexGuard<'_, LockState>, lane: LaneId) {
+    /// Keeps the lock on this lane for a moment.
+    fn handoff<O: LockedObject>(&self, object: &Arc<O>, mut state: MutexGuard<'_, LockState>, lane: LaneId) {
         state.holder = None;
         self.held.store(FREE, Ordering::SeqCst);
         let Some(waiting) = &mut state.waiting else { return };
         let handoff = waiting.begin_handoff(lane);
-        let watch =
-            (waiting.watch.strong_count() == 0).then(|| HandoffTimer::new(object, &mut waiting.watch));
+        let timer = (waiting.watch.strong_count() == 0).then(|| {
+            let watch = Arc::new(());
+            waiting.watch = Arc::downgrade(&watch);
+            HandoffTimer(LockedHandoff { object: Arc::clone(object), watch })
+        });
         drop(state);
-        if let Some(watch) = watch {
-            lane::spawn(watch.run(handoff)).detach();
+        if let Some(timer) = timer {
+            lane::spawn(timer.run(handoff)).detach();
+        }
+    }
+
+    /// Returns whether the lock may stay on a lane where no change waits: mostly one comes soon.
+    fn may_hand_off(&self) -> bool {
+        let failed_handoffs = self.failed_handoffs.load(Ordering::Relaxed);
+        // Under the mutex.
+        self.failed_handoffs.store(failed_handoffs.saturating_sub(1), Ordering::Relaxed);
+        failed_handoffs == 0
+    }
+}
+
+/// The handoff of an object's lock, watched by one timer.
+struct LockedHandoff<O: LockedObject> {
+    object: Arc<O>,
+    watch: Arc<()>,
+}
+
+impl<O: LockedObject> LockedHandoff<O> {
+    fn is_watched(&self, waiting: &Waiters) -> bool {
+        std::ptr::eq(waiting.watch.as_ptr(), Arc::as_ptr(&self.watch))
+    }
+}
+
+impl<O: LockedObject> HandoffWatch for LockedHandoff<O> {
+    fn look(&self, seen: Option<u32>) -> HandedOff {
+        let change_lock = self.object.change_lock();
+        let state = change_lock.lock();
+        let Some(waiting) = state.waiting.as_ref().filter(|waiting| self.is_watched(waiting)) else {
+            return HandedOff::Over;
+        };
+        match waiting.handoff.as_ref().map(CohortHandoff::number) {
+            now @ Some(_) if now == seen => {
+                change_lock.failed_handoffs.store(FAILED_HANDOFFS, Ordering::Relaxed);
+                HandedOff::Over
+            }
+            now => HandedOff::Number(now),
+        }
+    }
+
+    fn end(&self) {
+        let change_lock = self.object.change_lock();
+        let mut state = change_lock.lock();
+        if let Some(waiting) = state.waiting.as_mut().filter(|waiting| self.is_watched(waiting))
+            && waiting.handoff.is_some()
+        {
+            let next = waiting.first();
+            change_lock.hand_over(state, next);
         }
     }
 }
 
 impl Waiters {
+    /// Begins a handoff to the next change on a lane. Returns its number.
+    fn begin_handoff(&mut self, lane: LaneId) -> u32 {
+        let number = self.handoffs;
+        self.handoffs = number.wrapping_add(1);
+        self.handoff = Some(CohortHandoff::new(lane, number));
+        number
+    }
+
     /// Takes the change that is next after that of a change on this lane: the first on it, for as long as
     /// [`Waiters::is_patient`], then the first of all.
     fn next(&mut self, change_lock: &ChangeLock) -> Option<NextOwner> {
@@ -225,7 +305,7 @@ impl Waiters {
         self.overtaken = 0;
         let first = self.queue.pop_front();
         if first.as_ref().is_some_and(|first| first.place.map(|(lane, _)| lane) != current_lane()) {
-            // The turn leaves this lane.
+            // The lock leaves this lane.
             self.watch = Weak::new();
         }
         first
@@ -253,16 +333,16 @@ impl LockState {
         self.holder.is_none() && self.share.as_ref().is_none_or(|share| share.writes == 0)
     }
 
-    /// Returns whether a change on this lane may have the turn.
+    /// Returns whether a change on this lane may take the lock.
     fn is_free_here(&self) -> bool {
         let handoff = self.waiting.as_ref().and_then(|waiting| waiting.handoff.as_ref());
         self.is_free() && handoff.is_none_or(|handoff| handoff.is_for(current_lane()))
     }
 }
 
-impl ChangeLockGuard {
-    /// Takes the turn if it is free and no change waits for it.
-    pub(super) fn try_take(object: &Arc<Object>) -> Option<Self> {
+impl<O: LockedObject> ChangeLockGuard<O> {
+    /// Takes the lock if it is free and no change waits for it.
+    pub(crate) fn try_take(object: &Arc<O>) -> Option<Self> {
         let change_lock = object.change_lock();
         let mut state = change_lock.lock();
         if !state.is_free_here() {
@@ -274,12 +354,12 @@ impl ChangeLockGuard {
         Some(Self { object: Arc::clone(object), ticket })
     }
 
-    pub(super) fn object(&self) -> &Arc<Object> {
+    pub(crate) fn object(&self) -> &Arc<O> {
         &self.object
     }
 
-    /// Shares it with further writes of the same, until the last has ended and another change wants it.
-    pub(super) fn share(self, sharer: LockSharer, pass: Option<GatePass>) -> SharedChangeLock {
+    /// Shares the lock with further writes of the same, until the last has ended and another change wants it.
+    pub(crate) fn share(self, sharer: LockSharer, pass: Option<GatePass<O::Volume>>) -> SharedChangeLock<O> {
         let mut state = self.object.change_lock().lock();
         (state.holder, state.share) = (None, Some(Box::new(SharedHold { sharer, writes: 1 })));
         drop(state);
@@ -287,9 +367,9 @@ impl ChangeLockGuard {
     }
 }
 
-impl SharedChangeLock {
-    /// A part in the turn that writes of the same share, or have kept, unless others wait for it.
-    pub(crate) fn join(object: &Arc<Object>, sharer: LockSharer, pass: GatePass) -> Option<Self> {
+impl<O: LockedObject> SharedChangeLock<O> {
+    /// Joins the writes of the same that share the lock, or have kept it, unless others wait for it.
+    pub fn join(object: &Arc<O>, sharer: LockSharer, pass: GatePass<O::Volume>) -> Option<Self> {
         let change_lock = object.change_lock();
         let mut state = change_lock.lock();
         if state.waiting.is_some() {
@@ -302,11 +382,11 @@ impl SharedChangeLock {
     }
 }
 
-impl Drop for SharedChangeLock {
+impl<O: LockedObject> Drop for SharedChangeLock<O> {
     fn drop(&mut self) {
         let change_lock = self.object.change_lock();
         let mut state = change_lock.lock();
-        let share = state.share.as_mut().expect("it is shared while somebody has a part");
+        let share = state.share.as_mut().expect("the lock is shared while a write shares it");
         share.writes -= 1;
         if share.writes > 0 {
             return;
@@ -319,7 +399,7 @@ impl Drop for SharedChangeLock {
     }
 }
 
-impl Drop for ChangeLockGuard {
+impl<O: LockedObject> Drop for ChangeLockGuard<O> {
     fn drop(&mut self) {
         let change_lock = self.object.change_lock();
         let state = change_lock.lock();
@@ -330,9 +410,9 @@ impl Drop for ChangeLockGuard {
     }
 }
 
-impl LockWait {
-    /// Takes a place at the end of the line, of at most `max`.
-    pub(super) fn join(object: Arc<Object>, max: usize) -> Result<Self, LockQueueFull> {
+impl<O: LockedObject> LockWait<O> {
+    /// Takes a place at the end of the queue, of at most `max`.
+    pub(crate) fn join(object: Arc<O>, max: usize) -> Result<Self, LockQueueFull> {
         let change_lock = object.change_lock();
         let mut state = change_lock.lock();
         let ticket = state.ticket();
@@ -351,10 +431,10 @@ impl LockWait {
     }
 }
 
-impl Future for LockWait {
-    type Output = ChangeLockGuard;
+impl<O: LockedObject> Future for LockWait<O> {
+    type Output = ChangeLockGuard<O>;
 
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ChangeLockGuard> {
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<ChangeLockGuard<O>> {
         let ticket = self.ticket;
         let object = self.object.as_ref().expect("it is polled until it is ready");
         let mut state = object.change_lock().lock();
@@ -365,7 +445,7 @@ impl Future for LockWait {
         }
         let mut waiting = state.waiting.iter_mut().flat_map(|waiting| waiting.queue.iter_mut());
         let mine = waiting.find(|waiter| waiter.ticket == ticket);
-        let mine = mine.expect("who has not left the line is in it");
+        let mine = mine.expect("a waiter that was not dropped is in the queue");
         match &mut mine.waker {
             Some(waker) => waker.clone_from(cx.waker()),
             None => mine.waker = Some(cx.waker().clone()),
@@ -374,7 +454,7 @@ impl Future for LockWait {
     }
 }
 
-impl Drop for LockWait {
+impl<O: LockedObject> Drop for LockWait<O> {
     fn drop(&mut self) {
         let Some(object) = self.object.take() else { return };
         let change_lock = object.change_lock();
@@ -393,8 +473,11 @@ impl Drop for LockWait {
     }
 }
 
-/// Turns that stay on a lane while a change on another is first in line, and for how long they do.
-pub(super) const OVERTAKEN_MAX: u32 = 256;
-pub(super) const OVERTAKEN_FOR: Duration = Duration::from_millis(2);
-/// Of a long line so many are looked at for one of this lane.
+/// Number of times that a lock stays on a lane while a change on another lane is first in the queue, and the time
+/// for which it does.
+pub(crate) const OVERTAKEN_MAX: u32 = 256;
+pub(crate) const OVERTAKEN_FOR: Duration = Duration::from_millis(2);
+/// Number of waiters that are looked at for one of this lane.
 const LOOKED_AT_MAX: usize = 64;
+/// Number of releases that pass the lock on at once after a failed handoff.
+pub(crate) const FAILED_HANDOFFS: u8 = 32;

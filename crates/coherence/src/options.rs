@@ -1,4 +1,4 @@
-//! Bounds of what clients that cache may rely on.
+//! Bounds of the callbacks that clients hold.
 
 use std::time::Duration;
 
@@ -7,16 +7,15 @@ use std::time::Duration;
 pub struct CallbackOptions {
     /// Clients that are known at once, by all lanes together.
     pub clients_max: usize,
-    /// Promises that one lane has given. Beyond it the oldest of the client that has most are broken.
+    /// Callbacks that one lane has given. Beyond it the oldest of the client that has most are broken.
     pub callbacks_max: usize,
-    /// Notices kept one by one for a client that does not answer; beyond it, it hears that all is void.
+    /// Notices kept one by one for a client that does not answer; beyond it, it is told that all callbacks are void.
     pub kept_max: usize,
     /// Time for which a change waits for a client.
     pub patience: Duration,
-    /// Tellings in a row that a client does not answer until it is told nothing more before it comes by itself.
+    /// Notifications in a row without an answer, after which a client is told nothing more before it comes by itself.
     pub late_max: u32,
-    /// Time for which what a client has to hear is kept back while a reply that says the contrary is on its
-    /// way.
+    /// Time for which a callback break is held back while a reply that carries the callback is in flight.
     pub overtake_max: Duration,
 }
 

@@ -2,10 +2,10 @@
 //! it has held.
 
 /// No slot.
-pub(super) const NONE: u32 = u32::MAX;
+pub(crate) const NONE: u32 = u32::MAX;
 
 /// Values by number. A number is reused when its value is removed.
-pub(super) struct Slab<T> {
+pub(crate) struct Slab<T> {
     pieces: Vec<Box<[SlabSlot<T>]>>,
     free: u32,
     used: usize,
@@ -18,7 +18,7 @@ enum SlabSlot<T> {
 }
 
 impl<T> Slab<T> {
-    pub(super) fn insert(&mut self, value: T) -> u32 {
+    pub(crate) fn insert(&mut self, value: T) -> u32 {
         if self.free == NONE {
             self.grow();
         }
@@ -34,7 +34,7 @@ impl<T> Slab<T> {
 
     /// # Panics
     /// When there is none of this number.
-    pub(super) fn remove(&mut self, number: u32) -> T {
+    pub(crate) fn remove(&mut self, number: u32) -> T {
         let free = self.free;
         let slot = self.slot_mut(number).expect("it was given out");
         let SlabSlot::Used(value) = std::mem::replace(slot, SlabSlot::Free(free)) else {
@@ -45,7 +45,7 @@ impl<T> Slab<T> {
         value
     }
 
-    pub(super) fn get(&self, number: u32) -> Option<&T> {
+    pub(crate) fn get(&self, number: u32) -> Option<&T> {
         let (piece, at) = (number as usize / PIECE, number as usize % PIECE);
         match self.pieces.get(piece)?.get(at)? {
             SlabSlot::Used(value) => Some(value),
@@ -53,7 +53,7 @@ impl<T> Slab<T> {
         }
     }
 
-    pub(super) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
+    pub(crate) fn get_mut(&mut self, number: u32) -> Option<&mut T> {
         match self.slot_mut(number)? {
             SlabSlot::Used(value) => Some(value),
             SlabSlot::Free(_) => None,
@@ -61,16 +61,16 @@ impl<T> Slab<T> {
     }
 
     /// Returns how many there are.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.used
     }
 
     /// Numbers given out so far are below this one.
-    pub(super) fn end(&self) -> u32 {
+    pub(crate) fn end(&self) -> u32 {
         u32::try_from(self.pieces.len() * PIECE).expect("fewer than 2^32 slots")
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &T)> {
         (0..self.end()).filter_map(|number| Some((number, self.get(number)?)))
     }
 

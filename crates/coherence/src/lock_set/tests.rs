@@ -13,15 +13,8 @@ use rand::seq::index;
 use rand::{Rng, SeedableRng};
 
 use super::*;
-use crate::object::change_lock::handoff::{FAILED_HANDOFFS, HANDOFF_FOR};
-use crate::object::change_lock::{OVERTAKEN_FOR, OVERTAKEN_MAX};
-use crate::object::{Identity, Objects, ObjectsOptions, SharedVolume};
-
-fn objects(count: u8) -> Vec<Arc<Object>> {
-    let table = Objects::in_memory(ObjectsOptions::default());
-    let volume = SharedVolume::of_nothing(&table, "test");
-    (0..count).map(|n| table.get(&volume, Identity::of_handle(1, 1, &[n])).unwrap()).collect()
-}
+use crate::change_lock::{FAILED_HANDOFFS, HANDOFF_FOR, OVERTAKEN_FOR, OVERTAKEN_MAX};
+use crate::tests::{Object, objects};
 
 fn now<F: Future>(future: F) -> Option<F::Output> {
     match pin!(future).poll(&mut Context::from_waker(Waker::noop())) {
@@ -41,7 +34,7 @@ fn who_came_first_is_served_first() {
     assert!(second.as_mut().poll(&mut context).is_pending());
     drop(held);
     assert!(
-        !now(async { ChangeLockSet { guards: vec![], pass: None }.try_add(&object) }).unwrap(),
+        !now(async { ChangeLockSet::<Object> { guards: vec![], pass: None }.try_add(&object) }).unwrap(),
         "nobody goes before those in line"
     );
     assert!(second.as_mut().poll(&mut context).is_pending());
@@ -66,7 +59,8 @@ fn who_came_first_waits_so_long_and_no_longer() {
     assert!((8..=10).contains(&overtaken), "{served:?}");
 }
 
-/// In which order turns are had, where one that took each so long waits on another lane (0), and then so many here.
+/// Returns the order in which the lock is taken, where one waits on another lane (0), and then so many on this
+/// one. Each holds it so long.
 fn served(others: u32, each: Duration) -> Vec<u32> {
     let world = World::new(1, Config::clean());
     let host = world.host("10.0.0.1");
@@ -100,13 +94,13 @@ fn served(others: u32, each: Duration) -> Vec<u32> {
     served.lock().unwrap().clone()
 }
 
-/// Lane 0 has the permit, and `other` waits for it; when that has it is told.
+/// Lane 0 holds the lock, and `other` waits for it; the cell has the time when that took it.
 fn contended(
     world: &World,
     host: &Host,
     other: usize,
     object: &[Arc<Object>],
-) -> (ChangeLockSet, Rc<Cell<Option<Instant>>>) {
+) -> (ChangeLockSet<Object>, Rc<Cell<Option<Instant>>>) {
     let held = object.to_vec();
     let held = world.block_on(host, async move { ChangeLockSet::take(held, 9).await.unwrap() });
     let (waiting, had): (_, Rc<Cell<Option<Instant>>>) = (object.to_vec(), Rc::default());
@@ -159,7 +153,7 @@ fn a_turn_that_stayed_in_vain_goes_on_and_the_next_time_at_once() {
             lane::time::now()
         });
         world.run_for(HANDOFF_FOR * 2);
-        assert!(!object[0].is_changing());
+        assert!(!object[0].change_lock().is_held());
         had.get().expect("nobody else came") - begun
     };
     let first = waited();
@@ -187,7 +181,7 @@ fn a_turn_that_stays_on_a_lane_that_ends_goes_on() {
     let waiter = host.start_on(0, async move { drop(ChangeLockSet::take(waiting, 9).await.unwrap()) });
     // Given back, and kept there.
     world.run_for(Duration::from_micros(30));
-    assert!(!waiter.is_finished() && !object[0].is_changing());
+    assert!(!waiter.is_finished() && !object[0].change_lock().is_held());
     host.end_lane(ending);
     world.run_for(Duration::from_micros(20));
     assert!(waiter.is_finished());
@@ -206,7 +200,7 @@ fn who_is_dropped_in_line_or_at_its_turn_holds_up_nobody() {
     drop(waiting.remove(0));
     assert!(waiting[0].as_mut().poll(&mut context).is_ready());
     drop(waiting);
-    assert!(!object[0].is_changing());
+    assert!(!object[0].change_lock().is_held());
 }
 
 #[test]
@@ -215,7 +209,7 @@ fn a_full_line_refuses_and_those_in_it_go_on() {
     let held = now(ChangeLockSet::take(object.clone(), 1)).unwrap().unwrap();
     let mut waiting = Box::pin(ChangeLockSet::take(object.clone(), 1));
     assert!(waiting.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_pending());
-    assert!(matches!(now(ChangeLockSet::take(object.clone(), 1)), Some(Err(Error::Busy))));
+    assert!(matches!(now(ChangeLockSet::take(object.clone(), 1)), Some(Err(LockQueueFull))));
     drop(held);
     assert!(now(waiting).unwrap().is_ok());
 }
@@ -227,7 +221,7 @@ fn what_is_taken_twice_is_taken_once() {
     let mut locks = now(ChangeLockSet::take(both.clone(), 1)).unwrap().unwrap();
     assert!(locks.try_add(&both));
     drop(locks);
-    assert!(both.iter().all(|object| !object.is_changing()));
+    assert!(both.iter().all(|object| !object.change_lock().is_held()));
 }
 
 #[test]
@@ -249,7 +243,7 @@ fn lanes_that_take_any_objects_in_any_order_never_stop_and_never_share_one() {
                 task.await;
             }
         });
-        assert!(objects.iter().all(|object| !object.is_changing()));
+        assert!(objects.iter().all(|object| !object.change_lock().is_held()));
     });
 }
 
@@ -268,7 +262,7 @@ async fn change_at_random(objects: Vec<Arc<Object>>, users: Arc<Vec<AtomicUsize>
         });
         let Some(locks) = locks.await else { continue };
         for &at in &some {
-            assert_eq!(users[at].fetch_add(1, Ordering::SeqCst), 0, "two have one permit");
+            assert_eq!(users[at].fetch_add(1, Ordering::SeqCst), 0, "two hold one lock");
         }
         lane::time::sleep(std::time::Duration::from_micros(rng.random_range(0..500))).await;
         for &at in &some {

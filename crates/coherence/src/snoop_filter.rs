@@ -2,9 +2,10 @@
 //! only lanes whose filter has one of its names. It does no I/O and knows no clock and no lane: it is a table of
 //! counts.
 //!
-//! A lane counts itself in *before* the look whose outcome it will remember, and out when it has forgotten that. A change takes its permit,
-//! then reads the counts. So either the change finds the lane counted in and asks it, or the lane, which looks whether a permit is held
-//! after it has counted itself in, finds the permit and remembers nothing. What is not counted in is not remembered.
+//! A lane counts itself in *before* the look whose outcome it will cache, and out when it has forgotten that. A
+//! change takes its lock, then reads the counts. So either the change finds the lane counted in and asks it, or the
+//! lane, which looks whether the lock is held after it has counted itself in, finds the lock and caches nothing.
+//! What is not counted in is not cached.
 //!
 //! Names share counts by their hash: a lane may be asked in vain, never not at all.
 
@@ -12,27 +13,25 @@ use std::hash::{BuildHasher, RandomState};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
-use crate::object::Object;
-
 /// Counts of the names that one lane may cache something of.
-pub(crate) struct SnoopFilter {
+pub struct SnoopFilter {
     counts: Box<[AtomicU32]>,
     matches_all: AtomicBool,
 }
 
 /// Slot of a name in every lane's filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FilterSlot(u16);
+pub struct FilterSlot(u16);
 
 /// Keeps a lane counted in for one name until it is dropped.
-pub(crate) struct PresenceToken {
+pub struct PresenceToken {
     filter: Arc<SnoopFilter>,
     slot: FilterSlot,
 }
 
 impl FilterSlot {
-    /// Of a name in a directory, as this process has it.
-    pub(crate) fn of(hasher: &RandomState, directory: &Arc<Object>, name: &[u8]) -> Self {
+    /// Returns the slot of a name in a directory of this process.
+    pub(crate) fn of<O>(hasher: &RandomState, directory: &Arc<O>, name: &[u8]) -> Self {
         let hash = hasher.hash_one((Arc::as_ptr(directory) as usize, name));
         Self((hash >> 48) as u16)
     }
@@ -45,25 +44,25 @@ impl SnoopFilter {
     }
 
     /// Counts the lane in: what it looks at from here on it may remember, unless the directory
-    /// [is changing](Object::is_changing).
-    pub(crate) fn count_in(self: &Arc<Self>, slot: FilterSlot) -> PresenceToken {
+    /// [is changing](crate::ChangeLock::is_held).
+    pub fn count_in(self: &Arc<Self>, slot: FilterSlot) -> PresenceToken {
         self.counts[usize::from(slot.0)].fetch_add(1, Ordering::SeqCst);
         PresenceToken { filter: Arc::clone(self), slot }
     }
 
     /// From now on the filter matches every name: a service on the lane notifies clients of its own.
-    pub(crate) fn match_all(&self) {
+    pub fn match_all(&self) {
         self.matches_all.store(true, Ordering::SeqCst);
     }
 
     /// Returns whether the filter matches every name.
-    pub(crate) fn matches_all(&self) -> bool {
+    pub fn matches_all(&self) -> bool {
         self.matches_all.load(Ordering::SeqCst)
     }
 
     /// Returns whether the lane may cache something of one of these names. The caller holds the change lock
     /// of their directory.
-    pub(crate) fn has_any(&self, slots: &[FilterSlot]) -> bool {
+    pub fn has_any(&self, slots: &[FilterSlot]) -> bool {
         self.matches_all()
             || slots.iter().any(|slot| self.counts[usize::from(slot.0)].load(Ordering::SeqCst) > 0)
     }

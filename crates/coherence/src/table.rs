@@ -12,36 +12,33 @@ use lane::mesh::Member;
 use super::client_callbacks::{CallbackPhase, CallbackState, ClientCallbacks};
 use super::slab::{NONE, Slab};
 use super::{
-    Client, EndedLane, InFlightReplies, InFlightReply, Invalidation, Notice, ReplacedFile, ReplacedNames,
+    CachedObject, CachedVolume, Client, EndedLane, InFlightReplies, InFlightReply, Invalidation, Notice,
 };
-use crate::attributes::Attributes;
-use crate::object::{Judgement, LookMark, Object, SharedVolume};
 
 /// The shared objects of a lane and the callbacks that it has given on them.
-pub(crate) struct CallbackTable {
+pub struct CallbackTable<O: CachedObject> {
     lane: Member,
     /// Start of the table's clock, which counts seconds.
     epoch: Instant,
-    table: RefCell<Table>,
+    table: RefCell<Table<O>>,
 }
 
-#[derive(Default)]
-struct Table {
-    tracked: Slab<TrackedObject>,
+struct Table<O: CachedObject> {
+    tracked: Slab<TrackedObject<O>>,
     by_object: HashTable<u32>,
-    callbacks: ClientCallbacks,
+    callbacks: ClientCallbacks<O>,
 }
 
 /// An object that the lane or one of its clients caches.
-struct TrackedObject {
-    object: Arc<Object>,
-    /// Of the lane's own, without clients.
+struct TrackedObject<O: CachedObject> {
+    object: Arc<O>,
+    /// Guards of the lane itself, without clients.
     uses: u32,
-    /// The first promise to a client.
+    /// Number of the first callback of a client.
     first: u32,
-    /// Counts what was broken of it, whichever client was spared.
+    /// Number of invalidations of the object, whichever client was spared.
     breaks: u32,
-    /// State of the object at the last look, and the version it had then.
+    /// Fingerprint of the last look, and the count of the version at it.
     seen: u32,
     seen_count: u32,
     volume: u16,
@@ -50,16 +47,27 @@ struct TrackedObject {
     is_linked: bool,
 }
 
+/// What one look at an object has shown, in few bits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Observation {
+    /// Hash of the attributes by which two looks are told apart.
+    pub fingerprint: u32,
+    /// Count of the object's version at the look.
+    pub count: u32,
+    /// The object had several names.
+    pub is_linked: bool,
+}
+
 /// Keeps the lane a sharer of an object: the lane is invalidated before the object changes.
-pub(crate) struct SharerGuard {
-    owner: Weak<CallbackTable>,
+pub struct SharerGuard<O: CachedObject> {
+    owner: Weak<CallbackTable<O>>,
     tracked: u32,
-    object: Arc<Object>,
+    object: Arc<O>,
 }
 
 /// Names the callback on which one reply depends.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct CallbackRef {
+pub struct CallbackRef {
     number: u32,
     serial: NonZeroU32,
     tracked: u32,
@@ -67,27 +75,37 @@ pub(crate) struct CallbackRef {
 }
 
 /// A callback break that is to be sent to a client.
-pub(crate) struct PendingBreak {
-    pub(crate) client: Arc<Client>,
-    pub(crate) until: Instant,
-    pub(crate) what: BreakScope,
-    /// Replies on their way that say the contrary.
-    pub(crate) in_flight: Vec<Rc<InFlightReplies>>,
+pub struct PendingBreak<O: CachedObject> {
+    /// The client that the break is for.
+    pub client: Arc<Client<O>>,
+    /// Moment at which the callback expires.
+    pub until: Instant,
+    /// What the break covers.
+    pub what: BreakScope<O>,
+    /// Replies in flight that carry the callback.
+    pub in_flight: Vec<Rc<InFlightReplies>>,
 }
 
 /// Scope of a callback break.
-pub(crate) enum BreakScope {
-    /// One promise, and the object that it was of.
-    Object { number: u32, serial: NonZeroU32, object: Arc<Object> },
+pub enum BreakScope<O: CachedObject> {
+    /// One callback.
+    Object {
+        /// Number of the callback in its table.
+        number: u32,
+        /// Serial number of the callback.
+        serial: NonZeroU32,
+        /// Object of the callback.
+        object: Arc<O>,
+    },
     /// A volume.
-    Volume(Arc<SharedVolume>),
-    /// All callbacks are void, of which the client is being told already.
+    Volume(Arc<O::Volume>),
+    /// All callbacks, whose break the client is being sent already.
     All,
 }
 
-impl BreakScope {
-    /// Returns what is said of it; `None` where it is said already.
-    pub(crate) fn notice(&self) -> Option<Notice> {
+impl<O: CachedObject> BreakScope<O> {
+    /// Returns the notice to the client; `None` where it is being sent already.
+    pub fn notice(&self) -> Option<Notice<O>> {
         match self {
             Self::Object { object, .. } => Some(Notice::Object(Arc::clone(object))),
             Self::Volume(volume) => Some(Notice::Volume(Arc::clone(volume))),
@@ -98,16 +116,17 @@ impl BreakScope {
 
 /// The table is full of callbacks whose breaks are still pending.
 #[derive(Debug)]
-pub(crate) struct CallbackTableFull;
+pub struct CallbackTableFull;
 
-impl CallbackTable {
-    pub(crate) fn new(lane: Member, now: Instant) -> Rc<Self> {
+impl<O: CachedObject> CallbackTable<O> {
+    /// Makes the table of a lane.
+    pub fn new(lane: Member, now: Instant) -> Rc<Self> {
         Rc::new(Self { lane, epoch: now, table: RefCell::default() })
     }
 
     /// Makes the lane a sharer of the object: what is looked at from now on may be cached, unless the object [is
-    /// changing](Object::is_changing); of names in it what is [counted in](super::SnoopFilter).
-    pub(crate) fn add_sharer(self: &Rc<Self>, object: &Arc<Object>) -> SharerGuard {
+    /// changing](crate::ChangeLock::is_held); of names in it what is [counted in](super::SnoopFilter).
+    pub fn add_sharer(self: &Rc<Self>, object: &Arc<O>) -> SharerGuard<O> {
         let mut table = self.table.borrow_mut();
         let tracked = table.track(object);
         if table.tracked[tracked].uses == 0 {
@@ -117,27 +136,30 @@ impl CallbackTable {
         SharerGuard { owner: Rc::downgrade(self), tracked, object: Arc::clone(object) }
     }
 
-    /// Returns how many objects the lane relies on.
-    pub(crate) fn len(&self) -> usize {
+    /// Returns the number of objects that the lane or its clients cache.
+    pub fn object_count(&self) -> usize {
         self.table.borrow().tracked.len()
     }
 
-    /// Number of callbacks that clients hold.
-    pub(crate) fn callback_count(&self) -> usize {
+    /// Returns the number of callbacks that clients hold.
+    pub fn callback_count(&self) -> usize {
         self.table.borrow().callbacks.len()
     }
 
-    /// Promises a client to tell it before the object changes, if that is before `until`; the look comes
-    /// after this. Of a promise that it has already nothing is written that another lane reads. With `max`
-    /// promises on the books the oldest ones of the client that has most leave: they are in `pending_breaks`.
-    pub(crate) fn give(
+    /// Gives a client a callback on the object until `until`; the look comes after this. For a callback that it has
+    /// already nothing is written that another lane reads. Where the table has `max` callbacks, the oldest ones of
+    /// the client that has most are evicted: their breaks are added to `pending_breaks`.
+    ///
+    /// # Errors
+    /// [`CallbackTableFull`].
+    pub fn give(
         &self,
-        client: &Arc<Client>,
-        object: &Arc<Object>,
+        client: &Arc<Client<O>>,
+        object: &Arc<O>,
         until: Instant,
         now: Instant,
         max: usize,
-        pending_breaks: &mut Vec<PendingBreak>,
+        pending_breaks: &mut Vec<PendingBreak<O>>,
     ) -> Result<CallbackRef, CallbackTableFull> {
         let (until, now) = (self.seconds(until) + 1, self.seconds(now));
         let mut table = self.table.borrow_mut();
@@ -153,7 +175,7 @@ impl CallbackTable {
                 number
             }
             None => {
-                // What leaves for it may be the last of this object.
+                // What is evicted for it may be the last of this object.
                 table.tracked[tracked].uses += 1;
                 let number = table.insert(self, client, tracked, until, max, pending_breaks);
                 table.tracked[tracked].uses -= 1;
@@ -170,7 +192,7 @@ impl CallbackTable {
 
     /// Returns whether the callback is valid and nothing of its object was invalidated since, whichever
     /// client was spared.
-    pub(crate) fn is_valid(&self, callback_ref: CallbackRef, now: Instant) -> bool {
+    pub fn is_valid(&self, callback_ref: CallbackRef, now: Instant) -> bool {
         let mut table = self.table.borrow_mut();
         let (breaks, volume) = match table.tracked.get(callback_ref.tracked) {
             Some(tracked) => (tracked.breaks, tracked.volume),
@@ -189,8 +211,8 @@ impl CallbackTable {
         table.callbacks.state_at(callback, volume, self.seconds(now)) == CallbackState::Valid
     }
 
-    /// The client is about to learn of the callback: from now on it is told of the break.
-    pub(crate) fn note_delivered(&self, callback_ref: CallbackRef) {
+    /// Notes that the client is about to learn of the callback: from now on it is sent the break.
+    pub fn note_delivered(&self, callback_ref: CallbackRef) {
         let mut table = self.table.borrow_mut();
         if let Some(callback) = table.callbacks.get_mut(callback_ref.number, callback_ref.serial) {
             callback.state = CallbackPhase::Delivered;
@@ -198,61 +220,55 @@ impl CallbackTable {
     }
 
     /// Counts a reply that carries this callback as in flight.
-    pub(crate) fn in_flight_reply(self: &Rc<Self>, callback_ref: CallbackRef) -> InFlightReply {
-        self.table.borrow_mut().callbacks.replies_of(callback_ref.number).begin(self, callback_ref.number)
+    pub fn in_flight_reply(&self, callback_ref: CallbackRef) -> InFlightReply {
+        self.table.borrow().callbacks.in_flight_reply(callback_ref.number)
     }
 
-    /// The last in-flight reply that carried this callback was acknowledged.
-    pub(super) fn all_delivered(&self, number: u32, replies: &Rc<InFlightReplies>) {
-        self.table.borrow_mut().callbacks.forget_in_flight(number, replies);
-    }
-
-    /// The replies in flight to a client that carry callbacks.
-    pub(crate) fn in_flight_to(&self, client: &Arc<Client>) -> Vec<Rc<InFlightReplies>> {
+    /// Returns the replies in flight to a client that carry callbacks.
+    pub fn in_flight_to(&self, client: &Arc<Client<O>>) -> Vec<Rc<InFlightReplies>> {
         self.table.borrow().callbacks.in_flight_to(client)
     }
 
-    /// Returns what follows from a look at an object that was begun with this mark: from one that shows what
-    /// the last on this lane has shown nothing, which takes no lock; else as the [object](Object::judge) has
-    /// it.
-    pub(crate) fn judge(&self, object: &Arc<Object>, mark: LookMark, now: &Attributes) -> Judgement {
+    /// Returns whether a look shows what the last one on this lane has shown. Where it does not, `judge` says
+    /// whether it shows nothing new either; the look is the last one then.
+    pub fn is_known(&self, object: &Arc<O>, observation: Observation, judge: impl FnOnce() -> bool) -> bool {
         let mut table = self.table.borrow_mut();
-        let Some(tracked) = table.find(object) else { return object.judge(mark, now) };
-        let (tracked, seen) = (&mut table.tracked[tracked], fingerprint(now));
-        tracked.is_linked = now.nlink > 1;
-        if tracked.is_seen && (tracked.seen, tracked.seen_count) == (seen, mark.version.count) {
-            return Judgement::Known;
+        let Some(tracked) = table.find(object) else { return judge() };
+        let tracked = &mut table.tracked[tracked];
+        let Observation { fingerprint, count, is_linked } = observation;
+        tracked.is_linked = is_linked;
+        if tracked.is_seen && (tracked.seen, tracked.seen_count) == (fingerprint, count) {
+            return true;
         }
-        let judged = object.judge(mark, now);
-        if judged == Judgement::Known {
-            (tracked.is_seen, tracked.seen, tracked.seen_count) = (true, seen, mark.version.count);
+        let is_known = judge();
+        if is_known {
+            (tracked.is_seen, tracked.seen, tracked.seen_count) = (true, fingerprint, count);
         }
-        judged
+        is_known
     }
 
-    /// This server changed the object once more without a new version: the last observation of its attributes no
-    /// longer counts.
-    pub(crate) fn forget_observed(&self, object: &Arc<Object>) {
+    /// Forgets the last observation of an object, which this server changed without a new version.
+    pub fn forget_observed(&self, object: &Arc<O>) {
         let mut table = self.table.borrow_mut();
         if let Some(tracked) = table.find(object) {
             table.tracked[tracked].is_seen = false;
         }
     }
 
-    /// The clients that hold callbacks.
-    pub(crate) fn clients(&self) -> Vec<Arc<Client>> {
+    /// Returns the clients that hold callbacks.
+    pub fn clients(&self) -> Vec<Arc<Client<O>>> {
         self.table.borrow().callbacks.clients().map(|(_, known)| Arc::clone(&known.client)).collect()
     }
 
     /// Returns whether clients hold callbacks on the object.
-    pub(crate) fn has_clients_of(&self, object: &Arc<Object>) -> bool {
+    pub fn has_clients_of(&self, object: &Arc<O>) -> bool {
         let table = self.table.borrow();
         table.find(object).is_some_and(|tracked| table.tracked[tracked].first != NONE)
     }
 
     /// Begins the callback breaks of an invalidation, but for the spared holder. [`CallbackTable::remove_broken`]
     /// ends them.
-    pub(crate) fn begin_breaks(&self, invalidation: &Invalidation, now: Instant) -> Vec<PendingBreak> {
+    pub fn begin_breaks(&self, invalidation: &Invalidation<O>, now: Instant) -> Vec<PendingBreak<O>> {
         let mut pending_breaks = Vec::new();
         let mut table = self.table.borrow_mut();
         table.break_object(self, invalidation, self.seconds(now), &mut pending_breaks);
@@ -263,7 +279,7 @@ impl CallbackTable {
     }
 
     /// Removes a callback whose break the client has acknowledged, or will receive before it is served again.
-    pub(crate) fn remove_broken(&self, left: &BreakScope) {
+    pub fn remove_broken(&self, left: &BreakScope<O>) {
         let mut table = self.table.borrow_mut();
         match left {
             BreakScope::Object { number, serial, .. } => {
@@ -281,47 +297,27 @@ impl CallbackTable {
         }
     }
 
-    /// Objects that clients rely on and that were last found at a place where something else is now, or nothing, or that may have had one of
-    /// their other names there, among `count` of them from number `from` on; and the number to go on from, `None` when all have been looked at.
-    pub(crate) fn displaced(
+    /// Returns what `select` makes of the objects with callbacks, among `count` from number `from` on, and the
+    /// number to go on from; `None` when all have been looked at. It is given the object, and whether that had
+    /// several names at the last look.
+    pub fn select<T>(
         &self,
-        replaced_names: &ReplacedNames,
         from: u32,
         count: u32,
-    ) -> (Vec<ReplacedFile>, Option<u32>) {
+        select: impl Fn(&Arc<O>, bool) -> Option<T>,
+    ) -> (Vec<T>, Option<u32>) {
         let table = self.table.borrow();
         let end = table.tracked.end().min(from.saturating_add(count));
         let all = (from..end)
             .filter_map(|number| table.tracked.get(number))
             .filter(|tracked| tracked.first != NONE);
-        let displaced =
-            all.filter_map(|tracked| replaced_names.displaced(&tracked.object, tracked.is_linked)).collect();
-        (displaced, (end < table.tracked.end()).then_some(end))
+        let selected = all.filter_map(|tracked| select(&tracked.object, tracked.is_linked)).collect();
+        (selected, (end < table.tracked.end()).then_some(end))
     }
 
-    /// Objects with callbacks that were last found in this directory, and where there, among `count` of them from
-    /// number `from` on. Also returns the number to go on from, as [`CallbackTable::displaced`].
-    pub(crate) fn tracked_in(
-        &self,
-        directory: &Arc<Object>,
-        from: u32,
-        count: u32,
-    ) -> (Vec<ReplacedFile>, Option<u32>) {
-        let table = self.table.borrow();
-        let end = table.tracked.end().min(from.saturating_add(count));
-        let all = (from..end)
-            .filter_map(|number| table.tracked.get(number))
-            .filter(|tracked| tracked.first != NONE);
-        let found = all.filter_map(|tracked| {
-            let at = tracked.object.placed_in(directory)?;
-            Some(ReplacedFile { object: Arc::clone(&tracked.object), at })
-        });
-        (found.collect(), (end < table.tracked.end()).then_some(end))
-    }
-
-    /// Takes promises that are over off the books, among `count` of them from number `from` on. Gives the number to go on from,
-    /// `None` when all have been looked at, and how many were over.
-    pub(crate) fn sweep(&self, from: u32, count: u32, now: Instant) -> (Option<u32>, usize) {
+    /// Removes callbacks that are over, among `count` of them from number `from` on. Returns the number to go on
+    /// from, `None` when all have been looked at, and how many were removed.
+    pub fn sweep(&self, from: u32, count: u32, now: Instant) -> (Option<u32>, usize) {
         let now = self.seconds(now);
         let mut table = self.table.borrow_mut();
         let end = table.callbacks.end().min(from.saturating_add(count));
@@ -343,12 +339,12 @@ impl CallbackTable {
         ((end < table.callbacks.end()).then_some(end), over)
     }
 
-    /// The lane ends: its clients, which can no longer be told what it promised them, and the objects, whose
-    /// bits are the caller's to take back.
-    pub(crate) fn end(&self) -> EndedLane {
+    /// Ends the table with its lane. Returns the clients, whose callbacks can no longer be broken one by one, and
+    /// the objects, whose bits the caller clears.
+    pub fn end(&self) -> EndedLane<O> {
         let table = self.table.take();
         let clients = table.callbacks.clients().map(|(_, known)| Arc::clone(&known.client)).collect();
-        // What the lane remembered goes with it.
+        // What the lane cached goes with it.
         table.tracked.iter().for_each(|(_, tracked)| tracked.object.remove_sharer(self.lane));
         let objects = table.tracked.iter().map(|(_, tracked)| Arc::clone(&tracked.object)).collect();
         EndedLane { clients, objects, volumes: table.callbacks.volumes().cloned().collect() }
@@ -363,13 +359,19 @@ impl CallbackTable {
     }
 }
 
-impl Table {
-    fn find(&self, object: &Arc<Object>) -> Option<u32> {
+impl<O: CachedObject> Default for Table<O> {
+    fn default() -> Self {
+        Self { tracked: Slab::default(), by_object: HashTable::new(), callbacks: ClientCallbacks::default() }
+    }
+}
+
+impl<O: CachedObject> Table<O> {
+    fn find(&self, object: &Arc<O>) -> Option<u32> {
         let is_it = |&number: &u32| Arc::ptr_eq(&self.tracked[number].object, object);
         self.by_object.find(hash(object), is_it).copied()
     }
 
-    fn track(&mut self, object: &Arc<Object>) -> u32 {
+    fn track(&mut self, object: &Arc<O>) -> u32 {
         if let Some(tracked) = self.find(object) {
             return tracked;
         }
@@ -404,16 +406,16 @@ impl Table {
 
     fn insert(
         &mut self,
-        owner: &CallbackTable,
-        client: &Arc<Client>,
+        owner: &CallbackTable<O>,
+        client: &Arc<Client<O>>,
         tracked: u32,
         until: u32,
         max: usize,
-        pending_breaks: &mut Vec<PendingBreak>,
+        pending_breaks: &mut Vec<PendingBreak<O>>,
     ) -> Option<u32> {
         if self.callbacks.len() >= max {
             self.make_room(owner, pending_breaks);
-            if self.callbacks.len() >= max + max / LEAVING_PART + LEAVING_MIN {
+            if self.callbacks.len() >= max + max / EVICTED_PART + EVICTED_MIN {
                 return None;
             }
         }
@@ -430,28 +432,28 @@ impl Table {
     }
 
     /// Breaks the oldest callbacks of the client that has most.
-    fn make_room(&mut self, owner: &CallbackTable, pending_breaks: &mut Vec<PendingBreak>) {
+    fn make_room(&mut self, owner: &CallbackTable<O>, pending_breaks: &mut Vec<PendingBreak<O>>) {
         let most = self.callbacks.clients().max_by_key(|(_, known)| known.count).map(|(number, _)| number);
         let Some(most) = most else { return };
         let stays = |&number: &u32| {
             self.callbacks.get(number).is_some_and(|one| one.state != CallbackPhase::PendingBreak)
         };
-        let oldest: Vec<u32> = self.callbacks.of_client(most).filter(stays).take(LEAVING_AT_ONCE).collect();
+        let oldest: Vec<u32> = self.callbacks.of_client(most).filter(stays).take(EVICTED_AT_ONCE).collect();
         for number in oldest {
             pending_breaks.extend(self.begin_break(owner, number));
         }
     }
 
     /// Begins the break of one callback; `None` where no client knows of it, and it is over at once.
-    fn begin_break(&mut self, owner: &CallbackTable, number: u32) -> Option<PendingBreak> {
-        let callback = self.callbacks.get(number).expect("it is on the books");
+    fn begin_break(&mut self, owner: &CallbackTable<O>, number: u32) -> Option<PendingBreak<O>> {
+        let callback = self.callbacks.get(number).expect("it is in the table");
         let (serial, tracked, client) = (callback.serial, callback.tracked, callback.client);
         if callback.state == CallbackPhase::Fresh {
             self.remove(number, owner.lane);
             return None;
         }
         let until = owner.moment(callback.until);
-        let in_flight = self.callbacks.in_flight(number).cloned().into_iter().collect();
+        let in_flight = self.callbacks.in_flight(number).into_iter().collect();
         self.callbacks.get_mut(number, serial).expect("looked at above").state = CallbackPhase::PendingBreak;
         let object = Arc::clone(&self.tracked[tracked].object);
         let (client, what) =
@@ -461,10 +463,10 @@ impl Table {
 
     fn break_object(
         &mut self,
-        owner: &CallbackTable,
-        invalidation: &Invalidation,
+        owner: &CallbackTable<O>,
+        invalidation: &Invalidation<O>,
         now: u32,
-        pending_breaks: &mut Vec<PendingBreak>,
+        pending_breaks: &mut Vec<PendingBreak<O>>,
     ) {
         let Some(number) = self.find(&invalidation.object) else { return };
         let tracked = &mut self.tracked[number];
@@ -474,7 +476,7 @@ impl Table {
         let (first, volume) = (tracked.first, tracked.volume);
         let all: Vec<u32> = self.callbacks.of_object(first).collect();
         for number in all {
-            let callback = self.callbacks.get(number).expect("it is on the books");
+            let callback = self.callbacks.get(number).expect("it is in the table");
             let client = self.callbacks.client(callback.client);
             let is_spared =
                 invalidation.spared == Some(client.holder()) && !invalidation.what.is_of_subtree();
@@ -502,13 +504,13 @@ impl Table {
         }
     }
 
-    /// All that was promised of a volume is void: clients hear it as one.
+    /// Voids all callbacks of a volume: clients are sent one break for all.
     fn break_volume(
         &mut self,
-        owner: &CallbackTable,
-        volume: &Arc<SharedVolume>,
+        owner: &CallbackTable<O>,
+        volume: &Arc<O::Volume>,
         now: u32,
-        pending_breaks: &mut Vec<PendingBreak>,
+        pending_breaks: &mut Vec<PendingBreak<O>>,
     ) {
         let Some(number) = self.callbacks.known_volume(volume) else { return };
         // Of what was void before every client has heard then.
@@ -537,7 +539,7 @@ impl Table {
     }
 
     fn remove(&mut self, number: u32, lane: Member) {
-        let tracked = self.callbacks.get(number).expect("it is on the books").tracked;
+        let tracked = self.callbacks.get(number).expect("it is in the table").tracked;
         self.callbacks.remove(number, &mut self.tracked[tracked].first);
         if self.tracked[tracked].first == NONE {
             self.tracked[tracked].object.callback_lanes().clear(lane);
@@ -548,7 +550,7 @@ impl Table {
         }
     }
 
-    /// Takes the lane's bit of a volume back if it has promised nothing of it.
+    /// Clears the lane's bit of a volume if no callback on its objects is left.
     fn forget_volume(&mut self, number: u16, lane: Member) {
         let known = self.callbacks.volume(number);
         if known.objects == 0 && known.pending_breaks == 0 {
@@ -557,17 +559,18 @@ impl Table {
     }
 }
 
-impl SharerGuard {
-    pub(crate) fn object(&self) -> &Arc<Object> {
+impl<O: CachedObject> SharerGuard<O> {
+    /// Returns the object that the lane shares.
+    pub fn object(&self) -> &Arc<O> {
         &self.object
     }
 }
 
-impl Drop for SharerGuard {
+impl<O: CachedObject> Drop for SharerGuard<O> {
     fn drop(&mut self) {
         let Some(owner) = self.owner.upgrade() else { return };
         let mut table = owner.table.borrow_mut();
-        // The lane has ended its books otherwise.
+        // Otherwise the table has ended with its lane.
         if table.tracked.get(self.tracked).is_some_and(|tracked| Arc::ptr_eq(&tracked.object, &self.object)) {
             table.tracked[self.tracked].uses -= 1;
             if table.tracked[self.tracked].uses == 0 {
@@ -578,18 +581,12 @@ impl Drop for SharerGuard {
     }
 }
 
-fn hash(object: &Arc<Object>) -> u64 {
+fn hash<O>(object: &Arc<O>) -> u64 {
     super::spread(Arc::as_ptr(object) as u64)
 }
 
-/// Returns what tells two looks at a file apart, in few bits.
-fn fingerprint(of: &Attributes) -> u32 {
-    let time = of.ctime.secs.cast_unsigned() << 30 ^ u64::from(of.ctime.nanos);
-    (super::spread(time ^ super::spread(of.size)) >> 32) as u32
-}
-
-/// Promises that leave at once where there is no room: as many as a client is told of at once.
-const LEAVING_AT_ONCE: usize = 50;
-/// Promises that are leaving may take this part beyond what there is room for, and this many in any case.
-const LEAVING_PART: usize = 8;
-const LEAVING_MIN: usize = 64;
+/// Callbacks evicted at once where there is no room: as many as one notification of a client names.
+const EVICTED_AT_ONCE: usize = 50;
+/// Callbacks that are being evicted may take this part beyond the maximum, and this many in any case.
+const EVICTED_PART: usize = 8;
+const EVICTED_MIN: usize = 64;

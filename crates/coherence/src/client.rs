@@ -8,71 +8,69 @@ use std::time::Instant;
 use lane::mesh::Member;
 use smallvec::SmallVec;
 
-use super::{Ack, Acks, Holder};
-use crate::object::{Object, SharedVolume};
+use super::{Ack, Acks, CachedObject, Holder, LockedObject};
 
 /// A client that caches under callbacks: an AFS host, or the holder of a lease key. All lanes share the record. The
 /// service keeps it for as long as it knows the client; callbacks keep it too.
-pub struct Client {
+pub struct Client<O: CachedObject> {
     holder: Holder,
-    /// Promises of an earlier epoch are void.
+    /// Callbacks of an earlier epoch are void.
     epoch: AtomicU32,
     /// Set by a callback; cleared when the client says that it relies on nothing.
-    promised: AtomicBool,
-    /// Set if the client has to be told something before it is served again.
+    has_been_given: AtomicBool,
+    /// Set if breaks must be delivered before the client is served again.
     has_pending_breaks: AtomicBool,
     /// The client gets no callbacks any more.
     is_retired: AtomicBool,
     kept_max: usize,
-    state: Mutex<ClientState>,
+    state: Mutex<ClientState<O>>,
 }
 
 /// Scope of a callback break.
-#[derive(Clone, Debug)]
-pub enum Notice {
+pub enum Notice<O: LockedObject> {
     /// All that the client has cached of an object.
-    Object(Arc<Object>),
+    Object(Arc<O>),
     /// All that the client has cached of a whole volume.
-    Volume(Arc<SharedVolume>),
+    Volume(Arc<O::Volume>),
     /// Everything that the client has cached.
     All,
 }
 
-struct ClientState {
-    /// The lane on which it is told.
+struct ClientState<O: CachedObject> {
+    /// The lane on which the client is notified.
     home: Member,
     is_down: bool,
-    /// Tellings in a row that came to nothing.
+    /// Notifications in a row without an answer.
     late: u32,
     /// A task on the home lane is notifying the client.
     is_being_notified: bool,
-    queue: VecDeque<Queued>,
+    queue: VecDeque<Queued<O>>,
     /// Number of holders that delay the notice that all is void, until in-flight replies have arrived.
     holds: u32,
-    /// Notices that the client is being told.
-    in_progress: Vec<Queued>,
+    /// Notices that the client is being sent.
+    in_progress: Vec<Queued<O>>,
 }
 
 /// One notice, the changes that wait for its acknowledgement, and when it expires.
-struct Queued {
-    notice: Notice,
+struct Queued<O: CachedObject> {
+    notice: Notice<O>,
     until: Instant,
     waiting: SmallVec<[Ack; 1]>,
 }
 
 /// Next step in notifying a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NextStep {
+pub enum NextStep {
     /// Nothing.
     Nothing,
-    /// To have it told, on this lane.
-    Tell(Member),
+    /// The client is to be notified, on this lane.
+    Notify(Member),
 }
 
-impl Client {
-    /// Makes a client without callbacks, to be told on the lane `home`. Of what it is not told at once at
-    /// most `kept_max` notices are kept one by one.
-    pub(crate) fn new(holder: Holder, home: Member, kept_max: usize) -> Arc<Self> {
+impl<O: CachedObject> Client<O> {
+    /// Makes a client without callbacks, to be notified on the lane `home`. At most `kept_max` notices that cannot
+    /// be sent at once are kept one by one.
+    pub fn new(holder: Holder, home: Member, kept_max: usize) -> Arc<Self> {
         let state = ClientState {
             home,
             is_down: false,
@@ -84,11 +82,11 @@ impl Client {
         };
         let (epoch, has_pending_breaks, is_retired) =
             (AtomicU32::new(0), AtomicBool::new(false), AtomicBool::new(false));
-        let promised = AtomicBool::new(false);
+        let has_been_given = AtomicBool::new(false);
         Arc::new(Self {
             holder,
             epoch,
-            promised,
+            has_been_given,
             has_pending_breaks,
             is_retired,
             kept_max,
@@ -107,7 +105,7 @@ impl Client {
         self.has_pending_breaks.load(Ordering::SeqCst)
     }
 
-    /// Returns whether it was found not to answer, and is told nothing until it comes by itself.
+    /// Returns whether the client was found not to answer: it is told nothing until it comes by itself.
     pub fn is_down(&self) -> bool {
         self.lock().is_down
     }
@@ -115,8 +113,8 @@ impl Client {
     /// The client has given up all callbacks: those of all lanes become void, and no change waits for it.
     pub fn give_up_all_callbacks(&self) {
         let mut state = self.lock();
-        // Before the epoch, so that a promise of the next one is noted.
-        self.promised.store(false, Ordering::SeqCst);
+        // Before the epoch, so that a callback of the next one is noted.
+        self.has_been_given.store(false, Ordering::SeqCst);
         self.epoch.fetch_add(1, Ordering::SeqCst);
         let (queue, in_progress) = (std::mem::take(&mut state.queue), std::mem::take(&mut state.in_progress));
         self.has_pending_breaks.store(false, Ordering::SeqCst);
@@ -128,42 +126,42 @@ impl Client {
     /// them ([`Client::give_up_all_callbacks`]).
     pub fn has_callbacks(&self) -> bool {
         let state = self.lock();
-        self.promised.load(Ordering::SeqCst)
+        self.has_been_given.load(Ordering::SeqCst)
             || self.has_pending_breaks()
             || !state.queue.is_empty()
             || !state.in_progress.is_empty()
     }
 
-    /// Retires the client, which its service forgets: what it was promised on whatever lane is void, and it
-    /// is promised nothing from here on. It is told nothing of that
-    /// ([`Cache::void_all`](crate::Cache::void_all)).
+    /// Retires the client, which its service forgets: its callbacks on all lanes are void, and it gets none from
+    /// here on. It is not told so.
     pub fn retire(&self) {
-        // First, so that a promise of the next epoch finds it.
+        // First, so that a callback of the next epoch finds it.
         self.is_retired.store(true, Ordering::SeqCst);
         self.epoch.fetch_add(1, Ordering::SeqCst);
     }
 
-    pub(crate) fn is_retired(&self) -> bool {
+    /// Returns whether the client gets no callbacks any more.
+    pub fn is_retired(&self) -> bool {
         self.is_retired.load(Ordering::SeqCst)
     }
 
-    /// The epoch in which promises are given now.
+    /// Returns the epoch in which callbacks are given now.
     pub(crate) fn epoch(&self) -> u32 {
         self.epoch.load(Ordering::SeqCst)
     }
 
-    /// The epoch of a callback that is given to the client now.
+    /// Returns the epoch of a callback that is given to the client now.
     pub(crate) fn issue_callback(&self) -> u32 {
         let epoch = self.epoch();
-        if !self.promised.load(Ordering::SeqCst) {
-            self.promised.store(true, Ordering::SeqCst);
+        if !self.has_been_given.load(Ordering::SeqCst) {
+            self.has_been_given.store(true, Ordering::SeqCst);
         }
         epoch
     }
 
-    /// Has it told `notice`, which matters until `until`. `ack` is dropped once it has heard; at once where it does not
-    /// answer: it will hear before it is served again.
-    pub(crate) fn post(&self, notice: Notice, until: Instant, ack: Ack, now: Instant) -> NextStep {
+    /// Queues a notice, which matters until `until`. `ack` is dropped once the client has acknowledged it; at once
+    /// where the client is down: it is sent the notice before it is served again.
+    pub fn post(&self, notice: Notice<O>, until: Instant, ack: Ack, now: Instant) -> NextStep {
         let mut state = self.lock();
         let mut left = SmallVec::<[Ack; 1]>::new();
         state.queue.retain(|queued| queued.until > now || !queued.waiting.is_empty());
@@ -193,31 +191,31 @@ impl Client {
         next
     }
 
-    /// Voids its promises of all lanes and has it told so; `ack` as in [`Client::post`].
-    pub(crate) fn post_all(&self, until: Instant, ack: Ack, now: Instant) -> NextStep {
+    /// Voids the callbacks of all lanes and queues the notice of it; `ack` as in [`Client::post`].
+    pub fn post_all(&self, until: Instant, ack: Ack, now: Instant) -> NextStep {
         self.epoch.fetch_add(1, Ordering::SeqCst);
         self.post(Notice::All, until, ack, now)
     }
 
-    /// Keeps back that all is void until [`Client::release_all`], each time.
-    pub(crate) fn hold_all(&self) {
+    /// Holds the notice that all is void back until [`Client::release_all`], once for each call.
+    pub fn hold_all(&self) {
         self.lock().holds += 1;
     }
 
-    /// Replies on their way have come, or had their time.
-    pub(crate) fn release_all(&self) -> NextStep {
+    /// Ends one [`Client::hold_all`]: the replies in flight were delivered, or had their time.
+    pub fn release_all(&self) -> NextStep {
         let mut state = self.lock();
         state.holds -= 1;
         state.next()
     }
 
     /// Returns whether the break that voids all callbacks is still pending.
-    pub(crate) fn has_void_pending(&self) -> bool {
+    pub fn has_void_pending(&self) -> bool {
         self.lock().undelivered().any(|queued| matches!(queued.notice, Notice::All))
     }
 
-    /// Has `ack` wait with those that wait for it to hear that all is void, if it has yet to hear that.
-    pub(crate) fn join_all(&self, ack: Ack) {
+    /// Has `ack` wait for the pending break that voids all callbacks, if there is one.
+    pub fn join_all(&self, ack: Ack) {
         let mut state = self.lock();
         let is_down = state.is_down;
         let all = state.undelivered().find(|queued| matches!(queued.notice, Notice::All));
@@ -234,7 +232,7 @@ impl Client {
 
     /// A change has waited for the client as long as allowed: pending breaks are delivered before the next request is
     /// served.
-    pub(crate) fn defer_breaks(&self) {
+    pub fn defer_breaks(&self) {
         let state = self.lock();
         if !state.queue.is_empty() || state.is_being_notified {
             self.has_pending_breaks.store(true, Ordering::SeqCst);
@@ -242,11 +240,11 @@ impl Client {
     }
 
     /// The client has contacted the server, so it may answer again. `acks` wait for every pending break.
-    pub(crate) fn note_reachable(&self, acks: &Acks) -> NextStep {
+    pub fn note_reachable(&self, acks: &Acks) -> NextStep {
         let mut state = self.lock();
         if state.is_down {
             state.is_down = false;
-            // One telling that comes to nothing, and it is down again.
+            // One notification without an answer, and it is down again.
             state.late = u32::MAX - 1;
         }
         state.undelivered().for_each(|queued| queued.waiting.push(acks.issue()));
@@ -256,13 +254,13 @@ impl Client {
         state.next()
     }
 
-    /// The lane on which it is told from now on.
-    pub(crate) fn set_home(&self, home: Member) {
+    /// Sets the lane on which the client is notified from now on.
+    pub fn set_home(&self, home: Member) {
         self.lock().home = home;
     }
 
-    /// Returns what is to be told next, at most `max` objects at once; `None` if there is nothing.
-    pub(crate) fn next_batch(&self, max: usize) -> Option<Vec<Notice>> {
+    /// Returns the notices to send next, at most `max` objects at once; `None` if there are none.
+    pub fn next_batch(&self, max: usize) -> Option<Vec<Notice<O>>> {
         let mut state = self.lock();
         let count = match state.queue.front().map(|queued| &queued.notice) {
             Some(Notice::Object(_)) => {
@@ -280,7 +278,7 @@ impl Client {
     }
 
     /// The client has acknowledged the batch that was being sent.
-    pub(crate) fn note_acknowledged(&self) {
+    pub fn note_acknowledged(&self) {
         let mut state = self.lock();
         state.late = 0;
         let told = std::mem::take(&mut state.in_progress);
@@ -293,7 +291,7 @@ impl Client {
 
     /// The client did not acknowledge the batch; after `late_max` times in a row it counts as down. Returns whether
     /// it does.
-    pub(crate) fn note_no_reply(&self, late_max: u32) -> bool {
+    pub fn note_no_reply(&self, late_max: u32) -> bool {
         let mut state = self.lock();
         state.late = state.late.saturating_add(1);
         self.put_back(&mut state);
@@ -309,7 +307,7 @@ impl Client {
     }
 
     /// The lane that was notifying the client ends: another lane takes the pending breaks.
-    pub(crate) fn hand_back(&self) -> NextStep {
+    pub fn hand_back(&self) -> NextStep {
         let mut state = self.lock();
         self.put_back(&mut state);
         state.is_being_notified = false;
@@ -317,11 +315,11 @@ impl Client {
     }
 
     /// Gives up the notices, as no service is left to send them.
-    pub(crate) fn give_up(&self) {
+    pub fn give_up(&self) {
         self.note_no_reply(0);
     }
 
-    fn put_back(&self, state: &mut ClientState) {
+    fn put_back(&self, state: &mut ClientState<O>) {
         std::mem::take(&mut state.in_progress)
             .into_iter()
             .rev()
@@ -332,7 +330,7 @@ impl Client {
     }
 
     /// Too many breaks are pending: one that voids all callbacks replaces them.
-    fn collapse_to_all(&self, state: &mut ClientState) {
+    fn collapse_to_all(&self, state: &mut ClientState<O>) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
         let queue = std::mem::take(&mut state.queue);
         let until = queue.iter().map(|queued| queued.until).max().expect("there is too much");
@@ -340,29 +338,49 @@ impl Client {
         state.queue.push_back(Queued { notice: Notice::All, until, waiting });
     }
 
-    fn lock(&self) -> MutexGuard<'_, ClientState> {
+    fn lock(&self) -> MutexGuard<'_, ClientState<O>> {
         self.state.lock().expect("nobody panics while holding it")
     }
 }
 
-impl ClientState {
+impl<O: CachedObject> ClientState<O> {
     /// Breaks that the client has not acknowledged.
-    fn undelivered(&mut self) -> impl Iterator<Item = &mut Queued> {
+    fn undelivered(&mut self) -> impl Iterator<Item = &mut Queued<O>> {
         self.queue.iter_mut().chain(&mut self.in_progress)
     }
 
-    /// The task that gets `Tell` sends it.
+    /// Returns the next step. The task that gets `Notify` sends the notices.
     fn next(&mut self) -> NextStep {
         let is_held = || self.holds > 0 && matches!(self.queue[0].notice, Notice::All);
         if self.is_down || self.is_being_notified || self.queue.is_empty() || is_held() {
             return NextStep::Nothing;
         }
         self.is_being_notified = true;
-        NextStep::Tell(self.home)
+        NextStep::Notify(self.home)
     }
 }
 
-impl Notice {
+impl<O: LockedObject> Clone for Notice<O> {
+    fn clone(&self) -> Self {
+        match self {
+            Self::Object(object) => Self::Object(Arc::clone(object)),
+            Self::Volume(volume) => Self::Volume(Arc::clone(volume)),
+            Self::All => Self::All,
+        }
+    }
+}
+
+impl<O: LockedObject + std::fmt::Debug> std::fmt::Debug for Notice<O> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Object(object) => f.debug_tuple("Object").field(object).finish(),
+            Self::Volume(_) => f.write_str("Volume"),
+            Self::All => f.write_str("All"),
+        }
+    }
+}
+
+impl<O: CachedObject> Notice<O> {
     /// Returns whether a client that hears this needs not hear `other`.
     fn covers(&self, other: &Self) -> bool {
         match (self, other) {
@@ -375,7 +393,7 @@ impl Notice {
     }
 }
 
-impl std::fmt::Debug for Client {
+impl<O: CachedObject> std::fmt::Debug for Client<O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let state = self.lock();
         f.debug_struct("Client")

@@ -2,14 +2,11 @@
 
 use std::sync::Arc;
 
-use crate::object::Object;
-
 /// An object that is about to change, and how. Lanes that cache it forget what the change makes untrue and break
 /// their clients' callbacks.
-#[derive(Clone, Debug)]
-pub struct Invalidation {
+pub struct Invalidation<O> {
     /// The object.
-    pub object: Arc<Object>,
+    pub object: Arc<O>,
     /// Part of the object that changes.
     pub what: ChangeKind,
     /// The holder that makes the change: its callbacks are kept, as it knows what it changes. But for what
@@ -28,8 +25,8 @@ pub enum ChangeKind {
     Attributes,
     /// A file, or something else that holds no names, moves.
     Place,
-    /// The object is a directory that moves: with it the rights of all beneath. What clients were promised of
-    /// its volume is broken as one, and no client is spared.
+    /// The object is a directory that moves: with it the rights of all beneath. All callbacks in its volume
+    /// are broken as one, and no client is spared.
     Subtree,
     /// The object loses a name, perhaps its last.
     Gone,
@@ -44,6 +41,23 @@ pub enum ChangeKind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Holder(pub u64);
 
+impl<O> Clone for Invalidation<O> {
+    fn clone(&self) -> Self {
+        Self { object: Arc::clone(&self.object), what: self.what.clone(), spared: self.spared }
+    }
+}
+
+impl<O: std::fmt::Debug> std::fmt::Debug for Invalidation<O> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Self { object, what, spared } = self;
+        f.debug_struct("Invalidation")
+            .field("object", object)
+            .field("what", what)
+            .field("spared", spared)
+            .finish()
+    }
+}
+
 impl ChangeKind {
     /// Returns whether all that was found by way of it is found no more, or by others.
     pub fn is_of_place(&self) -> bool {
@@ -55,8 +69,8 @@ impl ChangeKind {
         matches!(self, Self::Subtree | Self::Rights)
     }
 
-    /// Of one name.
-    pub(crate) fn name(name: &[u8]) -> Self {
+    /// Makes the kind of a change of one name.
+    pub fn name(name: &[u8]) -> Self {
         Self::Names(Arc::from([Box::from(name)]))
     }
 }

@@ -3,30 +3,30 @@
 
 use std::sync::Arc;
 
-use super::change_lock::{ChangeLockGuard, LockSharer, LockWait, SharedChangeLock};
-use super::{GatePass, Object, in_order};
-use crate::error::Error;
+use super::change_lock::{ChangeLockGuard, LockWait};
+use super::{GatePass, LockQueueFull, LockSharer, LockedObject, SharedChangeLock};
 
 /// Change locks of some objects, released when this is dropped. While they are held only lanes are waited for.
-pub(crate) struct ChangeLockSet {
-    guards: Vec<ChangeLockGuard>,
-    /// Through the volume's gate, for a change; given back last.
-    pass: Option<GatePass>,
+pub struct ChangeLockSet<O: LockedObject> {
+    guards: Vec<ChangeLockGuard<O>>,
+    /// Pass of the volume's gate, for a change; dropped last.
+    pass: Option<GatePass<O::Volume>>,
 }
 
-impl ChangeLockSet {
-    /// Waits for the change locks of all `objects`, each in its [queue](super::change_lock). Dropped while it waits,
+impl<O: LockedObject> ChangeLockSet<O> {
+    /// Waits for the change locks of all `objects`, each in its queue. Dropped while it waits,
     /// it leaves all queues.
     ///
     /// # Errors
-    /// [`Error::Busy`] where `waiting_max` wait for one of them already.
-    pub(crate) async fn take(mut objects: Vec<Arc<Object>>, waiting_max: usize) -> Result<Self, Error> {
-        in_order(&mut objects);
+    /// [`LockQueueFull`] where `waiting_max` wait for one of them already.
+    pub async fn take(mut objects: Vec<Arc<O>>, waiting_max: usize) -> Result<Self, LockQueueFull> {
+        objects.sort_unstable_by(|a, b| a.identity().cmp(b.identity()));
+        objects.dedup_by(|a, b| Arc::ptr_eq(a, b));
         let mut guards = Vec::with_capacity(objects.len() + 2);
         for object in objects {
             let guard = match ChangeLockGuard::try_take(&object) {
                 Some(guard) => guard,
-                None => LockWait::join(object, waiting_max).map_err(|_| Error::Busy)?.await,
+                None => LockWait::join(object, waiting_max)?.await,
             };
             guards.push(guard);
         }
@@ -34,13 +34,13 @@ impl ChangeLockSet {
     }
 
     /// Returns the set, inside the gate of the volume.
-    pub(crate) fn inside(self, pass: GatePass) -> Self {
+    pub fn inside(self, pass: GatePass<O::Volume>) -> Self {
         Self { pass: Some(pass), ..self }
     }
 
-    /// Adds the permits of more objects if they are free, out of order, therefore without waiting. `false` if one is
-    /// not; those taken by then stay.
-    pub(crate) fn try_add<'a>(&mut self, objects: impl IntoIterator<Item = &'a Arc<Object>>) -> bool {
+    /// Adds the locks of more objects if they are free, out of order, therefore without waiting. Returns `false` if
+    /// one is not; those taken by then stay.
+    pub fn try_add<'a>(&mut self, objects: impl IntoIterator<Item = &'a Arc<O>>) -> bool {
         objects.into_iter().all(|object| {
             if self.has(object) {
                 return true;
@@ -50,20 +50,23 @@ impl ChangeLockSet {
         })
     }
 
-    /// Of one object: shared with further writes of the same.
-    pub(crate) fn share(mut self, sharer: LockSharer) -> SharedChangeLock {
+    /// Shares the lock of the one object with further writes of the same.
+    ///
+    /// # Panics
+    /// When the set is empty.
+    pub fn share(mut self, sharer: LockSharer) -> SharedChangeLock<O> {
         let guard = self.guards.pop().expect("there is one");
         debug_assert!(self.guards.is_empty(), "one file is written");
         guard.share(sharer, self.pass)
     }
 
     /// Returns whether one of them is for `object`.
-    pub(crate) fn has(&self, object: &Arc<Object>) -> bool {
+    pub fn has(&self, object: &Arc<O>) -> bool {
         self.guards.iter().any(|guard| Arc::ptr_eq(guard.object(), object))
     }
 }
 
-impl std::fmt::Debug for ChangeLockSet {
+impl<O: LockedObject + std::fmt::Debug> std::fmt::Debug for ChangeLockSet<O> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_list().entries(self.guards.iter().map(ChangeLockGuard::object)).finish()
     }

@@ -6,7 +6,7 @@ use lane::mesh::Member;
 
 /// A bit for each of 256 lanes.
 #[derive(Debug, Default)]
-pub(crate) struct LaneBits {
+pub struct LaneBits {
     words: [AtomicU64; WORDS],
 }
 
@@ -19,29 +19,29 @@ impl LaneBits {
     //@ counter: vfs_invalidations_sent, vfs_invalidations_acked
     //@ attack: none, lanes ask each other
     //@ reach: server
-    /// Lanes that there is room for.
-    pub(crate) const LANES_MAX: usize = WORDS * 64;
+    /// Number of lanes that there is room for.
+    pub const LANES_MAX: usize = WORDS * 64;
 
-    /// Sets a lane's bit. What the lane looks at afterwards, it may rely on.
-    pub(crate) fn set(&self, lane: Member) {
+    /// Sets a lane's bit. The lane may cache what it looks at afterwards.
+    pub fn set(&self, lane: Member) {
         let (word, bit) = place(lane);
         self.words[word].fetch_or(bit, Ordering::SeqCst);
     }
 
-    /// Takes it back.
-    pub(crate) fn clear(&self, lane: Member) {
+    /// Clears a lane's bit.
+    pub fn clear(&self, lane: Member) {
         let (word, bit) = place(lane);
         self.words[word].fetch_and(!bit, Ordering::SeqCst);
     }
 
     /// Returns whether a lane's bit is set.
-    pub(crate) fn has(&self, lane: Member) -> bool {
+    pub fn has(&self, lane: Member) -> bool {
         let (word, bit) = place(lane);
         self.words[word].load(Ordering::SeqCst) & bit != 0
     }
 
-    /// The lanes whose bits are set.
-    pub(crate) fn iter(&self) -> impl Iterator<Item = Member> + '_ {
+    /// Returns the lanes whose bits are set.
+    pub fn iter(&self) -> impl Iterator<Item = Member> + '_ {
         self.words.iter().enumerate().flat_map(|(word, bits)| {
             let mut bits = bits.load(Ordering::SeqCst);
             std::iter::from_fn(move || {

@@ -8,59 +8,76 @@ use std::time::Instant;
 use lane::mesh::{AlreadyOpen, Exchange, Limits, Member, Port, Sender};
 use smallvec::SmallVec;
 
-use super::{Ack, Acks, ChangeKind, Client, FilterSlot, Invalidation, SnoopFilter};
-use crate::grant::UnsentBreak;
-use crate::object::Object;
+use super::{
+    Ack, Acks, CachedObject, CachedVolume, ChangeKind, Client, FilterSlot, Invalidation, SnoopFilter,
+};
 
 /// The invalidation queues of all lanes.
-pub(crate) struct InvalidationQueues {
-    queues: Box<[Mutex<InvalidationQueue>]>,
-    /// Snoop filters of lanes, from the first time that one of that number has sat down.
+pub struct InvalidationQueues<O: CachedObject> {
+    queues: Box<[Mutex<InvalidationQueue<O>>]>,
+    /// Snoop filters of the lanes, each from the first use of its number.
     snoop_filters: Box<[OnceLock<Arc<SnoopFilter>>]>,
     hasher: RandomState,
     /// Exchange that carries no messages, only rings.
     bells: Exchange<()>,
 }
 
-#[derive(Default)]
-struct InvalidationQueue {
+struct InvalidationQueue<O: CachedObject> {
     /// A lane serves the queue. Before and after that, every invalidation counts as acknowledged.
     is_open: bool,
     /// The lane has ended and left callbacks: invalidations are acknowledged when their clients have heard
     /// that they are void.
     is_orphaned: bool,
-    /// A service there tells clients.
+    /// A service on the lane notifies clients.
     serves_clients: bool,
-    /// At most as many as there are permits in use.
-    breaks: VecDeque<InvalidateRequest>,
-    /// Holders on this lane that have something to give back: one for each lease at most, and those that were
-    /// told before.
-    lease_breaks: VecDeque<UnsentBreak>,
-    /// Clients to be told, each once.
-    clients: VecDeque<Arc<Client>>,
-    /// Clients that are to hear that all is void, after the replies on their way to them from here.
-    voided: VecDeque<(Arc<Client>, Ack)>,
-    /// Acknowledgements that the ended lane did not come to.
+    /// At most as many as there are change locks in use.
+    breaks: VecDeque<InvalidateRequest<O>>,
+    /// Lease breaks for holders on this lane: one for each lease at most, and those sent before.
+    lease_breaks: VecDeque<O::LeaseBreak>,
+    /// Clients to be notified, each once.
+    clients: VecDeque<Arc<Client<O>>>,
+    /// Clients whose callbacks are void, to be acknowledged after the replies in flight to them from this lane.
+    voided: VecDeque<(Arc<Client<O>>, Ack)>,
+    /// Acknowledgements that the ended lane still owed.
     left: Vec<(Instant, Ack)>,
 }
 
-/// Number of lanes that were sent an invalidation, and how many the snoop filter spared.
+/// Numbers of lanes that were sent an invalidation, and that the snoop filter spared.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct InvalidationCounts {
-    pub(crate) sent: u64,
-    /// Lanes that were not asked, as they remember nothing of it.
-    pub(crate) filtered: u64,
+pub struct InvalidationCounts {
+    /// Invalidations sent.
+    pub sent: u64,
+    /// Invalidations not sent, as the lane caches nothing of the names.
+    pub filtered: u64,
 }
 
 /// One invalidation for one lane. Dropping it acknowledges.
-pub(crate) struct InvalidateRequest {
-    pub(crate) invalidation: Invalidation,
-    pub(crate) ack: Ack,
+pub struct InvalidateRequest<O> {
+    /// The object, and how it is about to change.
+    pub invalidation: Invalidation<O>,
+    /// Acknowledgement that the change waits for.
+    pub ack: Ack,
     asked: Instant,
 }
 
-impl InvalidationQueues {
-    pub(crate) fn new(lanes_max: usize) -> Self {
+impl<O: CachedObject> Default for InvalidationQueue<O> {
+    fn default() -> Self {
+        Self {
+            is_open: false,
+            is_orphaned: false,
+            serves_clients: false,
+            breaks: VecDeque::new(),
+            lease_breaks: VecDeque::new(),
+            clients: VecDeque::new(),
+            voided: VecDeque::new(),
+            left: Vec::new(),
+        }
+    }
+}
+
+impl<O: CachedObject> InvalidationQueues<O> {
+    /// Makes closed queues for `lanes_max` lanes.
+    pub fn new(lanes_max: usize) -> Self {
         let queues = (0..lanes_max).map(|_| Mutex::default()).collect();
         let snoop_filters = (0..lanes_max).map(|_| OnceLock::new()).collect();
         let hasher = RandomState::new();
@@ -76,7 +93,7 @@ impl InvalidationQueues {
     ///
     /// # Errors
     /// [`AlreadyOpen`].
-    pub(crate) fn open(&self, lane: Member) -> Result<(), AlreadyOpen> {
+    pub fn open(&self, lane: Member) -> Result<(), AlreadyOpen> {
         let mut queue = self.lock(lane);
         if std::mem::replace(&mut queue.is_open, true) {
             return Err(AlreadyOpen(lane));
@@ -84,28 +101,32 @@ impl InvalidationQueues {
         Ok(())
     }
 
-    /// The snoop filter of a lane.
-    pub(crate) fn snoop_filter(&self, lane: Member) -> &Arc<SnoopFilter> {
+    /// Returns the snoop filter of a lane.
+    pub fn snoop_filter(&self, lane: Member) -> &Arc<SnoopFilter> {
         self.snoop_filters[lane.index()].get_or_init(SnoopFilter::new)
     }
 
-    /// Returns where a name is counted.
-    pub(crate) fn slot(&self, directory: &Arc<Object>, name: &[u8]) -> FilterSlot {
+    /// Returns the slot in which a name is counted.
+    pub fn slot(&self, directory: &Arc<O>, name: &[u8]) -> FilterSlot {
         FilterSlot::of(&self.hasher, directory, name)
     }
 
-    /// The lane's bell. The owner looks at the queue before it first waits.
-    pub(crate) fn bell(&self, lane: Member) -> Result<Port<()>, AlreadyOpen> {
+    /// Opens the lane's doorbell. The owner looks at its queue before it first waits.
+    ///
+    /// # Errors
+    /// [`AlreadyOpen`].
+    pub fn bell(&self, lane: Member) -> Result<Port<()>, AlreadyOpen> {
         self.bells.open(lane)
     }
 
-    pub(crate) fn ringer(&self, lane: Member) -> Sender<()> {
+    /// Returns the sender by which this lane rings the others' doorbells.
+    pub fn ringer(&self, lane: Member) -> Sender<()> {
         self.bells.sender(lane)
     }
 
     /// Closes the queue of a lane; that acknowledges everything in it. Returns the clients that other lanes are to
     /// notify.
-    pub(crate) fn close(&self, lane: Member) -> VecDeque<Arc<Client>> {
+    pub fn close(&self, lane: Member) -> VecDeque<Arc<Client<O>>> {
         let mut queue = self.lock(lane);
         let is_orphaned = queue.is_orphaned;
         let gone = std::mem::take(&mut *queue);
@@ -116,10 +137,10 @@ impl InvalidationQueues {
 
     /// Closes the queue of a lane that leaves callbacks ([`InvalidationQueues::close`]): requests are
     /// acknowledged when these are no longer orphaned.
-    pub(crate) fn close_orphaned(&self, lane: Member) -> VecDeque<Arc<Client>> {
+    pub fn close_orphaned(&self, lane: Member) -> VecDeque<Arc<Client<O>>> {
         let mut queue = self.lock(lane);
         (queue.is_open, queue.is_orphaned, queue.serves_clients) = (false, true, false);
-        // What was on its way from there comes now or never.
+        // Replies that were in flight from there are delivered by now, or never.
         let voided = std::mem::take(&mut queue.voided);
         let calls = std::mem::take(&mut queue.clients);
         drop(queue);
@@ -128,7 +149,7 @@ impl InvalidationQueues {
     }
 
     /// Ends the wait for the orphaned callbacks of a lane. Returns whether no lane has opened the queue since.
-    pub(crate) fn end_orphaned(&self, lane: Member) -> bool {
+    pub fn end_orphaned(&self, lane: Member) -> bool {
         let mut queue = self.lock(lane);
         queue.is_orphaned = false;
         if queue.is_open {
@@ -141,7 +162,7 @@ impl InvalidationQueues {
     }
 
     /// Keeps an acknowledgement that an ending lane still owes; it was requested at `asked`.
-    pub(crate) fn leave_ack(&self, lane: Member, asked: Instant, ack: Ack) {
+    pub fn leave_ack(&self, lane: Member, asked: Instant, ack: Ack) {
         let mut queue = self.lock(lane);
         let answered = if queue.is_open || queue.is_orphaned {
             queue.left.push((asked, ack));
@@ -154,16 +175,16 @@ impl InvalidationQueues {
     }
 
     /// Acknowledges what lanes that have ended were sent by `asked`: their clients have had their time.
-    pub(crate) fn end_waits(&self, asked: Instant) {
+    pub fn end_waits(&self, asked: Instant) {
         for queue in &self.queues {
             let mut queue = queue.lock().expect("nobody panics while holding it");
             if !queue.is_orphaned || queue.is_open {
                 continue;
             }
             let (over, breaks) =
-                queue.breaks.drain(..).partition(|request: &InvalidateRequest| request.asked <= asked);
+                queue.breaks.drain(..).partition(|request: &InvalidateRequest<O>| request.asked <= asked);
             queue.breaks = breaks;
-            let over: VecDeque<InvalidateRequest> = over;
+            let over: VecDeque<InvalidateRequest<O>> = over;
             let left: Vec<_> = queue.left.extract_if(.., |(since, _)| *since <= asked).collect();
             drop(queue);
             drop((over, left));
@@ -171,13 +192,13 @@ impl InvalidationQueues {
     }
 
     /// From now on a service on this lane notifies clients.
-    pub(crate) fn serve_clients(&self, lane: Member) {
+    pub fn serve_clients(&self, lane: Member) {
         self.lock(lane).serves_clients = true;
     }
 
     /// Queues a client for notification on its home lane, or on another where that has ended. Returns the lane whose
     /// doorbell is to be rung; `None` where no lane serves clients.
-    pub(crate) fn queue_client(&self, home: Member, client: &Arc<Client>) -> Option<Member> {
+    pub fn queue_client(&self, home: Member, client: &Arc<Client<O>>) -> Option<Member> {
         let others = (0..self.queues.len()).map(Member::from);
         std::iter::once(home).chain(others).find(|&lane| {
             let mut queue = self.lock(lane);
@@ -190,13 +211,13 @@ impl InvalidationQueues {
     }
 
     /// Takes the next client to be notified from a lane's queue.
-    pub(crate) fn next_client(&self, lane: Member) -> Option<Arc<Client>> {
+    pub fn next_client(&self, lane: Member) -> Option<Arc<Client<O>>> {
         self.lock(lane).clients.pop_front()
     }
 
     /// Requests an acknowledgement of every other lane once no reply is in flight from there to a client whose
     /// callbacks are void.
-    pub(crate) fn await_in_flight(&self, ringer: &Sender<()>, client: &Arc<Client>, acks: &Acks) {
+    pub fn await_in_flight(&self, ringer: &Sender<()>, client: &Arc<Client<O>>, acks: &Acks) {
         let others = (0..self.queues.len()).map(Member::from).filter(|&lane| lane != ringer.member());
         for lane in others {
             let mut queue = self.lock(lane);
@@ -208,23 +229,23 @@ impl InvalidationQueues {
         }
     }
 
-    /// The next client of [`InvalidationQueues::await_in_flight`].
-    pub(crate) fn next_voided(&self, lane: Member) -> Option<(Arc<Client>, Ack)> {
+    /// Takes the next client of [`InvalidationQueues::await_in_flight`] from a lane's queue.
+    pub fn next_voided(&self, lane: Member) -> Option<(Arc<Client<O>>, Ack)> {
         self.lock(lane).voided.pop_front()
     }
 
     /// Takes the next invalidation from a lane's queue.
-    pub(crate) fn next_request(&self, lane: Member) -> Option<InvalidateRequest> {
+    pub fn next_request(&self, lane: Member) -> Option<InvalidateRequest<O>> {
         self.lock(lane).breaks.pop_front()
     }
 
     /// Takes the next lease break from a lane's queue.
-    pub(crate) fn next_lease_break(&self, lane: Member) -> Option<UnsentBreak> {
+    pub fn next_lease_break(&self, lane: Member) -> Option<O::LeaseBreak> {
         self.lock(lane).lease_breaks.pop_front()
     }
 
     /// Queues a lease break on the lane of the lease's holder, if that lane is open.
-    pub(crate) fn queue_lease_break(&self, ringer: &Sender<()>, lane: Member, unsent: UnsentBreak) {
+    pub fn queue_lease_break(&self, ringer: &Sender<()>, lane: Member, unsent: O::LeaseBreak) {
         let mut queue = self.lock(lane);
         if queue.is_open {
             queue.lease_breaks.push_back(unsent);
@@ -235,19 +256,20 @@ impl InvalidationQueues {
 
     /// Sends the invalidations to every other lane that may cache something of them. The caller holds the change
     /// locks of the objects.
-    pub(crate) fn invalidate(
+    pub fn invalidate(
         &self,
         ringer: &Sender<()>,
-        all: &[Invalidation],
+        all: &[Invalidation<O>],
         acks: &Acks,
         asked_at: Instant,
     ) -> InvalidationCounts {
         let mut asked = InvalidationCounts::default();
         for invalidation in all {
             let mut slots = None;
-            for (lane, is_promised) in sharers_of(invalidation).filter(|&(lane, _)| lane != ringer.member()) {
+            for (lane, has_callbacks) in sharers_of(invalidation).filter(|&(lane, _)| lane != ringer.member())
+            {
                 let slots = slots.get_or_insert_with(|| self.slots(invalidation));
-                if !is_promised && !self.may_remember(lane, invalidation, slots) {
+                if !has_callbacks && !self.may_cache(lane, invalidation, slots) {
                     asked.filtered += 1;
                     continue;
                 }
@@ -268,8 +290,8 @@ impl InvalidationQueues {
         asked
     }
 
-    /// Returns where the names that change are counted.
-    fn slots(&self, invalidation: &Invalidation) -> SmallVec<[FilterSlot; 2]> {
+    /// Returns the slots of the names that change.
+    fn slots(&self, invalidation: &Invalidation<O>) -> SmallVec<[FilterSlot; 2]> {
         match &invalidation.what {
             ChangeKind::Names(names) => {
                 names.iter().map(|name| self.slot(&invalidation.object, name)).collect()
@@ -280,7 +302,7 @@ impl InvalidationQueues {
 
     /// Returns whether a lane that shares the object and has given no callback on it may cache something that
     /// the change makes untrue.
-    fn may_remember(&self, lane: Member, invalidation: &Invalidation, slots: &[FilterSlot]) -> bool {
+    fn may_cache(&self, lane: Member, invalidation: &Invalidation<O>, slots: &[FilterSlot]) -> bool {
         let snoop_filters = self.snoop_filter(lane);
         match &invalidation.what {
             ChangeKind::Names(_) => snoop_filters.has_any(slots),
@@ -294,18 +316,18 @@ impl InvalidationQueues {
         }
     }
 
-    fn lock(&self, lane: Member) -> MutexGuard<'_, InvalidationQueue> {
+    fn lock(&self, lane: Member) -> MutexGuard<'_, InvalidationQueue<O>> {
         self.queues[lane.index()].lock().expect("nobody panics while holding it")
     }
 }
 
-/// The lanes that share what is about to change, each once, and whether their clients hold callbacks on it.
-fn sharers_of(invalidation: &Invalidation) -> impl Iterator<Item = (Member, bool)> {
+/// Returns the lanes that share what is about to change, each once, and whether their clients hold callbacks on it.
+fn sharers_of<O: CachedObject>(invalidation: &Invalidation<O>) -> impl Iterator<Item = (Member, bool)> {
     let object = invalidation.object.callback_lanes();
     let volume = invalidation.what.is_of_subtree().then(|| invalidation.object.volume().callback_lanes());
-    let is_promised = move |lane| object.has(lane) || volume.is_some_and(|volume| volume.has(lane));
+    let has_callbacks = move |lane| object.has(lane) || volume.is_some_and(|volume| volume.has(lane));
     let of_volume = volume.into_iter().flat_map(|volume| volume.iter()).filter(|&lane| !object.has(lane));
-    let promised = object.iter().chain(of_volume).map(|lane| (lane, true));
+    let with_callbacks = object.iter().chain(of_volume).map(|lane| (lane, true));
     let sharers = invalidation.object.sharers().into_iter().flat_map(|sharers| sharers.iter());
-    promised.chain(sharers.filter(move |&lane| !is_promised(lane)).map(|lane| (lane, false)))
+    with_callbacks.chain(sharers.filter(move |&lane| !has_callbacks(lane)).map(|lane| (lane, false)))
 }

@@ -4,16 +4,14 @@ use std::pin::Pin;
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Waker};
 
-use super::OrphanedCallbacks;
-
 /// Future that completes when every [`Ack`] issued from it is dropped.
 #[derive(Default)]
-pub(crate) struct Acks {
+pub struct Acks {
     shared: Arc<Mutex<Outstanding>>,
 }
 
 /// Acknowledgement owed by a receiver of an invalidation. Dropping it acknowledges; a clone is one more to wait for.
-pub(crate) struct Ack {
+pub struct Ack {
     to: To,
 }
 
@@ -22,7 +20,7 @@ enum To {
     Waiter(Arc<Mutex<Outstanding>>),
     /// A lane that has ended: no change waits for this one answer, many may for all of them.
     EndedLane {
-        _orphaned: Arc<OrphanedCallbacks>,
+        _orphaned: Arc<dyn Send + Sync>,
     },
 }
 
@@ -34,16 +32,17 @@ struct Outstanding {
 
 impl Acks {
     /// Issues one more acknowledgement to wait for.
-    pub(crate) fn issue(&self) -> Ack {
+    pub fn issue(&self) -> Ack {
         self.shared.lock().expect("nobody panics while holding it").count += 1;
         Ack { to: To::Waiter(Arc::clone(&self.shared)) }
     }
 }
 
 impl Ack {
-    /// Acknowledgement owed on behalf of a lane that has ended, until its orphaned callbacks are broken.
-    pub(crate) fn orphaned(orphaned: &Arc<OrphanedCallbacks>) -> Self {
-        Self { to: To::EndedLane { _orphaned: Arc::clone(orphaned) } }
+    /// Makes the acknowledgement that a lane which has ended owes until its [orphaned
+    /// callbacks](crate::OrphanedCallbacks) are broken.
+    pub fn orphaned(orphaned: Arc<dyn Send + Sync>) -> Self {
+        Self { to: To::EndedLane { _orphaned: orphaned } }
     }
 }
 

@@ -12,7 +12,11 @@ use std::task::{Poll, Waker};
 
 use lane::mesh::Member;
 
-use super::SharedVolume;
+/// A volume whose changes pass a gate.
+pub trait GatedVolume: Send + Sync + 'static {
+    /// Returns the gate that every change of the volume passes.
+    fn gate(&self) -> &Gate;
+}
 
 /// Reason why nothing can be changed in a volume that could be written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -28,7 +32,8 @@ pub enum Closed {
     Offline = 4,
 }
 
-pub(super) struct Gate {
+/// Gate of one volume.
+pub struct Gate {
     /// 0 while it is open; [`PAUSED`] for a moment in which changes wait before it.
     closed: AtomicU8,
     inside: Box<[Inside]>,
@@ -42,39 +47,61 @@ pub(super) struct Gate {
 struct Inside(AtomicUsize);
 
 /// Keeps changes waiting before the gate until it is dropped; those inside go on.
-pub(crate) struct GatePause(Arc<SharedVolume>);
+pub struct GatePause<V: GatedVolume>(Arc<V>);
 
 /// Reason why a change does not pass the gate.
-pub(crate) enum GateRefusal {
+pub enum GateRefusal {
+    /// The gate is closed.
     Closed(Closed),
-    /// For a moment: it is to be tried again.
+    /// Changes wait for a moment: it is to be tried again.
     Paused,
 }
 
 /// One change inside the gate of its volume, until this is dropped.
-pub(crate) struct GatePass {
-    volume: Arc<SharedVolume>,
+pub struct GatePass<V: GatedVolume> {
+    volume: Arc<V>,
     lane: Member,
 }
 
 impl Gate {
-    pub(super) fn new(lanes_max: usize) -> Self {
+    /// Makes an open gate for `lanes_max` lanes.
+    pub fn new(lanes_max: usize) -> Self {
         let inside = (0..lanes_max).map(|_| Inside::default()).collect();
         Self { closed: AtomicU8::new(0), inside, waiting: Mutex::default() }
     }
 
-    fn closed(&self) -> Option<Closed> {
+    /// Returns why the gate is closed, if it is.
+    pub fn closed(&self) -> Option<Closed> {
         let all = [Closed::ReadOnly, Closed::Frozen, Closed::Moved, Closed::Offline];
         let closed = self.closed.load(Ordering::SeqCst) & !PAUSED;
         all.into_iter().find(|why| *why as u8 == closed)
     }
 
-    fn set_closed(&self, why: u8) {
+    /// Lets no more changes in; each is refused with this reason. Those that are inside go on. `None` opens it.
+    pub fn set_closed(&self, why: Option<Closed>) {
+        let why = why.map_or(0, |why| why as u8);
         let keep_paused = |closed: u8| Some(closed & PAUSED | why);
         let _ = self.closed.fetch_update(Ordering::SeqCst, Ordering::SeqCst, keep_paused);
+        self.wake();
     }
 
-    fn is_empty(&self) -> bool {
+    /// Waits until the condition holds, which is looked at when a change leaves and when the gate is closed or
+    /// opened. On any thread.
+    pub async fn when(&self, is_so: impl Fn() -> bool) {
+        poll_fn(|cx| {
+            // Before the look: a change that leaves after it finds the waker.
+            let mut waiting = self.lock();
+            if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
+                waiting.push(cx.waker().clone());
+            }
+            drop(waiting);
+            if is_so() { Poll::Ready(()) } else { Poll::Pending }
+        })
+        .await;
+    }
+
+    /// Returns whether no change is inside.
+    pub fn is_empty(&self) -> bool {
         self.inside.iter().all(|inside| inside.0.load(Ordering::SeqCst) == 0)
     }
 
@@ -96,89 +123,39 @@ impl Gate {
     }
 }
 
-impl SharedVolume {
-    /// Lets no more changes in; each is refused with this reason. Those that are inside go on: [`SharedVolume::emptied`].
-    pub fn close(&self, why: Closed) {
-        self.gate.set_closed(why as u8);
-        self.gate.wake();
-    }
-
-    /// Lets changes in again, unless [nothing may be changed](crate::Objects::freeze) anywhere.
-    pub fn reopen(&self) {
-        let why = if self.objects().is_frozen() { Closed::Frozen as u8 } else { 0 };
-        self.gate.set_closed(why);
-        self.gate.wake();
-    }
-
-    /// Returns why it is closed, if it is.
-    pub fn closed(&self) -> Option<Closed> {
-        self.gate.closed()
-    }
-
-    /// Waits as long as nothing may be changed anywhere and this is closed for no other reason.
-    pub(crate) async fn thawed(&self) {
-        self.when(|| !self.is_held_back()).await;
-    }
-
-    /// Returns whether it is closed because nothing may be changed anywhere.
-    pub(crate) fn is_held_back(&self) -> bool {
-        self.closed() == Some(Closed::Frozen) && self.objects().is_frozen()
-    }
-
-    /// Waits until every change that was inside when the gate was closed has ended, or it is open again. On any thread.
-    pub async fn emptied(&self) {
-        self.when(|| self.gate.is_empty() || self.gate.closed().is_none()).await;
-    }
-
-    /// Waits until the condition holds, which is looked at when a change leaves and when the gate is closed
-    /// or opened.
-    async fn when(&self, is_so: impl Fn() -> bool) {
-        poll_fn(|cx| {
-            // Before the look: a change that leaves after it finds the waker.
-            let mut waiting = self.gate.lock();
-            if !waiting.iter().any(|waker| waker.will_wake(cx.waker())) {
-                waiting.push(cx.waker().clone());
-            }
-            drop(waiting);
-            if is_so() { Poll::Ready(()) } else { Poll::Pending }
-        })
-        .await;
-    }
-
-    /// Returns whether no change is under way.
-    pub fn is_still(&self) -> bool {
-        self.gate.is_empty()
-    }
-
+impl<V: GatedVolume> GatePause<V> {
     /// Has changes wait before the gate; `None` where they do already.
-    pub(crate) fn pause(self: &Arc<Self>) -> Option<GatePause> {
-        let before = self.gate.closed.fetch_or(PAUSED, Ordering::SeqCst);
-        (before & PAUSED == 0).then(|| GatePause(Arc::clone(self)))
+    pub fn begin(volume: &Arc<V>) -> Option<Self> {
+        let before = volume.gate().closed.fetch_or(PAUSED, Ordering::SeqCst);
+        (before & PAUSED == 0).then(|| Self(Arc::clone(volume)))
     }
+}
 
+impl<V: GatedVolume> GatePass<V> {
     /// Lets a change of this lane in.
     ///
     /// # Errors
-    /// Why not.
-    pub(crate) fn pass(self: &Arc<Self>, lane: Member) -> Result<GatePass, GateRefusal> {
-        self.gate.inside[lane.index()].0.fetch_add(1, Ordering::SeqCst);
-        let pass = GatePass { volume: Arc::clone(self), lane };
-        match self.gate.closed.load(Ordering::SeqCst) {
+    /// Why it is not let in.
+    pub fn enter(volume: &Arc<V>, lane: Member) -> Result<Self, GateRefusal> {
+        let gate = volume.gate();
+        gate.inside[lane.index()].0.fetch_add(1, Ordering::SeqCst);
+        let pass = Self { volume: Arc::clone(volume), lane };
+        match gate.closed.load(Ordering::SeqCst) {
             0 => Ok(pass),
-            _ => Err(self.gate.closed().map_or(GateRefusal::Paused, GateRefusal::Closed)),
+            _ => Err(gate.closed().map_or(GateRefusal::Paused, GateRefusal::Closed)),
         }
     }
 }
 
-impl Drop for GatePause {
+impl<V: GatedVolume> Drop for GatePause<V> {
     fn drop(&mut self) {
-        self.0.gate.closed.fetch_and(!PAUSED, Ordering::SeqCst);
+        self.0.gate().closed.fetch_and(!PAUSED, Ordering::SeqCst);
     }
 }
 
-impl Drop for GatePass {
+impl<V: GatedVolume> Drop for GatePass<V> {
     fn drop(&mut self) {
-        self.volume.gate.leave(self.lane);
+        self.volume.gate().leave(self.lane);
     }
 }
 
