@@ -14,6 +14,7 @@ use crate::attributes::Attributes;
 use crate::descriptor::Own;
 use crate::error::Error;
 use crate::object::Object;
+use crate::object_attributes::attributes_of;
 
 /// Of one directory.
 pub(crate) struct Access {
@@ -36,7 +37,7 @@ impl Access {
     pub(crate) fn new(stat: &Stat, list: Option<&[u8]>, of: &Arc<Object>, above: Option<&Self>) -> Self {
         let none = Nearest::None;
         let nearest = Nearest::of(list, above.map_or(&none, |above| &above.nearest));
-        let directory = judged(&Attributes::of(stat, Some(of)));
+        let directory = judged(&attributes_of(stat, Some(of)));
         Self { nearest, directory, own: of.own(), known: RefCell::default() }
     }
 

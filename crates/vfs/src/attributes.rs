@@ -1,12 +1,9 @@
 //! Attributes of a file at one moment, and tokens that tell two moments apart.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use identity::{Id, Owner};
 use lane::fs::{FileKind, Stat, Timestamp};
-
-use crate::object::Object;
 
 /// Attributes of a file or directory at the moment they were asked for. Two of them are not compared as a whole, as a mere
 /// reading moves one: see [`is_changed_since`](Self::is_changed_since).
@@ -177,13 +174,6 @@ impl Attributes {
         (kind, id, size, mtime, ctime)
             != (earlier.kind, earlier.id, earlier.size, earlier.mtime, earlier.ctime)
             || (mode, nlink, uid, gid) != (earlier.mode, earlier.nlink, earlier.uid, earlier.gid)
-    }
-
-    /// Makes the attributes from a `Stat` and from what the object knows of rights.
-    pub(crate) fn of(stat: &Stat, object: Option<&Arc<Object>>) -> Self {
-        let Some(object) = object else { return Self::from(*stat) };
-        let bits = object.left().map_or(stat.mode, |left| left.narrowed(stat.mode));
-        Self { maker: object.maker(stat.uid), bits, ..Self::from(*stat) }
     }
 
     /// Returns the file's owner: the user of its record, or that of its mode bits.

@@ -3,9 +3,9 @@
 use std::net::{IpAddr, Ipv4Addr};
 
 use budget::Consumer;
+use coherence::Holder;
 use identity::{Accounts, Principal};
 
-use crate::callback::Holder;
 use crate::grant::OpenCaller;
 
 /// Who asks.

@@ -21,6 +21,7 @@ use crate::listing::{CachedListing, Entry, Listing, Readers};
 use crate::listing_budget::ListingCharge;
 use crate::name::{Name, RelPath, RelPathBuf};
 use crate::object::{At, By, Object, Place as ObjectPlace, SharedVolume, Watch, WatchOptions};
+use crate::object_attributes::attributes_of;
 use crate::root::c_path;
 use crate::sort::order_in_turns;
 use crate::volume::{Resolved, Volume};
@@ -554,7 +555,7 @@ impl OpenDirectory {
     }
 
     pub(crate) fn attributes(&self) -> Result<Attributes, Error> {
-        Ok(Attributes::of(&self.dir.stat()?, self.object()))
+        Ok(attributes_of(&self.dir.stat()?, self.object()))
     }
 }
 

@@ -2,11 +2,10 @@
 
 use std::io;
 
-use coherence::LockQueueFull;
+use coherence::{Closed, LockQueueFull};
 use identity::Rights;
 
 use crate::name::NameError;
-use crate::object::Closed;
 use crate::spec::VolumeNameError;
 
 /// A look-up, read or listing failed. Nothing a client sends leads to anything else.

@@ -14,6 +14,7 @@ use crate::descriptor::Own;
 use crate::error::Error;
 use crate::io_faults::FaultPlace;
 use crate::object::Object;
+use crate::object_attributes::attributes_of;
 
 /// An open file, shared by all its readers on the lane. It has no position. A rename over its name leaves it
 /// and its content as they are; a write or truncation in place shows at once.
@@ -54,7 +55,7 @@ impl OpenFile {
 
     /// Attributes as they are now: one system call.
     pub fn attributes(&self) -> Result<Attributes, Error> {
-        Ok(Attributes::of(&self.file.stat()?, self.object()))
+        Ok(attributes_of(&self.file.stat()?, self.object()))
     }
 
     /// Reads at `offset` if the page cache has it all; `None` when it would wait for the disk. Zero bytes

@@ -20,6 +20,7 @@ use crate::descriptor::Own;
 use crate::error::Error;
 use crate::name::{Name, NameError, RelPath, RelPathBuf};
 use crate::object::{ChangeLockSet, Object, Place};
+use crate::object_attributes::attributes_of;
 use crate::volume::{Resolved, Volume};
 
 impl Volume {
@@ -194,7 +195,7 @@ impl Volume {
         };
         note_place(&node, &validity, path, cache.options().ttl);
         let node = cache.keep_open(key, node, validity);
-        let resolved = self.resolved(&node, Attributes::of(&stat, node.object()));
+        let resolved = self.resolved(&node, attributes_of(&stat, node.object()));
         self.allowed(caller, &directory, resolved.attributes(), own_of(&resolved).as_ref(), need)?;
         Ok(SeenAs::Resolved(resolved, directory))
     }

@@ -35,14 +35,15 @@ pub use attributes::{Attributes, ChangeToken, FileId, VersionCertainty, VersionN
 pub use by_number::{FileWithParent, FoundWithRights, Ownership};
 pub use cache::{Cache, CacheOptions, ClientNotification, InvalidationListener};
 pub use callback::{
-    CallbackNotifier, CallbackOptions, ChangeKind, Client, Confirmed, GoneFuture, Holder, InFlightReply,
-    Invalidation, LinkWithCallback, LookupWithCallback, Notice, NotifyFuture, NotifyOutcome,
+    CallbackNotifier, Client, Confirmed, GoneFuture, Invalidation, LinkWithCallback, LookupWithCallback,
+    Notice, NotifyFuture, NotifyOutcome,
 };
 pub use caller::Caller;
 pub use change::{
     CreateOptions, Created, EntryExtended, Expect, Published, Replace, Staged, Store, SymbolicLink, Writer,
 };
 pub use check::{CheckError, CheckOptions, CheckProgress, CheckReport, Problem, ProblemKind, check};
+pub use coherence::{CallbackOptions, ChangeKind, Closed, Holder, InFlightReply};
 pub use counters::VfsCounters;
 pub use directory::Directory;
 pub use error::Error;
@@ -57,8 +58,8 @@ pub use listing::{Entry, Listing};
 pub use name::{Name, NameError, RelPath, RelPathBuf};
 pub use names::{History, Names, NumberedName, is_unchanged_since_read};
 pub use object::{
-    ACCEPTED_TRUSTED, ACCEPTED_USER, Accepted, Closed, Edit, Event, EventKind, EventMask, Identity,
-    MARK_ATTRIBUTES, Object, Objects, ObjectsOptions, SharedVolume, Watch, WatchOptions, WatchReport,
+    ACCEPTED_TRUSTED, ACCEPTED_USER, Accepted, Edit, Event, EventKind, EventMask, Identity, MARK_ATTRIBUTES,
+    Object, Objects, ObjectsOptions, SharedVolume, Watch, WatchOptions, WatchReport,
 };
 pub use page::{NamePage, PageEntry, PageLimits};
 pub use parts::DirectoryParts;
@@ -94,6 +95,7 @@ mod maker;
 mod name;
 mod names;
 mod object;
+mod object_attributes;
 mod page;
 mod partial_uploads;
 mod parts;

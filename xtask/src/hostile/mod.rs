@@ -298,6 +298,8 @@ impl Parts<'_> {
         }
         scrapes.before = Some(counted);
         let free = self.wait_until_free(&idle)?;
+        // On a machine that does much else one answer may take longer than this part.
+        self.samples.wait_for(Part::After);
         Ok((free, findings, scrapes))
     }
 

@@ -70,12 +70,7 @@ impl Samples {
 
     /// Counts a request that was made in `part`, and how it ended.
     pub(crate) fn record(&self, part: Part, asked: Instant, outcome: Result<(), String>) {
-        let index = match part {
-            Part::Before => 0,
-            Part::During => 1,
-            Part::After => 2,
-            Part::WarmUp | Part::Over => return,
-        };
+        let Some(index) = index_of(part) else { return };
         let took = asked.elapsed();
         let outcome = outcome.and_then(|()| match took < self.patience {
             true => Ok(()),
@@ -88,6 +83,19 @@ impl Samples {
             kept.errors += 1;
             kept.first_error.get_or_insert(error);
         }
+    }
+
+    /// Waits until a request that was made in this part has ended, for as long as a client waits for an answer.
+    pub(crate) fn wait_for(&self, part: Part) {
+        let end = Instant::now() + self.patience;
+        while !self.has_any(part) && Instant::now() < end {
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    fn has_any(&self, part: Part) -> bool {
+        let kept = self.kept.lock().expect("nobody panics while he holds it");
+        index_of(part).is_some_and(|index| !kept[index].latencies_us.is_empty())
     }
 
     /// Before, during and after.
@@ -111,6 +119,16 @@ impl Samples {
                 first_error: kept.first_error.clone(),
             }
         })
+    }
+}
+
+/// Returns the place of a part's samples; `None` where nothing counts.
+fn index_of(part: Part) -> Option<usize> {
+    match part {
+        Part::Before => Some(0),
+        Part::During => Some(1),
+        Part::After => Some(2),
+        Part::WarmUp | Part::Over => None,
     }
 }
 

@@ -15,7 +15,7 @@ const CIRCLES: [(&str, &[usize]); 7] = [
     ("smb", &[23, 3, 2]),
     ("smb-client", &[5, 2]),
     ("smb-tree", &[25]),
-    ("vfs", &[63, 3, 3]),
+    ("vfs", &[59, 3, 3]),
 ];
 
 #[test]

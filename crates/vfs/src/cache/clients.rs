@@ -5,6 +5,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::Instant;
 
+use coherence::{Ack, Acks, CallbackRef, CallbackTableFull, Holder, InFlightReplies, NextStep};
 use futures_util::future::{Either, LocalBoxFuture, select};
 use lane::Task;
 use lane::time;
@@ -12,8 +13,7 @@ use lane::time;
 use super::Cache;
 use super::coherence_peer::CoherencePeer;
 use crate::callback::{
-    Ack, Acks, CallbackNotifier, CallbackRef, CallbackTableFull, Client, Holder, InFlightReplies,
-    Invalidation, NextStep, Notice, PendingBreak, notifier_of, notify_client, notify_next,
+    CallbackNotifier, Client, Invalidation, Notice, PendingBreak, notifier_of, notify_client, notify_next,
 };
 use crate::error::Error;
 use crate::object::Object;

@@ -7,14 +7,12 @@ use std::pin::{Pin, pin};
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
+use coherence::{Acks, ChangeKind, PresenceToken, SnoopFilter};
 use lane::mesh::{Member, Sender};
 use lane::{Ended, Task};
 
 use super::Inner;
-use crate::callback::{
-    Acks, CallbackNotifier, CallbackTable, ChangeKind, InvalidateRequest, Invalidation, PresenceToken,
-    SnoopFilter,
-};
+use crate::callback::{CallbackNotifier, CallbackTable, InvalidateRequest, Invalidation};
 use crate::counters::VfsCounters;
 use crate::grant::{BreaksToSend, LeaseBreak, home_of};
 use crate::name::RESERVED;

@@ -4,10 +4,10 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use coherence::PresenceToken;
 use lane::time;
 
 use super::watches::WatchedDir;
-use crate::callback::PresenceToken;
 use crate::object::Object;
 
 /// Time when and under which watch something was learnt from the file system. It is taken before the look, so

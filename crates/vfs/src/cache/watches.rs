@@ -17,6 +17,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use coherence::PresenceToken;
 use index::{Number, Version};
 use lane::backend::Watch;
 use lane::fs::{Dir, unwatch};
@@ -30,7 +31,7 @@ use super::validity::Validity;
 use super::watched_files::WatchedFiles;
 use crate::access::Access;
 use crate::attributes::Attributes;
-use crate::callback::{PresenceToken, SharerGuard};
+use crate::callback::SharerGuard;
 use crate::counters::VfsCounters;
 use crate::object::{At, By, Log, Object, Place, RevalidationOwner};
 use crate::root::Root;

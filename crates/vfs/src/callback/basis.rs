@@ -4,7 +4,9 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
-use super::{CallbackRef, Confirmed, InFlightReply};
+use coherence::{CallbackRef, InFlightReply};
+
+use super::Confirmed;
 use crate::attributes::Attributes;
 use crate::cache::{CoherencePeer, WatchedDir};
 use crate::object::{LookMark, Object};

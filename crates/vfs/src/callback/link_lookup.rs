@@ -5,13 +5,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use coherence::InFlightReply;
 use futures_util::future::LocalBoxFuture;
 use identity::{Principal, Rights};
 use index::{Number, Version};
 use lane::offload::offload;
 
 use super::basis::CallbackBasis;
-use super::{Client, Confirmed, InFlightReply};
+use super::{Client, Confirmed};
 use crate::cache::WatchedDir;
 use crate::caller::Caller;
 use crate::change::SymbolicLink;

@@ -4,13 +4,14 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use coherence::{CallbackRef, InFlightReply};
 use futures_util::future::LocalBoxFuture;
 use identity::{Principal, Rights};
 use index::{Number, Version};
 
+use super::Client;
 use super::basis::CallbackBasis;
 use super::observation::judge;
-use super::{CallbackRef, Client, InFlightReply};
 use crate::attributes::Attributes;
 use crate::by_number::rights_there;
 use crate::cache::{CoherencePeer, Node, WatchedDir};

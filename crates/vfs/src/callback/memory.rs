@@ -3,10 +3,11 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use coherence::Holder;
 use lane::memory::{Counting, Taken};
 use lane::mesh::Member;
 
-use super::{CallbackTable, Client, Holder};
+use super::{CallbackTable, Client};
 use crate::object::{Identity, Objects, ObjectsOptions, Place, SharedVolume};
 
 #[test]

@@ -2,11 +2,6 @@
 //! callbacks on files that other programs replaced. Crate `coherence` has the tables and the protocol between
 //! lanes; docs/design/vfs.md draws it.
 
-pub(crate) use coherence::{
-    Ack, Acks, CallbackRef, CallbackTableFull, InFlightReplies, NextStep, PresenceToken, SnoopFilter,
-};
-pub use coherence::{CallbackOptions, ChangeKind, Holder, InFlightReply};
-
 pub use self::link_lookup::LinkWithCallback;
 pub use self::lookup::{Confirmed, LookupWithCallback};
 pub use self::notifier::{CallbackNotifier, GoneFuture, NotifyFuture, NotifyOutcome};

@@ -4,9 +4,10 @@ use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
+use coherence::{Holder, NextStep};
 use lane::mesh::Sender;
 
-use super::{Client, Holder, NextStep, Notice};
+use super::{Client, Notice};
 use crate::counters::VfsCounters;
 use crate::object::Objects;
 

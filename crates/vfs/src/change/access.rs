@@ -2,6 +2,7 @@
 
 use std::ffi::CString;
 
+use coherence::ChangeKind;
 use futures_util::future::LocalBoxFuture;
 use identity::{Acl, Nearest, Rights};
 use lane::fs::Dir;
@@ -9,7 +10,6 @@ use lane::fs::Dir;
 use super::located_directory::{Interrupted, LocatedDirectory};
 use crate::access::require;
 use crate::attributes::Attributes;
-use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::descriptor::Own;
 use crate::directory::Directory;

@@ -3,6 +3,7 @@
 use std::io;
 use std::sync::Arc;
 
+use coherence::ChangeKind;
 use futures_util::future::LocalBoxFuture;
 use identity::{Nearest, Rights};
 use index::Number;
@@ -13,13 +14,13 @@ use super::located_directory::Interrupted;
 use super::name_target::c_name;
 use super::transaction::run_to_completion;
 use crate::attributes::Attributes;
-use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::descriptor::Own;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
 use crate::object::Object;
+use crate::object_attributes::attributes_of;
 use crate::volume::Volume;
 
 impl Writer {
@@ -133,7 +134,7 @@ impl Directory {
             FileKind::File => parent.own_of(plain, &found.object).await?,
             _ => None,
         };
-        let of = Attributes::of(&stat, Some(&found.object));
+        let of = attributes_of(&stat, Some(&found.object));
         let unmasked = Attributes { bits: of.bits | OWNER_ALL, ..of };
         parent.require_of(caller, &unmasked, own.as_ref(), Rights::WRITE)?;
         if change.mode.is_some() && found.kind == FileKind::File {
@@ -155,6 +156,7 @@ impl Directory {
             let open = found.open.as_ref().map(|open| open.lane_file()).or(file.as_ref());
             let before = open.map_or(Ok(stat), lane::fs::File::stat);
             before.iter().for_each(|before| found.object.note_metadata_change(before));
+            let transaction = transaction.keep_versions();
             let set = match open {
                 Some(file) => set(file, Some(&found.object), change).await,
                 None => {
@@ -170,6 +172,7 @@ impl Directory {
                 Some(file) => file.stat(),
                 None => parent.directory().dir().stat_at(&name).await,
             };
+            let transaction = transaction.committed();
             transaction.note_attributes_after(&found.object, left);
             if makes_executable(change) {
                 parent.close_cached(&name);

@@ -4,6 +4,7 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
+use coherence::ChangeKind;
 use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::fs::{FileKind, RenameHow};
@@ -11,7 +12,6 @@ use lane::fs::{FileKind, RenameHow};
 use super::located_directory::Interrupted;
 use super::name_target::c_name;
 use super::transaction::run_to_completion;
-use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
@@ -75,13 +75,13 @@ impl Directory {
             let dir = parent.directory().dir();
             dir.symlink(&staged_name, &target).await.map_err(Error::of_change)?;
             owner.give_at(parent.volume(), dir, &staged_name).await?;
-            transaction.bump_version();
+            let transaction = transaction.bump_version();
             let renamed = dir.rename(&staged_name, dir, &name, RenameHow::Replace).await;
             if renamed.is_err() {
                 // What stays all the same is swept like files aside.
                 let _ = dir.unlink(&staged_name).await;
             }
-            transaction.done(renamed)?;
+            let (transaction, ()) = transaction.done(renamed)?;
             charge.made_in(parent.volume(), parent.object()?);
             found.lost(parent.object()?, name.as_bytes());
             parent.volume().note_removed(parent.object()?, known);

@@ -1,11 +1,11 @@
 //! Whether the file system compresses what is written to a file, or to what is made in a directory.
 
+use coherence::ChangeKind;
 use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::fs::File;
 
 use super::Writer;
-use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;

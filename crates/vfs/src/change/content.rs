@@ -2,11 +2,11 @@
 
 use std::rc::Rc;
 
+use coherence::ChangeKind;
 use lane::fs::AttributeChange;
 
 use super::Writer;
 use super::writer::WriteStep;
-use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::file::OpenFile;

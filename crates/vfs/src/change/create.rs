@@ -21,6 +21,7 @@ use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::Name;
+use crate::object_attributes::attributes_of;
 use crate::usage::CountedFile;
 
 /// Options of creating a file.
@@ -122,9 +123,9 @@ impl Directory {
             parent.volume().spare_name(parent.directory().dir()).await?;
             parent.ensure_current()?;
             let charge = parent.volume().charge(1, 0)?;
-            transaction.bump_version();
+            let transaction = transaction.bump_version();
             let (directory, how) = (parent.directory(), CreateHow { mode: how.mode, exclusive: true });
-            let file = transaction.done(directory.dir().create(&name, how).await)?;
+            let (transaction, file) = transaction.done(directory.dir().create(&name, how).await)?;
             charge.made_in(parent.volume(), parent.object()?);
             let made = async {
                 let maker = owner.give(parent.volume(), &file).await?;
@@ -153,7 +154,7 @@ impl Directory {
                 parent.keep(name, Node::File(Rc::clone(&file)), mark);
             }
             let writer = Writer::new(parent.volume().clone(), file);
-            let attributes = Attributes::of(&stat, writer.file().object());
+            let attributes = attributes_of(&stat, writer.file().object());
             Ok(Created { writer, attributes, is_new: true })
         })
         .await
@@ -173,7 +174,7 @@ impl LocatedDirectory {
             return Err(Error::Hidden);
         }
         let file = Rc::new(self.directory().opened_file(name, file, &stat).await?);
-        let attributes = Attributes::of(&stat, file.object());
+        let attributes = attributes_of(&stat, file.object());
         self.require_to_write(caller, &attributes, file.own().as_ref())?;
         self.note_seen(name, file.object(), look.as_ref());
         let writer = Writer::new(self.volume().clone(), file);

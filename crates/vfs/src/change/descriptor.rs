@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use coherence::ChangeKind;
 use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::fs::{File, OpenHow, OpenKind};
@@ -10,8 +11,7 @@ use smb_wire::info::security::Descriptor;
 
 use super::located_directory::LocatedDirectory;
 use super::name_target::c_name;
-use super::transaction::{ChangeTransaction, run_to_completion};
-use crate::callback::ChangeKind;
+use super::transaction::{ChangeTransaction, Committed, run_to_completion};
 use crate::caller::Caller;
 use crate::descriptor::Own;
 use crate::directory::Directory;
@@ -98,7 +98,9 @@ impl Directory {
                     parent.ensure_current()?;
                     // Its content stays as it is, and its change time does not.
                     file.stat().iter().for_each(|before| object.note_metadata_change(before));
+                    let transaction = transaction.keep_versions();
                     object.write_own(&file, Some(&descriptor)).await?;
+                    let transaction = transaction.committed();
                     transaction.note_attributes_after(&object, file.stat());
                     record_rights(transaction, &parent, &object);
                     Ok(())
@@ -169,7 +171,7 @@ pub(super) async fn give(gift: &Gift, object: Option<&Arc<Object>>, file: &File)
     }
 }
 
-fn record_rights(transaction: ChangeTransaction, parent: &LocatedDirectory, object: &Arc<Object>) {
+fn record_rights(transaction: ChangeTransaction<Committed>, parent: &LocatedDirectory, object: &Arc<Object>) {
     let volume = parent.volume();
     transaction.end(volume);
     if let Some(watches) = volume.shared().map(|shared| shared.watches()).filter(|watches| watches.any()) {

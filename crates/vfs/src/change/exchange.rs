@@ -82,7 +82,7 @@ impl Directory {
         run_to_completion(transaction.keep_alive(), async move {
             parent.ensure_current()?;
             new_parent.ensure_current()?;
-            transaction.bump_version();
+            let transaction = transaction.bump_version();
             for moved in [&at_one, &at_other].into_iter().filter(|found| found.is_directory()) {
                 moved.object.bump_version();
             }
@@ -98,7 +98,7 @@ impl Directory {
                 let name = Name::parse(name.as_bytes()).map_err(Error::from)?;
                 moving.end(exchanged.is_ok().then_some((to, name)), known, None)?;
             }
-            transaction.done(exchanged)?;
+            let (transaction, ()) = transaction.done(exchanged)?;
             transaction.removed(parent.object()?, one.as_bytes());
             transaction.removed(new_parent.object()?, other.as_bytes());
             if at_one.is_directory() || at_other.is_directory() {

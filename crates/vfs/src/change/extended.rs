@@ -3,6 +3,7 @@
 
 use std::ffi::CString;
 
+use coherence::ChangeKind;
 use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::fs::{AttributeChange, File, NameStat, SetTime, StatxExtra, XattrHow};
@@ -10,7 +11,6 @@ use smb_wire::dos;
 
 use super::Writer;
 use crate::attributes::Attributes;
-use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::descriptor::is_kept_in;
 use crate::directory::Directory;

@@ -6,6 +6,7 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use coherence::ChangeKind;
 use index::{Kind, Number, Version};
 use lane::fs::{FileKind, Stat};
 
@@ -14,7 +15,7 @@ use super::located_directory::Interrupted;
 use super::name_target::c_name;
 use crate::attributes::Attributes;
 use crate::cache::{Node, WatchedDir};
-use crate::callback::{ChangeKind, ReplacedFile, judge};
+use crate::callback::{ReplacedFile, judge};
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
@@ -124,11 +125,18 @@ impl Volume {
                 Err(Interrupted::Retry(_)) => {}
             }
         };
-        match foreign {
+        let transaction = match foreign {
             Foreign::Changed(_) | Foreign::Names(_) => transaction.bump_version(),
-            Foreign::Beside(_) => object.note_foreign_metadata_change(),
-            Foreign::Place => object.keeps_its_look(),
-        }
+            Foreign::Beside(_) => {
+                object.note_foreign_metadata_change();
+                transaction.keep_versions()
+            }
+            Foreign::Place => {
+                object.keeps_its_look();
+                transaction.keep_versions()
+            }
+        };
+        let transaction = transaction.committed();
         let version = object.version();
         match foreign {
             Foreign::Changed(Some(now)) | Foreign::Names(now) | Foreign::Beside(now) => {

@@ -10,11 +10,11 @@ use smb_wire::info::security::Descriptor;
 use super::carried_attributes::CarriedAttributes;
 use super::located_directory::LocatedDirectory;
 use super::name_target::NameTarget;
-use crate::attributes::Attributes;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::name::Name;
 use crate::object::Object;
+use crate::object_attributes::attributes_of;
 
 /// What a file that went up takes over from the one that it replaces.
 pub(super) struct Inheritance {
@@ -42,7 +42,7 @@ impl LocatedDirectory {
         let file = self.open_described(from).await?;
         let own = self.own_of(to, &replaced.object).await?;
         if let Some(own) = &own {
-            let of = Attributes::of(&file.stat()?, Some(&moved.object));
+            let of = attributes_of(&file.stat()?, Some(&moved.object));
             self.require_of(caller, &of, Some(own), Rights::WRITE)?;
         }
         let descriptor = own.and_then(|own| own.kept());

@@ -4,13 +4,13 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use coherence::ChangeKind;
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
 use grants::conflict::FileOperation;
 use grants::{Change, Event, ExemptHolder, GrantResult};
 
 use super::located_directory::Interrupted;
-use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::grant::{BreaksToSend, Content, GrantWait, Grants, OpenCaller, WAIT_MAX};

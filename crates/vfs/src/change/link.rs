@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
+use coherence::ChangeKind;
 use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use index::Number;
@@ -14,13 +15,12 @@ use super::name_target::{NameTarget, c_name};
 use super::rename::Replace;
 use super::staged_name::StagedName;
 use super::transaction::run_to_completion;
-use crate::attributes::Attributes;
-use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::{Name, NameError};
 use crate::object::ChangeLockSet;
+use crate::object_attributes::attributes_of;
 use crate::usage::CountedFile;
 
 impl Directory {
@@ -144,7 +144,7 @@ impl Directory {
         let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
         let file = self.dir().open(&c_name(from), how).await.map_err(Error::of_change)?;
         let own = parent.own_of(from, &found.object).await?;
-        let of = Attributes::of(&file.stat().map_err(Error::from)?, Some(&found.object));
+        let of = attributes_of(&file.stat().map_err(Error::from)?, Some(&found.object));
         parent.require_of(caller, &of, own.as_ref(), Rights::WRITE)?;
         let is_across = !Arc::ptr_eq(parent.object()?, new_parent.object()?);
         let several =
@@ -166,8 +166,8 @@ impl Directory {
             (&found.object, ChangeKind::Attributes),
         ];
         what.extend(replaced.iter().map(|replaced| (&replaced.object, ChangeKind::Gone)));
-        let mut transaction = self.volume().prepare_change(caller, locks, what).await?;
-        transaction.skip_directory_breaks();
+        let transaction = self.volume().prepare_change(caller, locks, what).await?;
+        let transaction = transaction.without_directory_breaks();
         let (from, to) = (c_name(from), c_name(to));
         run_to_completion(transaction.keep_alive(), async move {
             if let Some(replaced) = &mut replaced {
@@ -175,13 +175,13 @@ impl Directory {
             }
             parent.ensure_current()?;
             new_parent.ensure_current()?;
-            transaction.bump_version();
+            let transaction = transaction.bump_version();
             replaced.iter().for_each(NameTarget::prepare_unlink);
             // Its content stays as it is, and its change time does not.
             file.stat().iter().for_each(|before| found.object.note_metadata_change(before));
             let staged_name = StagedName::for_linked(new_parent.directory());
-            transaction
-                .done(staged_name.give(&file, new_parent.directory().dir(), &to, replaced.is_none()).await)?;
+            let given = staged_name.give(&file, new_parent.directory().dir(), &to, replaced.is_none()).await;
+            let (transaction, ()) = transaction.done(given)?;
             if let Some(replaced) = &replaced {
                 new_parent.has_lost(&to, replaced).await?;
                 new_parent.volume().note_removed(new_parent.object()?, known_replaced);
@@ -214,8 +214,9 @@ impl Directory {
             parent.volume().spare_name(parent.directory().dir()).await?;
             parent.ensure_current()?;
             let charge = parent.volume().charge(1, 0)?;
-            transaction.bump_version();
-            transaction.done(parent.directory().dir().symlink(&name, &target).await)?;
+            let transaction = transaction.bump_version();
+            let (transaction, ()) =
+                transaction.done(parent.directory().dir().symlink(&name, &target).await)?;
             owner.give_at(parent.volume(), parent.directory().dir(), &name).await?;
             charge.made_in(parent.volume(), parent.object()?);
             if transaction.is_kept(parent.object()?)

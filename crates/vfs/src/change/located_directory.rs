@@ -4,22 +4,21 @@ use std::ffi::CString;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use coherence::CachedObject;
+use coherence::{CachedObject, ChangeKind, PresenceToken};
 use identity::Rights;
 use lane::fs::FileKind;
 
 use super::lease_breaks::{LeaseBreakWait, PendingLeaseBreak};
 use super::name_target::{NameTarget, c_name};
-use super::transaction::{ChangeTransaction, run_to_completion};
+use super::transaction::{ChangeTransaction, Committed, run_to_completion};
 use crate::access::require;
-use crate::attributes::Attributes;
 use crate::cache::{CoherencePeer, Node, Validity, WatchedDir};
-use crate::callback::{ChangeKind, PresenceToken};
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::{Name, RelPath, RelPathBuf};
 use crate::object::{ChangeLockSet, Object, Place, path_beneath};
+use crate::object_attributes::attributes_of;
 use crate::volume::Volume;
 
 /// A directory at its present path, as this lane caches it, with the rights there.
@@ -183,8 +182,9 @@ impl LocatedDirectory {
         run_to_completion(transaction.keep_alive(), async move {
             let object = directory.changed()?;
             directory.dir().stat().iter().for_each(|before| object.note_metadata_change(before));
+            let transaction = transaction.keep_versions();
             change(&directory).await?;
-            transaction.end(directory.volume());
+            transaction.committed().end(directory.volume());
             Ok(())
         })
         .await
@@ -241,7 +241,7 @@ impl LocatedDirectory {
             Some(file) => file.lane_file().stat().map_err(Error::from)?,
             None => self.directory.dir().stat_at(&c_name(name)).await.map_err(Error::of_change)?,
         };
-        let owner = Attributes::of(&stat, Some(&found.object)).owner();
+        let owner = attributes_of(&stat, Some(&found.object)).owner();
         if owner.is_by_mode(&caller.principal) { Ok(()) } else { Err(Error::Denied(Rights::DELETE)) }
     }
 
@@ -327,7 +327,7 @@ impl LocatedDirectory {
     /// For a client that keeps an image of the directory: the name leads to this now.
     pub(super) fn note_added(
         &self,
-        transaction: &ChangeTransaction,
+        transaction: &ChangeTransaction<Committed>,
         name: Name<'_>,
         object: Option<&Arc<Object>>,
     ) {

@@ -67,9 +67,9 @@ impl Directory {
             }
             parent.ensure_current()?;
             let charge = parent.volume().charge(1, 0)?;
-            transaction.bump_version();
+            let transaction = transaction.bump_version();
             let directory = parent.directory();
-            transaction.done(directory.dir().mkdir(&name, mode).await)?;
+            let (transaction, ()) = transaction.done(directory.dir().mkdir(&name, mode).await)?;
             charge.made_in(parent.volume(), parent.object()?);
             let how = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
             let made = directory.dir().open(&name, how).await.and_then(lane::fs::File::into_dir);

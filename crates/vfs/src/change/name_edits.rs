@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use index::{Number, Version};
 
-use super::transaction::ChangeTransaction;
+use super::transaction::{ChangeTransaction, Committed};
 use crate::object::{Edit, Log, LoggedChange, Object};
 
 /// Names added to and removed from one directory.
@@ -33,9 +33,8 @@ impl NameEdits {
     }
 }
 
-impl ChangeTransaction {
-    /// Returns whether an image of the directory is kept, or a client watches in its volume. Between
-    /// [`ChangeTransaction::bump_version`] and [`ChangeTransaction::end`].
+impl ChangeTransaction<Committed> {
+    /// Returns whether an image of the directory is kept, or a client watches in its volume.
     pub(super) fn is_kept(&self, directory: &Arc<Object>) -> bool {
         self.edited.borrow().iter().any(|edited| Arc::ptr_eq(&edited.object, directory))
     }

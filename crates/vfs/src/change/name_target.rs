@@ -5,13 +5,13 @@ use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 
+use coherence::ChangeKind;
 use index::Number;
 use lane::fs::{File, FileKind, OpenHow, OpenKind, Stat};
 
 use super::located_directory::LocatedDirectory;
-use super::transaction::ChangeTransaction;
+use super::transaction::{ChangeTransaction, Committed};
 use crate::attributes::Attributes;
-use crate::callback::ChangeKind;
 use crate::error::Error;
 use crate::file::OpenFile;
 use crate::name::Name;
@@ -95,7 +95,7 @@ impl NameTarget {
     /// Reads the attributes after the move to `name`, where this lane has no open file to read them by later.
     pub(super) async fn finish_move(
         &self,
-        transaction: &ChangeTransaction,
+        transaction: &ChangeTransaction<Committed>,
         there: &LocatedDirectory,
         name: &CString,
     ) {

@@ -1,8 +1,10 @@
 //! Reports of a change to the clients that watch directories: under its change locks, so that changes of one
 //! name are reported in order.
 
+use coherence::ChangeKind;
+
 use super::name_edits::NameEdits;
-use crate::callback::{ChangeKind, Invalidation};
+use crate::callback::Invalidation;
 use crate::object::{Echo, Edit, EventKind, EventMask, Object, OwnChange, Watches};
 
 /// Reports a change to the watches.

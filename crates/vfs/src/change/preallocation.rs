@@ -10,12 +10,12 @@
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 
+use coherence::ChangeKind;
 use identity::Rights;
 use index::Number;
 use lane::fs::{Allocate, OpenHow, OpenKind};
 
 use super::{Writer, c_name};
-use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::file::OpenFile;

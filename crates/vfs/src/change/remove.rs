@@ -1,5 +1,6 @@
 //! Takes names away.
 
+use coherence::ChangeKind;
 use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use index::Number;
@@ -9,7 +10,6 @@ use super::located_directory::Interrupted;
 use super::name_target::c_name;
 use super::stage::Expect;
 use super::transaction::run_to_completion;
-use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
@@ -115,7 +115,7 @@ impl Directory {
         run_to_completion(transaction.keep_alive(), async move {
             found.count_names(&parent, &name).await?;
             parent.ensure_current()?;
-            transaction.bump_version();
+            let transaction = transaction.bump_version();
             found.prepare_unlink();
             let dir = parent.directory().dir();
             let removed = match (is_directory, &found.open) {
@@ -123,7 +123,7 @@ impl Directory {
                 (false, Some(file)) => dir.unlink_open(&name, file.lane_file()).await,
                 (false, None) => dir.unlink(&name).await,
             };
-            transaction.done(removed)?;
+            let (transaction, ()) = transaction.done(removed)?;
             parent.has_lost(&name, &found).await?;
             match is_directory {
                 true => {

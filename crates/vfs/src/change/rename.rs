@@ -3,6 +3,7 @@
 use std::ffi::CString;
 use std::sync::Arc;
 
+use coherence::ChangeKind;
 use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use index::Number;
@@ -11,8 +12,7 @@ use lane::fs::{FileKind, RenameHow};
 use super::located_directory::{Interrupted, LocatedDirectory};
 use super::name_target::{NameTarget, c_name};
 use super::open_conflicts::OpenConflicts;
-use super::transaction::{ChangeTransaction, run_to_completion};
-use crate::callback::ChangeKind;
+use super::transaction::{ChangeTransaction, Committed, run_to_completion};
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
@@ -153,7 +153,7 @@ impl Directory {
             if let Some(inheritance) = inheritance {
                 inheritance.give(&moved.object).await?;
             }
-            transaction.bump_version();
+            let transaction = transaction.bump_version();
             if moved.is_directory() {
                 moved.object.bump_version();
             }
@@ -168,7 +168,7 @@ impl Directory {
             let to_name = Name::parse(to.as_bytes()).map_err(Error::from)?;
             let gone = replaced.as_ref().map(|replaced| (replaced, known_replaced));
             account.end(renamed.is_ok().then_some((&new_parent, to_name)), known, gone)?;
-            transaction.done(renamed)?;
+            let (transaction, ()) = transaction.done(renamed)?;
             transaction.removed(parent.object()?, from.as_bytes());
             if let Some(replaced) = &replaced {
                 new_parent.has_lost(&to, replaced).await?;
@@ -286,7 +286,7 @@ async fn lock_to_rename(
 /// Notes that the file with the name `from` has the name `to`: what is open by it, and images of the
 /// directory follow, as its [place](Moving::end) has.
 pub(super) fn has_moved(
-    transaction: &ChangeTransaction,
+    transaction: &ChangeTransaction<Committed>,
     moved: &NameTarget,
     (parent, from): (&LocatedDirectory, &CString),
     (new_parent, to): (&LocatedDirectory, &CString),

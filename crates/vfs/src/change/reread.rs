@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use coherence::ChangeKind;
+
 use super::lease_breaks::LeaseBreakWait;
 use super::located_directory::Interrupted;
-use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
@@ -53,7 +54,7 @@ impl Directory {
             if self.attributes()?.is_changed_since(&before) {
                 continue;
             }
-            transaction.bump_version_on_reread();
+            let transaction = transaction.bump_version_on_reread().committed();
             let history = History::new(object, log);
             transaction.note_found_attributes(object, before);
             transaction.end(volume);

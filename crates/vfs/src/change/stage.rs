@@ -2,6 +2,7 @@
 
 use std::rc::Rc;
 
+use coherence::ChangeKind;
 use futures_util::future::LocalBoxFuture;
 use identity::Rights;
 use lane::buffer::Buf;
@@ -16,7 +17,6 @@ use super::staged_name::StagedName;
 use super::transaction::run_to_completion;
 use crate::attributes::Attributes;
 use crate::cache::Node;
-use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
@@ -218,11 +218,11 @@ impl Staged {
             note_maker(file.object(), owner.give(parent.volume(), file.lane_file()).await?);
             give(&gift, file.object(), file.lane_file()).await?;
             carried_attributes.give(file.lane_file()).await;
-            transaction.bump_version();
+            let transaction = transaction.bump_version();
             found.iter().for_each(NameTarget::prepare_unlink);
             // Only what makes files behind the server's back can have come in between.
             let given = staged_name.give(file.lane_file(), parent.directory().dir(), &name, is_new).await;
-            transaction.done(given)?;
+            let (transaction, ()) = transaction.done(given)?;
             if let Some(replaced) = &found {
                 parent.has_lost(&name, replaced).await?;
             }

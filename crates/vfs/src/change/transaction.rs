@@ -1,12 +1,23 @@
 //! Transaction of a change: change locks, lease breaks, invalidation, the change itself, commit.
+//!
+//! Each step consumes the one before, so that none is left out or done twice:
+//!
+//! ```text
+//! LocatedDirectory -> ChangeLockSet -> LeasesBroken -> ChangeTransaction<Invalidated>
+//!     -> ChangeTransaction<Versioned> -> ChangeTransaction<Committed>
+//! ```
+//!
+//! A transaction that is dropped before it is committed gives its locks back, and how its objects look is not known.
 
 use std::any::Any;
 use std::cell::{Cell, RefCell};
 use std::io;
+use std::marker::PhantomData;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
+use coherence::{ChangeKind, Closed, GateRefusal, LockSharer};
 use index::{Kind, Version};
 
 use lane::fs::Stat;
@@ -17,18 +28,17 @@ use super::name_edits::NameEdits;
 use super::name_target::NameTarget;
 use super::notify_watches;
 use crate::attributes::Attributes;
-use crate::callback::{ChangeKind, Invalidation};
+use crate::callback::Invalidation;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::grant::Link;
 use crate::name::{Name, RelPath};
-use crate::object::{ChangeLockSet, Closed, GatePass, GateRefusal, LockSharer, Object, SharedChangeLock};
+use crate::object::{ChangeLockSet, GatePass, Object, SharedChangeLock};
 use crate::usage::{LaneAccount, UncertainChange};
 use crate::volume::Volume;
 
-/// A change that is ready to be made: its objects are locked, and every lane and client that cached them was
-/// invalidated.
-pub(super) struct ChangeTransaction {
+/// A change whose objects are locked and that every lane and client which cached them was told of, at one step.
+pub(super) struct ChangeTransaction<Step> {
     guard: Rc<ChangeGuard>,
     /// Directories that show something else when it is made.
     directory_breaks: Vec<DirectoryLeaseBreak>,
@@ -36,6 +46,24 @@ pub(super) struct ChangeTransaction {
     before: Cell<[Option<Version>; 2]>,
     /// Names that come and go in directories of which an image is kept.
     pub(super) edited: RefCell<Vec<NameEdits>>,
+    step: PhantomData<Step>,
+}
+
+/// Step of a change that is ready to be made.
+pub(super) struct Invalidated;
+
+/// Step of a change whose objects have the versions that it brings: it is made now.
+pub(super) struct Versioned;
+
+/// Step of a change that was made.
+pub(super) struct Committed;
+
+/// A change whose objects are locked, and to which no lease is opposed.
+struct LeasesBroken<'a> {
+    caller: &'a Caller,
+    locks: ChangeLockSet,
+    what: Vec<(&'a Arc<Object>, ChangeKind)>,
+    directory_breaks: Vec<DirectoryLeaseBreak>,
 }
 
 /// Values that the kernel operations of a change keep alive, for [`run_to_completion`].
@@ -188,24 +216,45 @@ impl Volume {
     /// has locked the objects.
     ///
     /// # Errors
-    /// [`Interrupted::AwaitLease`] where holders of leases have to give something back first, the permits having been given back;
+    /// [`Interrupted::AwaitLease`] where holders of leases have to give something back first, the locks having been released;
     /// [`Error::Locked`] where a share mode is in the way.
     pub(super) async fn prepare_change(
         &self,
         caller: &Caller,
         locks: ChangeLockSet,
         what: Vec<(&Arc<Object>, ChangeKind)>,
-    ) -> Result<ChangeTransaction, Interrupted> {
-        self.break_leases(caller, &what)?;
+    ) -> Result<ChangeTransaction<Invalidated>, Interrupted> {
+        Ok(LeasesBroken::new(self, caller, locks, what)?.invalidate(self).await)
+    }
+}
+
+impl<'a> LeasesBroken<'a> {
+    /// Breaks the leases that the change is opposed by.
+    ///
+    /// # Errors
+    /// As [`Volume::prepare_change`].
+    fn new(
+        volume: &Volume,
+        caller: &'a Caller,
+        locks: ChangeLockSet,
+        what: Vec<(&'a Arc<Object>, ChangeKind)>,
+    ) -> Result<Self, Interrupted> {
+        volume.break_leases(caller, &what)?;
         let directory_breaks = directory_breaks(&what, caller);
+        Ok(Self { caller, locks, what, directory_breaks })
+    }
+
+    /// Invalidates the objects on every lane, breaks callbacks, and waits for that.
+    async fn invalidate(self, volume: &Volume) -> ChangeTransaction<Invalidated> {
+        let Self { caller, locks, what, directory_breaks } = self;
         let spared = caller.holder;
         let invalidation = what.into_iter().map(|(object, what)| {
-            debug_assert!(locks.has(object), "what changes is under a permit");
+            debug_assert!(locks.has(object), "what changes is locked");
             // Before the bits are read: a lane that sets its bit too late to be asked sees it.
             object.set_changing(what.clone());
             Invalidation { object: Arc::clone(object), what, spared }
         });
-        let (account, invalidations) = (self.account(), invalidation.collect());
+        let (account, invalidations) = (volume.account(), invalidation.collect());
         let guard = ChangeGuard {
             account,
             invalidations,
@@ -213,18 +262,18 @@ impl Volume {
             locks: RefCell::new(None),
         };
         guard.locks.replace(Some(locks));
-        self.cache().invalidate_everywhere(&guard.invalidations).await;
+        volume.cache().invalidate_everywhere(&guard.invalidations).await;
         for invalidation in &guard.invalidations {
             invalidation.object.grants().all_breaks_sent().await;
         }
         let (before, edited) = (Cell::default(), RefCell::default());
-        Ok(ChangeTransaction { guard: Rc::new(guard), directory_breaks, before, edited })
+        ChangeTransaction { guard: Rc::new(guard), directory_breaks, before, edited, step: PhantomData }
     }
 }
 
-impl ChangeTransaction {
+impl ChangeTransaction<Invalidated> {
     /// Gives each object whose content or names change its next version.
-    pub(super) fn bump_version(&self) {
+    pub(super) fn bump_version(self) -> ChangeTransaction<Versioned> {
         let mut known = [None; 2];
         let mut next = known.iter_mut();
         for invalidation in &self.guard.invalidations {
@@ -243,20 +292,45 @@ impl ChangeTransaction {
             }
         }
         self.before.set(known);
+        self.next()
     }
 
     /// Gives the directory that is read again its next version. No name comes or goes: watches report nothing, and
     /// images of the version before lead no further.
-    pub(super) fn bump_version_on_reread(&self) {
+    pub(super) fn bump_version_on_reread(self) -> ChangeTransaction<Versioned> {
         for invalidation in &self.guard.invalidations {
             invalidation.object.bump_version_on_reread();
         }
+        self.next()
     }
 
+    /// Leaves all objects the versions that they have: neither content nor names change.
+    pub(super) fn keep_versions(self) -> ChangeTransaction<Versioned> {
+        self.next()
+    }
+
+    /// Breaks no directory lease: only the link count of a file changes, which directory leases do not cover, as with
+    /// Windows and Samba.
+    pub(super) fn without_directory_breaks(self) -> Self {
+        Self { directory_breaks: Vec::new(), ..self }
+    }
+
+    /// Returns whether the change breaks no directory lease.
+    pub(super) fn breaks_no_directory_lease(&self) -> bool {
+        self.directory_breaks.is_empty()
+    }
+
+    /// Shares the change lock of the one file that is to be written with further writes of the same.
+    pub(super) fn share(self, sharer: LockSharer) -> SharedChangeLock {
+        self.guard.end(None).expect("it has not ended").share(sharer)
+    }
+}
+
+impl ChangeTransaction<Versioned> {
     /// Judges the kernel's result of the change. Where it says that it has done nothing the directories have
     /// the versions that they had: under the change locks no client was told others, and a client that is
     /// told one more by its next change relies on having seen every one.
-    pub(super) fn done<T>(&self, done: io::Result<T>) -> Result<T, Error> {
+    pub(super) fn done<T>(self, done: io::Result<T>) -> Result<(ChangeTransaction<Committed>, T), Error> {
         if done.as_ref().is_err_and(has_done_nothing) {
             let names = self
                 .guard
@@ -275,10 +349,17 @@ impl ChangeTransaction {
                 .filter(|object| object.number().kind() == Kind::File)
                 .for_each(|object| object.cancel_metadata_change());
         }
-        done.map_err(Error::of_change)
+        done.map(|value| (self.next(), value)).map_err(Error::of_change)
     }
 
-    /// The change is made: the change locks go to the changes that wait next. What the caller keeps in this
+    /// Commits a change whose result the caller has judged.
+    pub(super) fn committed(self) -> ChangeTransaction<Committed> {
+        self.next()
+    }
+}
+
+impl ChangeTransaction<Committed> {
+    /// Ends the change: the change locks go to the changes that wait next. What the caller keeps in this
     /// very step is kept under them, as the next change has to ask this lane first.
     pub(super) fn end(self, volume: &Volume) {
         volume.counters().changes.increment();
@@ -316,26 +397,17 @@ impl ChangeTransaction {
             by_any_clock,
         });
     }
+}
 
-    /// Breaks no directory lease: only the link count of a file changes, which directory leases do not cover, as with
-    /// Windows and Samba.
-    pub(super) fn skip_directory_breaks(&mut self) {
-        self.directory_breaks.clear();
-    }
-
-    /// Returns whether the change breaks no directory lease.
-    pub(super) fn breaks_no_directory_lease(&self) -> bool {
-        self.directory_breaks.is_empty()
-    }
-
-    /// Shares the permit of the one file that is to be written with further writes of the same.
-    pub(super) fn share(self, sharer: LockSharer) -> SharedChangeLock {
-        self.guard.end(None).expect("it has not ended").share(sharer)
-    }
-
+impl<Step> ChangeTransaction<Step> {
     /// Returns what the operations of the change keep alive until the kernel has answered them.
     pub(super) fn keep_alive(&self) -> ChangeKeepAlive {
         ChangeKeepAlive { guard: Rc::clone(&self.guard) as Rc<dyn Any>, account: self.guard.account.clone() }
+    }
+
+    fn next<Next>(self) -> ChangeTransaction<Next> {
+        let Self { guard, directory_breaks, before, edited, step: _ } = self;
+        ChangeTransaction { guard, directory_breaks, before, edited, step: PhantomData }
     }
 }
 
@@ -378,7 +450,7 @@ impl ChangeGuard {
         drop(self.end(made));
     }
 
-    /// The permits, which nothing is told under any more.
+    /// Returns the locks, under which nothing is invalidated any more.
     fn end(&self, made: Option<SystemTime>) -> Option<ChangeLockSet> {
         let locks = self.locks.take()?;
         debug_assert!(self.invalidations.iter().all(|invalidation| locks.has(&invalidation.object)));
@@ -418,7 +490,7 @@ impl LocatedDirectory {
         caller: &Caller,
         locks: ChangeLockSet,
         name: Name<'_>,
-    ) -> Result<ChangeTransaction, Interrupted> {
+    ) -> Result<ChangeTransaction<Invalidated>, Interrupted> {
         let what = vec![(self.object()?, ChangeKind::name(name.as_bytes()))];
         self.volume().prepare_change(caller, locks, what).await
     }

@@ -3,17 +3,17 @@
 use std::rc::Rc;
 use std::sync::Arc;
 
+use coherence::{ChangeKind, LockSharer};
 use lane::fs::SyncOf;
 
 use super::lease_breaks::LeaseBreakWait;
 use super::located_directory::Interrupted;
 use super::store::Raised;
 use super::transaction::{ChangeKeepAlive, run_to_completion};
-use crate::callback::ChangeKind;
 use crate::caller::Caller;
 use crate::error::Error;
 use crate::file::OpenFile;
-use crate::object::{EventMask, LockSharer, Object, SharedChangeLock};
+use crate::object::{EventMask, Object, SharedChangeLock};
 use crate::volume::Volume;
 
 /// A file open for reading and writing, by a caller that had the right to when it opened the file. Each
@@ -135,23 +135,21 @@ impl Writer {
             let (file, volume) = (Rc::clone(&self.file), self.volume.clone());
             run_to_completion(transaction.keep_alive(), async move {
                 let prepared = before(&volume, &file)?;
-                if let Some(object) = file.object() {
-                    match &raises {
-                        VersionBump::Alone => transaction.bump_version(),
-                        VersionBump::With(raised) => {
-                            transaction.bump_version();
-                            raised.note(object);
-                        }
-                        VersionBump::Nothing => {
-                            file.lane_file()
-                                .stat()
-                                .iter()
-                                .for_each(|before| object.note_metadata_change(before));
-                        }
+                let transaction = match (&raises, file.object()) {
+                    (VersionBump::Alone, Some(_)) => transaction.bump_version(),
+                    (VersionBump::With(raised), Some(object)) => {
+                        let transaction = transaction.bump_version();
+                        raised.note(object);
+                        transaction
                     }
-                }
+                    (VersionBump::Nothing, Some(object)) => {
+                        file.lane_file().stat().iter().for_each(|before| object.note_metadata_change(before));
+                        transaction.keep_versions()
+                    }
+                    (_, None) => transaction.keep_versions(),
+                };
                 let done = work(file, prepared).await?;
-                transaction.end(&volume);
+                transaction.committed().end(&volume);
                 Ok(done)
             })
             .await

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU16, AtomicU64, Ordering, fen
 use std::sync::{Arc, Mutex, OnceLock, Weak};
 use std::time::SystemTime;
 
-use coherence::{CachedObject, LockedObject};
+use coherence::{CachedObject, ChangeKind, ChangeLock, LaneBits, LockedObject};
 use index::{Number, Version};
 use lane::mesh::Member;
 use smb_wire::info::security::Descriptor;
@@ -33,10 +33,7 @@ pub use self::watches::{Event, EventKind, EventMask, Watch, WatchOptions, WatchR
 pub use self::log::Edit;
 pub(crate) use self::log::{Log, LoggedChange, RevalidationOwner};
 pub(crate) use self::place::{Place, path_beneath, path_in_volume};
-pub use coherence::Closed;
-pub(crate) use coherence::{ChangeLock, GateRefusal, LaneBits, LockSharer};
 
-use crate::callback::ChangeKind;
 use crate::grant::{GrantSlot, HeldGrants, UnsentBreak};
 
 mod by_vnode;

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32, AtomicU8, AtomicU16, AtomicU64, A
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use coherence::{CallbackOptions, ChangeLock, Closed, Holder, LaneBits};
 use grants::Leases;
 use index::{Index, Memory, Options};
 use lane::fs::{Dir, Stat, Timestamp};
@@ -17,8 +18,8 @@ use smb_sid::{Sids, machine_name};
 use super::record::NONE;
 use super::room_record::RoomRecord;
 use super::volume::Volumes;
-use super::{ChangeLock, Closed, Identity, LaneBits, Object, SharedVolume, path_beneath};
-use crate::callback::{CallbackOptions, Client, Holder, InvalidationQueues};
+use super::{Identity, Object, SharedVolume, path_beneath};
+use crate::callback::{Client, InvalidationQueues};
 use crate::descriptor::UNREAD;
 use crate::error::Error;
 use crate::grant::{LeasePlace, LocalLockFiles};

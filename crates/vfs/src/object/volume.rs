@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, Weak};
 use std::time::SystemTime;
 
-use coherence::{CachedVolume, Gate, GatedVolume};
+use coherence::{CachedVolume, Closed, Gate, GatedVolume, LaneBits};
 use identity::{ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, Acl};
 use index::{Index, Kind, Mark, Number, OpenedVolume, RightsIn, Tree, Version, VolumeId, VolumeRecord};
 use lane::fs::{Dir, Stat, TreeInUse, TreeLock};
@@ -16,7 +16,7 @@ use super::by_vnode::ObjectsByVnode;
 use super::mark::{MarkAttributes, RootMark};
 use super::other_names::OtherNames;
 use super::remembered_lists::RememberedLists;
-use super::{Accepted, Closed, LaneBits, Objects, Watches};
+use super::{Accepted, Objects, Watches};
 use crate::attributes::{Attributes, FileId};
 use crate::error::Error;
 use crate::partial_uploads::PartialUploads;

@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
+use coherence::{Closed, GateRefusal};
 use lane::mesh::Member;
 
-use super::{Closed, GatePass, GatePause, GateRefusal, SharedVolume};
+use super::{GatePass, GatePause, SharedVolume};
 
 impl SharedVolume {
     /// Lets no more changes in; each is refused with this reason. Those that are inside go on: [`SharedVolume::emptied`].
