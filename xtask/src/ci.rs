@@ -47,8 +47,8 @@ const STEPS: &[&[Step]] = &[
         Step { name: "torture", budget_seconds: 120, run: tests::torture },
     ],
     &[Step { name: "hostile", budget_seconds: 450, run: hostile::run_for_ci }],
-    &[Step { name: "smbtorture", budget_seconds: 280, run: smbtorture::run_for_ci }],
     &[
+        Step { name: "smbtorture", budget_seconds: 400, run: smbtorture::run_for_ci },
         Step { name: "lab", budget_seconds: 400, run: || tests::lab(true) },
         Step { name: "counts", budget_seconds: 900, run: counts::run_for_ci },
     ],

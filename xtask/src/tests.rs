@@ -82,13 +82,21 @@ fn tell_skipped(skipped: impl IntoIterator<Item = String>) -> anyhow::Result<()>
 }
 
 fn nextest(rest: &[String], skipped: &Skipped, seeds: &Seeds) -> anyhow::Result<()> {
+    // Most tests wait for much of their time: for timers, for peers, for the disk.
+    let threads = (TESTS_PER_CPU * std::thread::available_parallelism()?.get()).to_string();
     let mut args = vec!["nextest", "run", "--workspace"];
+    if !rest.iter().any(|flag| flag.starts_with("--test-threads") || flag.starts_with("-j")) {
+        args.extend(["--test-threads", &threads]);
+    }
     args.extend(rest.iter().map(String::as_str));
     let mut variables = seeds.variables()?;
     variables.push((testkit::LIST_VARIABLE, text(skipped.path())?.to_owned()));
     let variables: Vec<_> = variables.iter().map(|(name, value)| (*name, value.as_str())).collect();
     process::run_with("cargo", &args, &variables)
 }
+
+/// Tests that run at once for each CPU.
+const TESTS_PER_CPU: usize = 2;
 
 fn text(path: &Path) -> anyhow::Result<&str> {
     path.to_str().context("the build directory's path is not UTF-8")

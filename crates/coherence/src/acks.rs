@@ -72,6 +72,7 @@ impl Drop for Ack {
     fn drop(&mut self) {
         let To::Waiter(shared) = &self.to else { return };
         let mut outstanding = shared.lock().expect("nobody panics while holding it");
+        debug_assert!(outstanding.count > 0, "an acknowledgement is given once");
         outstanding.count -= 1;
         if outstanding.count > 0 {
             return;

@@ -168,6 +168,10 @@ impl ChangeLock {
     }
 
     fn give(&self, state: &mut LockState, ticket: LockTicket) {
+        debug_assert!(
+            state.share.as_ref().is_none_or(|share| share.writes == 0),
+            "no write shares what is given on"
+        );
         (state.holder, state.share) = (Some(ticket), None);
         if let Some(waiting) = &mut state.waiting
             && waiting.handoff.take().is_some()
@@ -387,6 +391,7 @@ impl<O: LockedObject> Drop for SharedChangeLock<O> {
         let change_lock = self.object.change_lock();
         let mut state = change_lock.lock();
         let share = state.share.as_mut().expect("the lock is shared while a write shares it");
+        debug_assert!(share.writes > 0, "a write that ends shares the lock");
         share.writes -= 1;
         if share.writes > 0 {
             return;

@@ -205,6 +205,7 @@ impl<O: CachedObject> Client<O> {
     /// Ends one [`Client::hold_all`]: the replies in flight were delivered, or had their time.
     pub fn release_all(&self) -> NextStep {
         let mut state = self.lock();
+        assert!(state.holds > 0, "a hold is released once");
         state.holds -= 1;
         state.next()
     }

@@ -41,6 +41,7 @@ impl<T> Slab<T> {
             unreachable!("it is taken away once")
         };
         self.free = number;
+        debug_assert!(self.used > 0, "a value that is removed was counted");
         self.used -= 1;
         value
     }

@@ -77,7 +77,8 @@ impl Clone for PresenceToken {
 
 impl Drop for PresenceToken {
     fn drop(&mut self) {
-        self.filter.counts[usize::from(self.slot.0)].fetch_sub(1, Ordering::SeqCst);
+        let before = self.filter.counts[usize::from(self.slot.0)].fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "a lane counts itself out once");
     }
 }
 

@@ -290,7 +290,9 @@ impl<O: CachedObject> CallbackTable<O> {
             }
             BreakScope::Volume(volume) => {
                 let Some(number) = table.callbacks.known_volume(volume) else { return };
-                table.callbacks.volume(number).pending_breaks -= 1;
+                let known = table.callbacks.volume(number);
+                assert!(known.pending_breaks > 0, "a break of a volume ends once");
+                known.pending_breaks -= 1;
                 table.forget_volume(number, self.lane);
             }
             BreakScope::All => {}

@@ -154,6 +154,7 @@ impl<P> Drop for LeaseRef<P> {
         let at = self.leases.hasher.hash_one(self.key) as usize % SHARDS;
         let mut shard = self.leases.shards[at].lock().expect("nobody panics while holding it");
         let entry = shard.get_mut(&self.key).expect("it stays while it is named");
+        debug_assert!(entry.bound <= entry.named, "a lease is bound by who names it");
         entry.named -= 1;
         entry.bound -= usize::from(self.is_bound);
         let place = if entry.bound == 0 { entry.place.take() } else { None };
@@ -161,6 +162,7 @@ impl<P> Drop for LeaseRef<P> {
             shard.remove(&self.key);
             let mut of_clients = self.leases.of_clients.lock().expect("nobody panics while holding it");
             let of_client = of_clients.get_mut(&self.key.client).expect("each lease is counted");
+            debug_assert!(*of_client > 0, "each lease of a client is counted");
             *of_client -= 1;
             if *of_client == 0 {
                 of_clients.remove(&self.key.client);

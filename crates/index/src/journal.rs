@@ -178,6 +178,7 @@ impl Journal {
         self.store(at + PARENT, head);
         let name = words_of(place.name);
         let sum = checksum_words(std::iter::once(head).chain(name.clone()));
+        debug_assert!(from + name.clone().count() <= SLOT_LEN, "a place stays within its slot");
         name.enumerate().for_each(|(n, word)| self.store(at + from + n, word));
         self.store(at + PLACE, sum);
     }
@@ -193,7 +194,8 @@ impl Journal {
     fn clear(&self, slot: Slot) -> Option<u32> {
         let Some(at) = slot.at() else {
             if slot == Slot::LACKING {
-                self.word(LACKING_AT).fetch_sub(1, Release);
+                let before = self.word(LACKING_AT).fetch_sub(1, Release);
+                debug_assert!(before > 0, "a file without a slot was counted");
             }
             return None;
         };
@@ -203,11 +205,13 @@ impl Journal {
 
     /// Notes that the commit of this number is about to begin.
     pub(crate) fn begin_commit(&self, number: u64) {
+        debug_assert!(number > self.word(DONE_AT).load(Relaxed), "commits are numbered upwards");
         self.store(BEGUN_AT, number);
     }
 
     /// Notes that the commit was made: the slots hold committed records.
     pub(crate) fn committed(&self, number: u64, slots: impl Iterator<Item = Slot>) {
+        debug_assert!(number == self.word(BEGUN_AT).load(Relaxed), "a commit that is done was begun");
         self.store(DONE_AT, number);
         self.spare().committed.extend(slots.filter(|slot| *slot != Slot::NONE));
     }
@@ -239,6 +243,7 @@ impl Journal {
     /// Returns the number of taken slots, and of files that found none.
     pub(crate) fn in_use(&self) -> (usize, usize) {
         let free = self.spare();
+        assert!(free.slots.len() <= free.next as usize, "slots that are free were taken before");
         let taken = free.next as usize - free.slots.len();
         (taken, self.word(LACKING_AT).load(Relaxed) as usize)
     }

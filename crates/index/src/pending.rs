@@ -134,6 +134,7 @@ impl Pending {
     /// Drops the changes of a volume's objects ([`Pending::drop_volume`]).
     pub(crate) fn drop_objects(&mut self, volume: VolumeId) -> Vec<Slot> {
         let Some(told) = self.objects.remove(&volume) else { return Vec::new() };
+        debug_assert!(told.objects.len() <= self.count, "the changes of a volume are among all");
         self.count -= told.objects.len();
         told.objects.values().filter_map(ObjectChange::slot).collect()
     }

@@ -33,6 +33,7 @@ impl Ranges {
             Kind::Directory => &mut self.directories,
             Kind::File => &mut self.files,
         };
+        assert!(range.next <= range.end, "no number is given out beyond what is reserved");
         (range.next < range.end).then(|| {
             let number = Number::from_counter(kind, range.next);
             range.next += 1;

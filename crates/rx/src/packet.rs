@@ -140,6 +140,7 @@ impl PacketPool {
             self.exhausted += 1;
             return None;
         };
+        debug_assert!(self.unheld > 0, "a buffer that is free is counted");
         self.unheld -= 1;
         self.low_water = self.low_water.min(self.unheld);
         let slot = &mut self.slots[index as usize];
@@ -204,6 +205,7 @@ impl PacketPool {
             self.free_large.push(index);
             return;
         }
+        debug_assert!(self.held_by[slot.account.0 as usize] > 0, "a buffer was charged to its account");
         self.held_by[slot.account.0 as usize] -= 1;
         self.unheld += 1;
         if self.filled <= self.kept {

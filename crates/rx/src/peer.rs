@@ -396,6 +396,7 @@ impl Peers {
     /// Removes a connection that ends at a peer, or leaves it.
     pub(crate) fn remove_connection(&mut self, index: usize, now: Instant) {
         let peer = &mut self.slab[index];
+        assert!(peer.connections > 0, "a connection leaves a peer once");
         peer.connections -= 1;
         peer.idle_since = now;
         self.sources.remove_connection(peer.account);

@@ -255,6 +255,7 @@ impl ReceiveWindow {
         self.held -= count;
         // With none held any more the window moves past those read meanwhile as well.
         let freed = if self.lent == 0 { self.taken } else { count };
+        debug_assert!(freed <= self.taken, "the window moves over what was read");
         self.taken -= freed;
         self.base += freed;
         self.slots.drain(..freed as usize);
@@ -280,6 +281,7 @@ impl ReceiveWindow {
             dropped += 1;
         }
         self.runs.clear();
+        debug_assert!(dropped <= self.held, "what is dropped was held");
         self.held -= dropped;
         dropped
     }

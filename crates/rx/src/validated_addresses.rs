@@ -50,6 +50,7 @@ impl ValidatedAddresses {
         self.at.remove(&address);
         let source = source_of(address.ip());
         if let Some(count) = self.of_source.get_mut(&source) {
+            debug_assert!(*count > 0, "an address is forgotten once");
             *count -= 1;
             if *count == 0 {
                 self.of_source.remove(&source);

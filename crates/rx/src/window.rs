@@ -214,6 +214,7 @@ impl SendWindow {
     /// Records that `seq`, as returned by [`peek`](Self::peek), went out.
     pub(crate) fn sent(&mut self, seq: u32, serial: u32, now: Instant) {
         let slot = &mut self.slots[(seq - self.base) as usize];
+        debug_assert!(slot.state != PacketState::Acked, "what was acknowledged is not sent");
         match slot.state {
             PacketState::Queued => self.next += 1,
             PacketState::Lost => {
@@ -302,6 +303,7 @@ impl SendWindow {
                 self.soft_ack(self.base, serial, top_before, outcome);
             }
             let Some(slot) = self.slots.pop_front() else { break };
+            debug_assert!(self.acked > 0, "each packet below the window was acknowledged");
             self.acked -= 1;
             self.base += 1;
             outcome.freed += 1;
@@ -347,6 +349,7 @@ impl SendWindow {
 
     fn take_back(&mut self, seq: u32) {
         let slot = &mut self.slots[(seq - self.base) as usize];
+        debug_assert!(slot.state == PacketState::Acked, "what a peer takes back it had acknowledged");
         slot.state = PacketState::Lost;
         self.acked -= 1;
         self.lost_count += 1;
@@ -393,7 +396,9 @@ impl SendWindow {
     }
 
     fn mark_lost(&mut self, seq: u32) {
-        self.slots[(seq - self.base) as usize].state = PacketState::Lost;
+        let slot = &mut self.slots[(seq - self.base) as usize];
+        debug_assert!(slot.state == PacketState::InFlight, "what is in flight gets lost");
+        slot.state = PacketState::Lost;
         self.in_flight -= 1;
         self.lost_count += 1;
         // Resend in order: a timeout may mark a packet below those already waiting.

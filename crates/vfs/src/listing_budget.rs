@@ -100,6 +100,7 @@ impl ListingCharge {
     /// Charges what a reading took in place of what it was charged before.
     pub(crate) fn settle(&mut self, held: usize) {
         let mut books = self.budget.books.borrow_mut();
+        debug_assert!(self.held <= books.held(), "what a reader holds is charged");
         books.charge(self.consumer, held.saturating_sub(self.held));
         books.give_back(self.consumer, self.held.saturating_sub(held));
         drop(books);

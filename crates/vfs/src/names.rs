@@ -44,6 +44,7 @@ pub(crate) const VERSIONS_OF_A_READING: u32 = 4096;
 /// Returns how many changes lead from one version of a directory to a later one; where it was read anew in
 /// between, since that.
 pub(crate) fn changes_between(from: Version, to: Version) -> u64 {
+    debug_assert!(from <= to, "versions rise");
     let reading = |version: Version| (version.generation, version.count / VERSIONS_OF_A_READING);
     match reading(from) == reading(to) {
         true => to.count.saturating_sub(from.count).into(),

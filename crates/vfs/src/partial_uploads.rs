@@ -52,6 +52,7 @@ impl PartialUploads {
     /// Returns whether a task to look after them has to be spawned.
     fn note(&self, path: RelPathBuf) -> bool {
         let mut known = self.lock();
+        debug_assert!(known.paths.len() <= KNOWN_MAX, "so many are known at most");
         // What is beyond is found by the sweep of the next start.
         if known.paths.len() < KNOWN_MAX {
             known.paths.insert(path);

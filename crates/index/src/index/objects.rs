@@ -89,8 +89,13 @@ impl Index {
 
     /// Returns a reserved slot that is not needed.
     pub fn give_back(&self, slot: Slot) {
-        self.shared().reserved.fetch_sub(1, Ordering::Relaxed);
+        self.end_reservation();
         self.journal().into_iter().for_each(|journal| journal.free(slot));
+    }
+
+    fn end_reservation(&self) {
+        let before = self.shared().reserved.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "what ends was reserved");
     }
 
     /// Gives up a file that was [begun](Index::begin) and is gone, with its reservation.
@@ -163,7 +168,7 @@ impl Index {
         settled: bool,
         slot: Slot,
     ) -> Result<(), Error> {
-        self.shared().reserved.fetch_sub(1, Ordering::Relaxed);
+        self.end_reservation();
         let mut state = self.shared().state();
         state.end(volume, identity);
         let recorded = check_lengths(identity, &object.place)
@@ -183,7 +188,7 @@ impl Index {
     /// Forgets a file that is gone for ever, with its number and the slot [reserved](Index::reserve) for it.
     pub fn forget(&self, volume: VolumeId, identity: &[u8], number: Number, slot: Option<Slot>) {
         if slot.is_some() {
-            self.shared().reserved.fetch_sub(1, Ordering::Relaxed);
+            self.end_reservation();
         }
         let mut state = self.shared().state();
         state.end(volume, identity);

@@ -82,7 +82,8 @@ impl<R: Send + 'static> Ticket<R> {
     fn end(&mut self, outcome: Result<R, Unanswered>) {
         let Some(cell) = self.cell.take() else { return };
         // Before the caller can know: it may call again at once.
-        self.counts.calls.fetch_sub(1, Ordering::Relaxed);
+        let before = self.counts.calls.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "a call that ends was open");
         tell_owned(move || cell.fill(outcome));
     }
 }

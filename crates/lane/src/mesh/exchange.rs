@@ -188,7 +188,8 @@ impl<M, R: Send + 'static> MailEnd<M, R> {
     pub(super) fn take(&self, from: Member) -> Option<Envelope<M, R>> {
         let pair = self.boxes[from.index()].get()?;
         let envelope = pair.envelopes.pop()?;
-        pair.counts.envelopes.fetch_sub(1, Ordering::SeqCst);
+        let before = pair.counts.envelopes.fetch_sub(1, Ordering::SeqCst);
+        debug_assert!(before > 0, "a message that is taken was announced");
         Some(envelope)
     }
 

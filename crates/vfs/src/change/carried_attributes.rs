@@ -40,6 +40,7 @@ impl LocatedDirectory {
         for name in names.into_iter().take(COUNT_MAX) {
             let Ok(stored) = stored(&name) else { continue };
             let Ok(Some(value)) = value_of(&file, &stored, left).await else { continue };
+            debug_assert!(value.len() <= left, "a value is read up to what is left");
             left -= value.len();
             if name == dos::NAME {
                 own = Dos::parse(&value);

@@ -309,6 +309,8 @@ pub(super) fn changed_objects<'a>(
 ) -> Vec<(&'a Arc<Object>, ChangeKind)> {
     let names =
         |names: &[Name<'_>]| ChangeKind::Names(names.iter().map(|name| Box::from(name.as_bytes())).collect());
+    debug_assert!(!Arc::ptr_eq(parent, &moved.object), "nothing lies in itself");
+    debug_assert!(!Arc::ptr_eq(new_parent, &moved.object), "nothing moves into itself");
     let mut what = match Arc::ptr_eq(parent, new_parent) {
         true => vec![(parent, names(&[from, to]))],
         false => vec![(parent, names(&[from])), (new_parent, names(&[to]))],

@@ -247,6 +247,7 @@ impl<'a> LeasesBroken<'a> {
     /// Invalidates the objects on every lane, breaks callbacks, and waits for that.
     async fn invalidate(self, volume: &Volume) -> ChangeTransaction<Invalidated> {
         let Self { caller, locks, what, directory_breaks } = self;
+        assert!(!what.is_empty(), "a change changes something");
         let spared = caller.holder;
         let invalidation = what.into_iter().map(|(object, what)| {
             debug_assert!(locks.has(object), "what changes is locked");
@@ -282,6 +283,7 @@ impl ChangeTransaction<Invalidated> {
             }
             let before = invalidation.object.version();
             let after = invalidation.object.bump_version();
+            debug_assert!(after > before, "clients hear of a version above the one that they have");
             if let (ChangeKind::Names(_), Some(next)) = (&invalidation.what, next.next()) {
                 *next = Some(before);
             }
@@ -362,6 +364,7 @@ impl ChangeTransaction<Committed> {
     /// Ends the change: the change locks go to the changes that wait next. What the caller keeps in this
     /// very step is kept under them, as the next change has to ask this lane first.
     pub(super) fn end(self, volume: &Volume) {
+        debug_assert!(self.guard.locks.borrow().is_some(), "a change ends under its locks, once");
         volume.counters().changes.increment();
         self.guard.end_deletions();
         self.guard.note_moves();

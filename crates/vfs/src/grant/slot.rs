@@ -154,6 +154,7 @@ impl<'a> GrantSlot<'a> {
     pub(super) fn note_break_sent(self) {
         let mut side = self.object.lock_state();
         let held = side.grants.as_mut().expect("who has not been told keeps the state");
+        debug_assert!(held.unsent > 0, "a break is sent once");
         held.unsent -= 1;
         let notifiers = if held.unsent == 0 { std::mem::take(&mut held.notifiers) } else { Vec::new() };
         self.end(side);

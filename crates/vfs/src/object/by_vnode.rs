@@ -39,6 +39,7 @@ impl ObjectsByVnode {
     }
 
     pub(super) fn insert(&self, object: &Arc<Object>, vnode: u32) {
+        debug_assert!(vnode != 0, "no file has the number 0");
         self.shard(vnode).insert(vnode, Arc::downgrade(object));
     }
 

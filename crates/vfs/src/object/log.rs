@@ -60,7 +60,9 @@ pub enum Edit {
 impl Log {
     /// The change is made, under the directory's permit.
     pub(crate) fn note(&self, change: LoggedChange) {
+        debug_assert!(change.before < change.after, "a change of names raises the version");
         let mut changes = self.lock();
+        debug_assert!(changes.len() <= CHANGES_MAX, "the log keeps its bound");
         if changes.len() == CHANGES_MAX {
             changes.pop_front();
         }

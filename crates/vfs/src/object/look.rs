@@ -192,6 +192,7 @@ impl Object {
 
     /// `from`: what has an older change time afterwards was not changed.
     pub(super) fn begin_change(&self, draft: &mut VersionState, version: Version, from: SystemTime) {
+        debug_assert!(version >= self.version(), "a change leads to no version below the present one");
         self.take_step();
         draft.changing += 1;
         self.volume.index.changing(draft.slot, version, from);

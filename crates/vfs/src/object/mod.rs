@@ -191,6 +191,7 @@ impl Object {
     /// Notes what is about to change, under its permit and before the bits are read.
     pub(crate) fn set_changing(&self, what: ChangeKind) {
         let before = {
+            debug_assert!(self.is_changing(), "an object changes under its change lock");
             let mut state = self.lock_state();
             self.take_step();
             state.changing.replace(Box::new(what))
@@ -202,6 +203,7 @@ impl Object {
     /// The change is over: made `at` this time, or failed.
     pub(crate) fn set_changed(&self, at: Option<SystemTime>) {
         let before = {
+            debug_assert!(self.is_changing(), "a change ends under its change lock");
             let mut state = self.lock_state();
             self.settle(&mut state.draft, at);
             state.show_change();

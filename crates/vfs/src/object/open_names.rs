@@ -71,6 +71,7 @@ impl<T> OpenNames<T> {
             debug_assert!(false, "it was added before");
             return;
         };
+        debug_assert!(open.opens > 0, "a name without opens is removed");
         open.opens -= 1;
         if open.opens == 0 {
             names.remove(name);

@@ -37,6 +37,7 @@ fn path_up_to(is_top: impl Fn(&Arc<Object>) -> bool, object: &Arc<Object>) -> Op
     let mut at = Arc::clone(object);
     while !is_top(&at) {
         let Place { directory, name } = at.place()?;
+        debug_assert!(!name.is_empty(), "only a volume's own directory has no name");
         length += name.len() + 1;
         // Places may form a circle while directories move.
         if length > RelPath::BYTES_MAX + 1 {

@@ -134,7 +134,10 @@ impl Object {
         let mut state = self.lock_state();
         self.touch_loaded(&mut state);
         // Writes that share a permit rise at once, each by one, under the lock.
-        let next = next(self.version());
+        let before = self.version();
+        let next = next(before);
+        assert!(next > before, "a version rises");
+        debug_assert!(next >= self.volume.first_version(), "a change brings a version of this generation");
         // Before any client sees it: a server that is started after a kill of this one goes on above it.
         self.begin_change(&mut state.draft, next, from);
         self.version.store(next.into(), Ordering::SeqCst);
@@ -144,6 +147,8 @@ impl Object {
     /// Takes the last version back: its change was not made, and no client was told of it.
     pub(crate) fn revert_version(&self, before: Version) {
         let mut state = self.lock_state();
+        debug_assert!(before < self.version(), "the version that is taken back was above");
+        debug_assert!(self.is_busy(), "the change lock is held while its version is taken back");
         self.version.store(before.into(), Ordering::SeqCst);
         self.end_nothing(&mut state.draft, before);
     }
@@ -151,6 +156,7 @@ impl Object {
     /// The change of content that raised the version last goes on, and no look came in between.
     pub(crate) fn continue_version(&self) {
         let version = self.version();
+        debug_assert!(version >= self.volume.first_version(), "a change that goes on has raised the version");
         self.begin_change(&mut self.lock_state().draft, version, lane::time::wall_clock());
     }
 

@@ -111,7 +111,8 @@ struct UnderWay(Arc<RoomRecord>);
 
 impl Drop for UnderWay {
     fn drop(&mut self) {
-        self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        let before = self.0.under_way.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "a write that ends has begun");
     }
 }
 

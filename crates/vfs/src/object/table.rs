@@ -340,10 +340,11 @@ impl Objects {
     }
 
     pub(crate) fn count_held(&self, is_held: bool) {
-        match is_held {
+        let before = match is_held {
             true => self.shared.held.fetch_add(1, Ordering::SeqCst),
             false => self.shared.held.fetch_sub(1, Ordering::SeqCst),
         };
+        debug_assert!(is_held || before > 0, "an object that is held no more was held");
     }
 
     pub(crate) fn leases(&self) -> &Arc<Leases<LeasePlace>> {
@@ -384,7 +385,8 @@ impl Objects {
 
     /// The last user of an object lets go of it.
     pub(super) fn forget(&self, object: &Object) {
-        self.shared.in_use.fetch_sub(1, Ordering::Relaxed);
+        let before = self.shared.in_use.fetch_sub(1, Ordering::Relaxed);
+        debug_assert!(before > 0, "an object that is dropped was counted");
         let mut shard = self.shard(&object.identity);
         let key = (object.volume.key(), object.identity.clone());
         if shard.get(&key).is_some_and(|known| std::ptr::eq(known.as_ptr(), object)) {

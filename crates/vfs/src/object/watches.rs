@@ -236,7 +236,8 @@ impl Watch {
             return Poll::Pending;
         }
         let events = std::mem::take(&mut queue.events);
-        self.0.watches().kept.fetch_sub(events.len(), Ordering::Relaxed);
+        let kept = self.0.watches().kept.fetch_sub(events.len(), Ordering::Relaxed);
+        debug_assert!(kept >= events.len(), "events that are read were counted");
         Poll::Ready(WatchReport::Events(events.into()))
     }
 }
@@ -274,7 +275,8 @@ impl Watched {
 
     fn lose(&self, queue: &mut EventQueue) -> Option<Waker> {
         let lost = std::mem::take(&mut queue.events);
-        self.watches().kept.fetch_sub(lost.len(), Ordering::Relaxed);
+        let kept = self.watches().kept.fetch_sub(lost.len(), Ordering::Relaxed);
+        debug_assert!(kept >= lost.len(), "events that are lost were counted");
         queue.is_lost = true;
         queue.waiting.take()
     }

@@ -152,6 +152,7 @@ impl Charge {
         if let Some(of) = &self.of {
             of.give_back(0, more);
         }
+        debug_assert!(more <= self.bytes, "at most what was charged is given back");
         self.bytes -= more;
     }
 

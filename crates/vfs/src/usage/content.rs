@@ -88,6 +88,7 @@ impl ContentChange {
         let account = &self.of.account;
         let mut contents = account.contents.shard(self.inode);
         let content = contents.get_mut(&self.inode).expect("it is there while it is written to");
+        debug_assert!(content.writers > 0, "a writer that ends has begun");
         content.writers -= 1;
         if content.writers > 0 {
             return;
