@@ -27,16 +27,16 @@ impl Default for CallbackOptions {
             //@ unit: client
             //@ all: process: {}
             //@ empty: a new one is refused as busy; others feel nothing
-            //@ counter: vfs_refused{reason="busy"}, vfs_promises_given
+            //@ counter: vfs_refused{reason="busy"}, vfs_callbacks_held
             //@ attack: afs-pools
             clients_max: 65_536,
-            //@ limit: promises to clients that cache
+            //@ limit: callbacks of clients
             //@ section: Writable volumes
-            //@ unit: promise of about 100 bytes
+            //@ unit: callback of about 100 bytes
             //@ address: what is free; when places are short the fifty oldest of the client that has most are broken
             //@ all: lane: {}, and an eighth more while they leave
             //@ empty: a new one is refused as busy; a client that has most asks again
-            //@ counter: vfs_promises_given, vfs_promises_evicted
+            //@ counter: vfs_callbacks_held, vfs_callbacks_evicted
             //@ attack: afs-pools
             callbacks_max: 1 << 20,
             //@ limit: notices kept for a client that does not answer

@@ -5,7 +5,7 @@ use std::rc::Rc;
 use std::task::Poll;
 
 use crate::CallError;
-use crate::connection::CloseOnDrop;
+use crate::close_on_drop::CloseOnDrop;
 use crate::held::Held;
 use crate::packet_buffers::PacketBuffers;
 use crate::state::{CallCell, DriverShared};

@@ -7,6 +7,7 @@ use std::task::Poll;
 
 use crate::CallError;
 use crate::call::Call;
+use crate::close_on_drop::CloseOnDrop;
 use crate::state::DriverShared;
 use rx::{ConnectionHandle, Dscp, Limits, OpenError, Priority};
 
@@ -15,12 +16,6 @@ use rx::{ConnectionHandle, Dscp, Limits, OpenError, Priority};
 #[derive(Clone)]
 pub struct Connection {
     open: Rc<CloseOnDrop>,
-}
-
-/// Closes the connection when dropped.
-pub(super) struct CloseOnDrop {
-    shared: Rc<DriverShared>,
-    handle: ConnectionHandle,
 }
 
 impl Connection {
@@ -109,13 +104,6 @@ impl Connection {
         let CloseOnDrop { shared, handle } = &*self.open;
         shared.state.borrow_mut().endpoint.set_limits(*handle, limits);
         shared.kick();
-    }
-}
-
-impl Drop for CloseOnDrop {
-    fn drop(&mut self) {
-        self.shared.state.borrow_mut().close_later(self.shared.now.get(), self.handle);
-        self.shared.kick();
     }
 }
 

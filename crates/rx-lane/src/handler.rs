@@ -9,9 +9,10 @@ use lane::offload::Client;
 use rx::{ConnectionEnd, Service, abort, source_of};
 
 use crate::CallError;
+use crate::offer::Offer;
 use crate::server_call::ServerCall;
 use crate::server_connection::ServerConnection;
-use crate::state::{CallCell, DriverShared};
+use crate::state::{CallCell, DriverShared, LaneOffer};
 
 /// Code that a call is aborted with: what its client gets for an error. 0 would mean success, so it counts as
 /// [`USER_ABORT`](abort::USER_ABORT).
@@ -91,23 +92,13 @@ impl From<CallError> for AbortCode {
     }
 }
 
-/// Service as the driver calls it, with its types erased.
-pub(super) trait Offer {
-    fn service(&self) -> &Service;
-
-    /// Starts a task that handles a call.
-    fn start(self: Rc<Self>, shared: &Rc<DriverShared>, cell: Rc<CallCell>, ip: IpAddr);
-
-    fn gone(&self, data: Rc<dyn Any>, end: ConnectionEnd);
-}
-
 /// Handler of a service, with its options.
 pub(super) struct Offered<H> {
-    pub(super) handler: H,
-    pub(super) service: Service,
+    handler: H,
+    service: Service,
 }
 
-impl<H: Handler> Offer for Offered<H> {
+impl<H: Handler> Offer<DriverShared, CallCell> for Offered<H> {
     fn service(&self) -> &Service {
         &self.service
     }
@@ -134,13 +125,18 @@ impl<H: Handler> Offer for Offered<H> {
 }
 
 impl<H: Handler> Offered<H> {
+    /// Makes the service that a driver offers.
+    pub(super) fn offer(service: Service, handler: H) -> Rc<LaneOffer> {
+        Rc::new(Self { handler, service })
+    }
+
     /// Returns the service's state of the call's connection.
     fn data(self: &Rc<Self>, shared: &DriverShared, connection: &ServerConnection) -> Rc<H::Connection> {
         let handle = connection.handle();
         let known = shared.state.borrow().attached.get(handle).and_then(|data| data.downcast().ok());
         known.unwrap_or_else(|| {
             let data = Rc::new(self.handler.connected(connection));
-            let offer: Rc<dyn Offer> = Rc::clone(self) as _;
+            let offer: Rc<LaneOffer> = Rc::clone(self) as _;
             shared.attach(handle, Rc::clone(&data) as _, offer);
             data
         })

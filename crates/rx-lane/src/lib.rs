@@ -26,6 +26,7 @@
 //! ```
 
 mod call;
+mod close_on_drop;
 mod connection;
 mod counters;
 mod drain;
@@ -36,6 +37,7 @@ mod held;
 mod intake;
 mod listen;
 mod moderation;
+mod offer;
 mod packet_buffers;
 mod pass;
 mod rate;
@@ -71,6 +73,7 @@ pub use packet_buffers::PacketBuffers;
 pub use server_call::{ServerCall, Shield};
 pub use server_connection::ServerConnection;
 
+use handler::Offered;
 use state::DriverShared;
 
 /// Configuration of a driver.
@@ -203,7 +206,7 @@ impl Driver {
     /// Offers a service ([`serve`](Self::serve)) with options, such as its upgrade.
     pub fn serve_as(&self, id: u16, service: Service, handler: impl Handler) {
         self.shared.state.borrow_mut().endpoint.add_service(id, service);
-        self.shared.add_handler(id, service, handler);
+        self.shared.add_handler(id, Offered::offer(service, handler));
     }
 
     /// Adds a security class whose connections are accepted.

@@ -1,13 +1,11 @@
 //! Connections that clients opened, as services see them, with the services' state for them.
 
-use std::any::Any;
 use std::net::{IpAddr, SocketAddr};
 use std::rc::{Rc, Weak};
 
 use rx::security::Principal;
-use rx::{ConnectionEnd, ConnectionHandle, ConnectionView, Dscp, Limits, Priority};
+use rx::{ConnectionHandle, ConnectionView, Dscp, Limits, Priority};
 
-use crate::handler::Offer;
 use crate::state::DriverShared;
 
 //@ limit: values that services keep of connections
@@ -135,45 +133,5 @@ impl Eq for ServerConnection {}
 impl std::fmt::Debug for ServerConnection {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_tuple("ServerConnection").field(&self.handle).finish()
-    }
-}
-
-/// State that services keep for connections, by the connection's place in the endpoint's table.
-#[derive(Default)]
-pub(super) struct Attachments {
-    by_slot: Vec<Option<Attached>>,
-}
-
-/// State that a service keeps for one connection.
-pub(super) struct Attached {
-    connection: ConnectionHandle,
-    data: Rc<dyn Any>,
-    offer: Rc<dyn Offer>,
-}
-
-impl Attachments {
-    pub(super) fn get(&self, connection: ConnectionHandle) -> Option<Rc<dyn Any>> {
-        let found = self.by_slot.get(connection.slot())?.as_ref()?;
-        (found.connection == connection).then(|| Rc::clone(&found.data))
-    }
-
-    pub(super) fn insert(&mut self, connection: ConnectionHandle, data: Rc<dyn Any>, offer: Rc<dyn Offer>) {
-        let slot = connection.slot();
-        if slot >= self.by_slot.len() {
-            self.by_slot.resize_with(slot + 1, || None);
-        }
-        self.by_slot[slot] = Some(Attached { connection, data, offer });
-    }
-
-    pub(super) fn remove(&mut self, connection: ConnectionHandle) -> Option<Attached> {
-        let slot = self.by_slot.get_mut(connection.slot())?;
-        slot.take_if(|found| found.connection == connection)
-    }
-}
-
-impl Attached {
-    /// Tells the service that the connection is gone, in a task of the service's own.
-    pub(super) fn end(self, end: ConnectionEnd) {
-        lane::spawn(async move { self.offer.gone(self.data, end) }).detach();
     }
 }

@@ -14,22 +14,24 @@ use lane::net::UdpSocket;
 
 use crate::counters::RxCounters;
 use crate::error::CallEnd;
-use crate::handler::{Offer, Offered};
-use crate::server_connection::Attachments;
+use crate::error::CallError;
+use crate::offer::{Attachments, Offer};
 use crate::shares::HandlerShares;
-use crate::{CallError, Handler};
 use rx::abort;
 use rx::header::CHANNELS;
-use rx::{CallHandle, ConnectionEnd, ConnectionHandle, Endpoint, Event, Service};
+use rx::{CallHandle, ConnectionEnd, ConnectionHandle, Endpoint, Event};
 
 /// Callback with the address of a client and the security class that it asked for.
 pub(super) type ProofRefused = Box<dyn Fn(SocketAddr, u8)>;
+
+/// Service that a lane offers.
+pub(super) type LaneOffer = dyn Offer<DriverShared, CallCell>;
 
 pub(super) struct DriverShared {
     pub(super) state: RefCell<DriverState>,
     pub(super) socket: Rc<UdpSocket>,
     pub(super) counters: Arc<RxCounters>,
-    handlers: RefCell<HashMap<u16, Rc<dyn Offer>>>,
+    handlers: RefCell<HashMap<u16, Rc<LaneOffer>>>,
     /// Part of a rate that the lane has.
     pub(super) share: RefCell<Option<crate::rate::Share>>,
     /// Callback for clients whose security class is not offered.
@@ -56,7 +58,7 @@ pub(super) struct DriverState {
     /// Number of the calls that are clients'.
     pub(super) serving: usize,
     /// State that services keep for clients' connections.
-    pub(super) attached: Attachments,
+    pub(super) attached: Attachments<DriverShared, CallCell>,
     /// Connections that are no longer in use, with the time to close them.
     closing: VecDeque<(Instant, ConnectionHandle)>,
     /// Tasks that wait for a free channel.
@@ -128,8 +130,8 @@ impl DriverShared {
         self.closed.get()
     }
 
-    pub(super) fn add_handler(&self, id: u16, service: Service, handler: impl Handler) {
-        self.handlers.borrow_mut().insert(id, Rc::new(Offered { handler, service }));
+    pub(super) fn add_handler(&self, id: u16, offer: Rc<LaneOffer>) {
+        self.handlers.borrow_mut().insert(id, offer);
     }
 
     /// Drops the services after the driver's end. They may hold the driver, to call their clients, so neither
@@ -216,7 +218,7 @@ impl DriverShared {
     }
 
     /// Keeps a service's data for a connection as long as that lives.
-    pub(super) fn attach(&self, connection: ConnectionHandle, data: Rc<dyn Any>, offer: Rc<dyn Offer>) {
+    pub(super) fn attach(&self, connection: ConnectionHandle, data: Rc<dyn Any>, offer: Rc<LaneOffer>) {
         let mut state = self.state.borrow_mut();
         let alive = state.endpoint.connection(connection).is_some_and(|view| view.error().is_none());
         if alive {

@@ -13,13 +13,14 @@ mod write_batch;
 use std::time::{Duration, Instant};
 
 use crate::congestion::Pacer;
-use crate::connection::{Core, SendLimit};
+use crate::connection::Core;
 use crate::event::{CallHandle, Event, Side};
 use crate::header::{HEADER_LEN, Header, PacketType, SERVICE_UPGRADE, flags};
 use crate::packet::{BufferAccount, Packet};
 use crate::receive::ReceiveWindow;
 use crate::recovery::Recovery;
 use crate::security::PacketContext;
+use crate::send_limit::SendLimit;
 use crate::shared::Shared;
 use crate::source::may_take_more;
 use crate::window::SendWindow;

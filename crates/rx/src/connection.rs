@@ -3,6 +3,7 @@
 mod allowance;
 mod challenge;
 mod channel;
+mod core;
 mod server;
 mod transmit;
 mod unreachable;
@@ -13,80 +14,19 @@ use std::time::Instant;
 use smallvec::SmallVec;
 
 use crate::abort;
-use crate::ack::{Ack, AckReason};
+use crate::ack::Ack;
 use crate::call::{Call, DataOutcome, Delivery};
-use crate::config::{Limits, Priority};
+use crate::config::Priority;
 use crate::dscp::Dscp;
-use crate::event::{CallHandle, ConnectionHandle, DeadReason, Event, Side};
-use crate::header::{CHANNELS, Header, PacketType, flags, serial_after};
+use crate::event::{CallHandle, DeadReason, Event, Side};
+use crate::header::{CHANNELS, Header, PacketType, serial_after};
 use crate::packet::BufferAccount;
-use crate::rate::Rate;
-use crate::security::{ConnectionContext, Expiry, Security};
+use crate::security::{ConnectionContext, Security};
 use crate::shared::Shared;
 
-pub(crate) use channel::{Channel, FinishedCall, SendLimit};
-pub(crate) use server::{AMPLIFICATION_MAX, NEW_CALL_SEQ_MAX, Validation};
-
-/// State of a connection without its calls.
-#[derive(Debug)]
-pub(crate) struct Core {
-    pub(crate) index: u32,
-    pub(crate) generation: u32,
-    pub(crate) side: Side,
-    pub(crate) epoch: u32,
-    /// Connection id, without channel bits.
-    pub(crate) cid: u32,
-    pub(crate) peer: usize,
-    pub(crate) remote: SocketAddr,
-    pub(crate) local_ip: Option<IpAddr>,
-    pub(crate) service: u16,
-    pub(crate) security_index: u8,
-    pub(crate) security: Box<dyn Security>,
-    /// Time when the connection ends by its security class.
-    pub(crate) expiry: Option<Expiry>,
-    /// True when a client asks for the service's newer version on the first packet.
-    pub(crate) wants_upgrade: bool,
-    /// Serial of the last packet sent.
-    pub(crate) serial: u32,
-    /// Time when a packet last came from `remote`.
-    pub(crate) heard_at: Instant,
-    /// True when the connection is found by its client's address too: another one has, or had, the same ids.
-    pub(crate) by_address: bool,
-    /// Address that the client may have moved to, and the time when it was asked.
-    pub(crate) asked: Option<(SocketAddr, Instant)>,
-    /// Address besides the client's from which the security class has accepted DATA.
-    pub(crate) accepted_from: Option<SocketAddr>,
-    /// DATA packets that the security class has accepted.
-    pub(crate) opened: u64,
-    /// Bytes charged to the credit of the client's address.
-    debt: u32,
-    /// Rate of the connection's DATA, if bounded.
-    pub(crate) rate: Option<Rate>,
-    /// True when the connection has sent DATA since it last waited for the endpoint's share.
-    had_share: bool,
-    /// Round of the credit waiters' list in which the connection was last added.
-    pub(crate) waits_for_credit: u64,
-    /// Turns in a row after which packets of the connection were still due.
-    pub(crate) overdue_turns: u8,
-    account: BufferAccount,
-    pub(crate) validation: Validation,
-    pub(crate) limits: Limits,
-    pub(crate) priority: Priority,
-    pub(crate) dscp: Dscp,
-    pub(crate) error: Option<i32>,
-    /// True once a call of the connection has been delivered: the application may keep data for it.
-    pub(crate) delivered: bool,
-    /// True when calls end as soon as the peer reports its port closed; see
-    /// [`ConnectOptions`](crate::ConnectOptions).
-    pub(crate) ends_at_closed_port: bool,
-    /// Report of the network that the peer cannot be reached.
-    doubt: Option<unreachable::UnreachableReport>,
-    pub(crate) active_at: Instant,
-    /// True while the connection stands in `Shared::ready`.
-    pub(crate) queued: bool,
-    /// Earliest wake-up set for the connection.
-    pub(crate) armed: Option<Instant>,
-}
+pub(crate) use self::channel::{Channel, Due, FinishedCall};
+pub(crate) use self::core::{AMPLIFICATION_MAX, Core, Validation};
+pub(crate) use self::server::NEW_CALL_SEQ_MAX;
 
 /// Packet of the connection itself, or the last packet about a call.
 #[derive(Debug)]
@@ -126,52 +66,6 @@ pub(crate) struct Identity {
     pub(crate) security_index: u8,
     pub(crate) wants_upgrade: bool,
     pub(crate) ends_at_closed_port: bool,
-}
-
-impl Core {
-    pub(crate) fn handle(&self) -> ConnectionHandle {
-        ConnectionHandle { index: self.index, generation: self.generation }
-    }
-
-    /// Returns the header flag of our side.
-    pub(crate) fn side_flag(&self) -> u8 {
-        if self.side == Side::Client { flags::CLIENT_INITIATED } else { 0 }
-    }
-
-    pub(crate) fn next_serial(&mut self) -> u32 {
-        self.serial = self.serial.wrapping_add(1);
-        self.serial
-    }
-
-    /// Returns whether the security class lets received packets be opened and calls delivered.
-    pub(crate) fn is_authentic(&self) -> bool {
-        self.side == Side::Client || self.validation.authentic
-    }
-
-    /// Returns whether an unproved client has sent enough of a request to be asked for a sign of life.
-    pub(crate) fn holds_many(&self, held: u32) -> bool {
-        self.side == Side::Server && !self.validation.reached && held >= HELD_UNPROVED / 8
-    }
-
-    /// Returns the account that packets of the connection are charged to.
-    pub(crate) fn account(&self) -> BufferAccount {
-        self.account
-    }
-
-    /// Notes that the client's address is proved.
-    pub(crate) fn set_reached(&mut self, shared: &Shared) {
-        self.validation.reached = true;
-        self.validation.wanted = false;
-        self.validation.probe_at = None;
-        if self.side == Side::Server {
-            self.account = shared.peers[self.peer].account;
-        }
-    }
-
-    /// Clears the debt, as the client is at another address: charges at the old one stay there.
-    pub(crate) fn forget_debt(&mut self) {
-        self.debt = 0;
-    }
 }
 
 impl Connection {
@@ -514,25 +408,10 @@ impl Connection {
     }
 }
 
-/// Time when the next ACK for a finished call goes out.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Due {
-    /// The timer of the ACK is set in the next pass.
-    Later,
-    /// The ACK is sent at this time.
-    At(Instant),
-    /// The ACK is sent in the next pass: the peer asked by a packet, or by a ping that the answer must name.
-    Now(AckReason),
-    /// The ACK is sent only if the peer asks.
-    Implied,
-}
-
 pub(crate) fn abort_code(payload: &[u8]) -> i32 {
     payload.first_chunk().map_or(abort::PROTOCOL_ERROR, |bytes| i32::from_be_bytes(*bytes))
 }
 
-/// Packets that a call may hold before its client's address is proved.
-const HELD_UNPROVED: u32 = 32;
 //@ limit: call numbers
 //@ section: Rx
 //@ unit: call

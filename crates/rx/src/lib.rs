@@ -27,6 +27,7 @@ mod receive;
 mod recovery;
 pub mod rtt;
 pub mod security;
+mod send_limit;
 mod shared;
 mod socket_room;
 mod source;

@@ -9,8 +9,7 @@ use std::sync::atomic::{AtomicU16, AtomicU32, Ordering};
 use smb_auth::{Credentials, Initiator};
 use smb_proto::keys::{Agreed, SessionKey, sealing_keys, signing_key};
 use smb_proto::preauth::PreauthHash;
-use smb_proto::sealing::{NoNonce, Nonces, SealingKey};
-use smb_proto::signing::SigningKey;
+use smb_proto::sealing::{NoNonce, Nonces};
 use smb_wire::body::plain::Empty;
 use smb_wire::body::session_setup::{
     FLAG_BINDING, SessionSetupRequest, SessionSetupRequestFixed, session_flags,
@@ -18,43 +17,14 @@ use smb_wire::body::session_setup::{
 use smb_wire::fixed::Fixed;
 use smb_wire::header::flags;
 use smb_wire::negotiate::security_mode;
-use smb_wire::{Command, Malformed, Response, Role, Status};
+use smb_wire::{Command, Response, Role, Status};
 use zeroize::Zeroizing;
 
 use crate::connection::{Connection, SendContext};
 use crate::error::Error;
 use crate::exchange::{OutgoingRequest, Reply};
+use crate::keys::Keys;
 use crate::options::{Sealing, Signing};
-
-/// Keys of one channel.
-pub(crate) struct Keys {
-    pub(crate) session_id: u64,
-    pub(crate) signing: Option<SigningKey>,
-    /// Answers must be signed.
-    pub(crate) must_sign: bool,
-    /// The server encrypts all that is of the session.
-    pub(crate) must_seal: bool,
-    sealing: Option<(SealingKey, SealingKey)>,
-    nonces: RefCell<Nonces>,
-}
-
-impl Keys {
-    pub(crate) fn seal(&self, frame: &mut [u8]) -> Result<(), Error> {
-        let (to_server, _) = self.sealing.as_ref().ok_or(Error::NoEncryption)?;
-        Ok(to_server.seal(self.session_id, &mut self.nonces.borrow_mut(), frame)?)
-    }
-
-    pub(crate) fn open<'f>(&self, frame: &'f mut [u8]) -> Result<&'f mut [u8], Malformed> {
-        let (_, from_server) = self.sealing.as_ref().ok_or(Malformed::Protocol)?;
-        from_server.open(frame)
-    }
-}
-
-impl std::fmt::Debug for Keys {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "Keys({:#x}, {:?})", self.session_id, self.signing)
-    }
-}
 
 /// The credentials and keys of a session, with which one more connection is bound to it.
 #[derive(Clone)]

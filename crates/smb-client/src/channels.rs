@@ -14,8 +14,6 @@ use smb_wire::{Guid, Status};
 
 use crate::channel::Channel;
 use crate::error::Error;
-use crate::file::OpenParams;
-use crate::handle::Handle;
 use crate::tree::Tree;
 
 /// Channels of one session to one share, as a lane has them. Others, on other lanes too, may have more of them.
@@ -99,14 +97,6 @@ impl Channels {
     pub fn kill(&self, channel: &Channel) {
         channel.connection().reset();
         self.lose(channel);
-    }
-
-    /// Removes a file or an empty directory.
-    ///
-    /// # Errors
-    /// The server's refusal.
-    pub async fn remove(&self, name: &str) -> Result<(), Error> {
-        Handle::create(self, name, &OpenParams::delete()).await?.close().await
     }
 
     /// Asks by one channel after another, until one brings an answer. `asked` gets flags for the header, for what may be done once

@@ -15,10 +15,10 @@ use smb_wire::header::flags;
 use smb_wire::message::Body;
 use smb_wire::{Command, Header, Message, Response, Status};
 
-use crate::channel::Keys;
 use crate::connection::Connection;
 use crate::error::Error;
 use crate::frame::Frame;
+use crate::keys::Keys;
 
 /// A request that is to be sent, before it has its ids.
 pub struct OutgoingRequest<'a> {

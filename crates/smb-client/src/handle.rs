@@ -25,6 +25,16 @@ pub struct Handle {
     sequences: Rc<LockSequences>,
 }
 
+impl Channels {
+    /// Removes a file or an empty directory.
+    ///
+    /// # Errors
+    /// The server's refusal.
+    pub async fn remove(&self, name: &str) -> Result<(), Error> {
+        Handle::create(self, name, &OpenParams::delete()).await?.close().await
+    }
+}
+
 impl Handle {
     /// Creates or opens a file ([`Open::create`]). Where there are several channels the request has a number,
     /// by which the server finds what it has opened when the answer was lost.

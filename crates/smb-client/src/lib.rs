@@ -15,6 +15,7 @@
 //! asks for that.
 
 mod address;
+mod break_queue;
 mod breaks;
 mod channel;
 mod channels;
@@ -28,6 +29,7 @@ mod file;
 mod frame;
 mod get;
 mod handle;
+mod keys;
 mod local;
 mod lock_sequences;
 mod options;
@@ -35,7 +37,7 @@ mod put;
 mod tree;
 
 pub use address::{Address, AddressError};
-pub use breaks::BreakNotification;
+pub use break_queue::BreakNotification;
 pub use channel::{Channel, SessionTicket};
 pub use channels::Channels;
 pub use connection::{Connection, Negotiated};

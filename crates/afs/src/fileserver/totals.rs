@@ -80,8 +80,8 @@ impl Totals {
         lanes.trees.iter().for_each(|tree| sum.add_tree(tree));
         // What a lane that is gone had promised is void.
         for tree in lanes.trees.iter().filter(|tree| Arc::strong_count(tree) > 1) {
-            sum.call_backs.given += tree.promises_given.get();
-            sum.call_backs.files += tree.promises.get();
+            sum.call_backs.given += tree.callbacks_held.get();
+            sum.call_backs.files += tree.objects_shared.get();
         }
         sum
     }
@@ -126,9 +126,9 @@ impl Sum {
     }
 
     fn add_tree(&mut self, tree: &VfsCounters) {
-        self.call_backs.broken += tree.promises_broken.get();
-        self.call_backs.evicted += tree.promises_evicted.get();
-        self.call_backs.expired += tree.promises_expired.get();
+        self.call_backs.broken += tree.callbacks_broken.get();
+        self.call_backs.evicted += tree.callbacks_evicted.get();
+        self.call_backs.expired += tree.callbacks_expired.get();
     }
 
     /// Of a procedure.
@@ -167,8 +167,8 @@ mod tests {
         };
         let lanes = [serve(2, &first), serve(3, &second)];
         for tree in [&first, &second] {
-            tree.promises_given.set(4);
-            tree.promises_broken.add(5);
+            tree.callbacks_held.set(4);
+            tree.callbacks_broken.add(5);
         }
         let found = |sum: &Sum| (sum.of(opcode::FETCH_STATUS).calls, sum.calls(), sum.fetched_bytes);
         let promises = |sum: &Sum| (sum.call_backs.given, sum.call_backs.broken);

@@ -196,5 +196,5 @@ impl Subject for Server {
     }
 }
 
-/// Not `promises_given`: a client that has yet to hear that all is void is remembered for as long as promises may last, a week.
+/// Not `callbacks_held`: a client that has yet to hear that all is void is remembered for as long as promises may last, a week.
 const HELD: [&str; 6] = ["transfers", "idle", "unclaimed", "connections", "handlers", "open_cached"];

@@ -225,6 +225,6 @@ const HELD: [(&str, &str); 6] = [
     ("smb", "waiting"),
     ("smb", "connections"),
     ("smb", "reply_memory_bytes"),
-    ("vfs", "promises_given"),
+    ("vfs", "callbacks_held"),
     ("vfs", "open_cached"),
 ];

@@ -9,7 +9,7 @@ use server::volumes::{UsageShown, UsageState, VolumeShown};
 use super::sum::sum;
 use crate::output::{bit_rate, bytes, counted, rate};
 
-/// Changes and clients of all lanes. What is open, promised or known is a level, all else a rate.
+/// Changes and clients of all lanes. What is open, held or known is a level, all else a rate.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub(super) struct Trees {
     uploads: u64,
@@ -17,9 +17,9 @@ pub(super) struct Trees {
     bits_written_per_second: f64,
     changes_per_second: f64,
     locks_per_second: f64,
-    promises: u64,
+    callbacks: u64,
     afs_hosts: u64,
-    /// Clients told that something is other than they were promised.
+    /// Clients told of broken callbacks.
     callbacks_per_second: f64,
     /// Of changes, readings and look-ups, but for names that there are not; and of AFS's clients and locks.
     refusals_per_second: f64,
@@ -51,7 +51,7 @@ impl Trees {
             (counted("http", "upload_bytes") + counted("afs", "stored_bytes")) * 8.0;
         self.changes_per_second += counted("vfs", "changes");
         self.locks_per_second += counted("afs", "locks_taken");
-        self.promises += now.counter("vfs", "promises_given");
+        self.callbacks += now.counter("vfs", "callbacks_held");
         self.callbacks_per_second += counted("vfs", "clients_told");
         self.refusals_per_second += per_second(&|lane| {
             let absent = ["refused{reason=not_found}", "refused{reason=hidden}"];
@@ -72,7 +72,7 @@ impl Trees {
             bit_rate(self.bits_written_per_second),
             rate(self.changes_per_second),
             rate(self.locks_per_second),
-            self.promises,
+            self.callbacks,
             self.afs_hosts,
             rate(self.callbacks_per_second),
             rate(self.refusals_per_second),
@@ -82,7 +82,7 @@ impl Trees {
 
 /// Returns whether the server has trees that can be changed, or clients that cache.
 pub(super) fn are_there(now: &Snapshot) -> bool {
-    !now.volumes.is_empty() || sum(now, |lane| lane.counter("vfs", "promises_given")) > 0
+    !now.volumes.is_empty() || sum(now, |lane| lane.counter("vfs", "callbacks_held")) > 0
 }
 
 impl Shown {
@@ -142,7 +142,7 @@ fn of_usage(usage: &UsageShown) -> Vec<String> {
 
 /// Head of [`Trees::line`].
 pub(super) const HEADER: &str =
-    "              uploads      written changes/s   locks/s   promises AFS hosts   told/s refused/s";
+    "              uploads      written changes/s   locks/s  callbacks AFS hosts   told/s refused/s";
 
 #[cfg(test)]
 mod tests {
@@ -160,13 +160,13 @@ mod tests {
             ("afs", "hosts_left{why=idle}", 1),
             ("afs", "locks_taken", 4),
             ("vfs", "changes", 20),
-            ("vfs", "promises_given", 1_000_000),
+            ("vfs", "callbacks_held", 1_000_000),
             ("vfs", "clients_told", 6),
             ("vfs", "refused{reason=quota}", 8),
             ("vfs", "refused{reason=not_found}", 1_000),
         ];
         let trees = Trees::between(&snapshot(&[], Vec::new()), &snapshot(&busy, Vec::new()), 2.0);
-        assert_eq!((trees.uploads, trees.afs_hosts, trees.promises), (3, 4, 1_000_000));
+        assert_eq!((trees.uploads, trees.afs_hosts, trees.callbacks), (3, 4, 1_000_000));
         assert!((trees.bits_written_per_second - f64::from(1 << 23)).abs() < 1.0);
         let line = trees.line();
         assert_eq!(line.len(), HEADER.len());

@@ -3,8 +3,9 @@
 use std::ops::Range;
 
 use super::{Call, Filling, WriteError};
-use crate::connection::{Core, SendLimit};
+use crate::connection::Core;
 use crate::packet::{LentBuffer, PacketPool};
+use crate::send_limit::SendLimit;
 use crate::shared::Shared;
 
 /// Payload rooms of consecutive packets, lent out to be filled outside the endpoint. The first goes on where

@@ -3,14 +3,29 @@
 
 use std::time::Instant;
 
+use super::core::Core;
 use super::server::PROBE_LEN_MIN;
-use super::{Core, HELD_UNPROVED};
 use crate::event::Side;
 use crate::packet::BufferAccount;
 use crate::shared::Shared;
 use crate::source::may_take_more;
 
 impl Core {
+    /// Notes that the client's address is proved.
+    pub(crate) fn set_reached(&mut self, shared: &Shared) {
+        self.validation.reached = true;
+        self.validation.wanted = false;
+        self.validation.probe_at = None;
+        if self.side == Side::Server {
+            self.account = shared.peers[self.peer].account;
+        }
+    }
+
+    /// Returns whether an unproved client has sent enough of a request to be asked for a sign of life.
+    pub(crate) fn holds_many(&self, held: u32) -> bool {
+        self.side == Side::Server && !self.validation.reached && held >= HELD_UNPROVED / 8
+    }
+
     /// Returns whether a call that holds `held` received packets may hold one more. Until its client is
     /// proved a connection holds only what a first burst brings, and all such connections together no more
     /// than an eighth of the pool. A host holds at most as much as is free, and twice that where its calls
@@ -120,3 +135,5 @@ const QUESTION_RESERVE: u64 = 2048;
 const UNPROVED_SHARE: usize = 8;
 /// Received packets that a call may hold where its host has its share already.
 const HELD_MIN: u32 = 16;
+/// Packets that a call may hold before its client's address is proved.
+const HELD_UNPROVED: u32 = 32;

@@ -2,11 +2,12 @@
 
 use std::time::Instant;
 
+use crate::ack::AckReason;
 use crate::call::Call;
 use crate::config::EndpointConfig;
 use crate::congestion::{Controller, INITIAL_WINDOW};
-use crate::connection::Due;
 use crate::peer::Peer;
+use crate::send_limit::SendLimit;
 
 #[derive(Debug, Default)]
 pub(crate) struct Channel {
@@ -37,6 +38,19 @@ pub(crate) struct FinishedCall {
     pub(crate) sent: u8,
 }
 
+/// Time when the next ACK for a finished call goes out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Due {
+    /// The timer of the ACK is set in the next pass.
+    Later,
+    /// The ACK is sent at this time.
+    At(Instant),
+    /// The ACK is sent in the next pass: the peer asked by a packet, or by a ping that the answer must name.
+    Now(AckReason),
+    /// The ACK is sent only if the peer asks.
+    Implied,
+}
+
 impl Channel {
     /// Begins a call, with what other channels of the peer have learnt of the path.
     pub(crate) fn begin(&mut self, now: Instant, call: Call, peer: &Peer, config: &EndpointConfig) {
@@ -55,15 +69,6 @@ impl Channel {
         let ahead = window.clamp(SEND_AHEAD_MIN, SEND_AHEAD_MAX);
         SendLimit { held: config.send_window.min(window.saturating_add(ahead)), ahead }
     }
-}
-
-/// Limit of the packets that a call may have queued.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct SendLimit {
-    /// Most packets held, without those that have arrived behind a gap.
-    pub(crate) held: u32,
-    /// Most held packets that are not yet sent.
-    pub(crate) ahead: u32,
 }
 
 /// Least packets queued beyond the congestion window: a GSO burst, and no more than a lane sends between two

@@ -17,50 +17,6 @@ use crate::event::{CallHandle, DeadReason, Event, Side};
 use crate::header::{CHANNELS, Header, PacketType, serial_after};
 use crate::shared::Shared;
 
-/// Validation of a client: its address by reach, its identity by the security class.
-#[derive(Debug)]
-pub(crate) struct Validation {
-    /// True once the address has answered.
-    pub(crate) reached: bool,
-    /// True once the security class is satisfied.
-    pub(crate) authentic: bool,
-    /// Bytes that the client's packets have paid for.
-    pub(crate) budget: u64,
-    /// True when a call waits for the address to be proved.
-    pub(crate) wanted: bool,
-    /// Serial that an answer must exceed: earlier ones went to another address, or nowhere.
-    pub(crate) serial_floor: u32,
-    pub(crate) probe_at: Option<Instant>,
-    /// Number of probes sent to this address.
-    pub(crate) probes: u32,
-    pub(crate) challenge_at: Option<Instant>,
-    pub(crate) challenges: u32,
-    /// True while the security class checks a RESPONSE.
-    pub(crate) checking: bool,
-}
-
-impl Validation {
-    pub(crate) fn new(serial_floor: u32, reached: bool, authentic: bool) -> Self {
-        Self {
-            reached,
-            authentic,
-            budget: 0,
-            wanted: false,
-            serial_floor,
-            probe_at: None,
-            probes: 0,
-            challenge_at: None,
-            challenges: 0,
-            checking: false,
-        }
-    }
-
-    /// Adds the credit for `len` bytes from the client's address.
-    pub(crate) fn pay_in(&mut self, len: usize) {
-        self.budget = (self.budget + AMPLIFICATION_MAX * len as u64).min(BUDGET_MAX);
-    }
-}
-
 impl Connection {
     /// Finds or makes the call a packet is for. Returns false when the packet has been dealt with.
     pub(super) fn route_to_call(
@@ -329,18 +285,6 @@ impl Call {
     }
 }
 
-//@ limit: bytes sent to an address that has not answered
-//@ section: Rx
-//@ unit: byte
-//@ connection: {} times what it sent, at most {BUDGET_MAX:b} ahead; one question more when the server stops
-//@ address: the same for each of its connections
-//@ empty: held back until a probe is answered; a spoofed address gets less than it would from any other server
-//@ counter: rx_amplification_limited
-//@ attack: rx-reflection
-/// Bytes sent to an address that has not answered, for each byte that came from there (RFC 9000 8.1).
-pub(crate) const AMPLIFICATION_MAX: u64 = 3;
-/// Most bytes that a client's packets may pay for ahead.
-const BUDGET_MAX: u64 = 64 * 1024;
 /// Bytes of a PING ACK of a call with one received packet and our extension, which a bare header pays for.
 pub(crate) const PROBE_LEN_MIN: u64 = (ack::packet_len(1) + 8) as u64;
 /// Distance that serials jump when a client moves: beyond guessing, and well within the half circle that

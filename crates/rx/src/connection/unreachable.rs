@@ -13,21 +13,11 @@
 use std::time::{Duration, Instant};
 
 use super::Connection;
+use super::core::UnreachableReport;
 use super::server::PROBE_LEN_MIN;
 use crate::event::{DeadReason, Side};
 use crate::header::{CHANNELS, Header, serial_after};
 use crate::shared::Shared;
-
-/// First report that the peer is unreachable, while it waits for another.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct UnreachableReport {
-    since: Instant,
-    /// Last serial used when the report came.
-    serial: u32,
-    /// Bytes that had been received from the peer, on all connections.
-    received: u64,
-    asked: bool,
-}
 
 impl Connection {
     /// Handles a report of the network, or of the peer's own address if `port_closed`, that the packet with

@@ -21,13 +21,13 @@ use smb_wire::header::{SIGNATURE, flags};
 use smb_wire::transform::TRANSFORM_LEN;
 use smb_wire::{Command, Header, Role};
 
-use crate::breaks::BreakQueue;
-use crate::channel::Keys;
+use crate::break_queue::BreakQueue;
 use crate::counters::Counters;
 use crate::credits::{Credits, OutOfCredits};
 use crate::error::Error;
 use crate::exchange::{OutgoingRequest, Pending, RequestSlot};
 use crate::frame::FramePool;
+use crate::keys::Keys;
 use crate::options::Options;
 
 mod negotiate;

@@ -13,11 +13,11 @@ use smb_wire::transform::{TRANSFORM_LEN, TransformHeader};
 use smb_wire::{Command, FrameKind, Message, Role, Status, compound};
 
 use super::ConnectionState;
-use crate::breaks::BreakNotification;
-use crate::channel::Keys;
+use crate::break_queue::BreakNotification;
 use crate::error::Error;
 use crate::exchange::{Reply, RequestSlot};
 use crate::frame::Frame;
+use crate::keys::Keys;
 
 /// Receives until the connection is over.
 pub(super) async fn run(shared: &Rc<ConnectionState>) -> Error {

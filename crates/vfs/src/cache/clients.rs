@@ -104,10 +104,10 @@ impl CoherencePeer {
         let (now, max) = (time::now(), self.objects.options().callbacks.callbacks_max);
         let given = self.callbacks.give(client, object, until, now, max, &mut pending_breaks);
         if !pending_breaks.is_empty() {
-            self.counters.promises_evicted.add(pending_breaks.len() as u64);
+            self.counters.callbacks_evicted.add(pending_breaks.len() as u64);
             self.notify_all(pending_breaks, None);
         }
-        self.counters.promises_given.set(self.callbacks.callback_count() as u64);
+        self.counters.callbacks_held.set(self.callbacks.callback_count() as u64);
         self.start_sweep();
         given
     }
@@ -117,7 +117,7 @@ impl CoherencePeer {
     pub(super) fn notify_clients(self: &Rc<Self>, invalidation: &Invalidation, until: impl FnOnce() -> Ack) {
         let pending_breaks = self.callbacks.begin_breaks(invalidation, time::now());
         if !pending_breaks.is_empty() {
-            self.counters.promises_broken.add(pending_breaks.len() as u64);
+            self.counters.callbacks_broken.add(pending_breaks.len() as u64);
             self.notify_all(pending_breaks, Some(until()));
         }
     }
@@ -329,8 +329,8 @@ async fn sweep(peer: Weak<CoherencePeer>) {
         while let Some(next) = from {
             let Some(peer) = peer.upgrade() else { return };
             let (rest, over) = peer.callbacks.sweep(next, SWEPT_AT_ONCE, time::now());
-            peer.counters.promises_expired.add(over as u64);
-            peer.counters.promises_given.set(peer.callbacks.callback_count() as u64);
+            peer.counters.callbacks_expired.add(over as u64);
+            peer.counters.callbacks_held.set(peer.callbacks.callback_count() as u64);
             if peer.callbacks.callback_count() == 0 {
                 return;
             }

@@ -669,7 +669,7 @@ impl Inner {
         self.counters.absent_cached.set(self.absent.borrow().len() as u64);
         self.counters.listing_entries_cached.set(self.listings.borrow().weight());
         if let Some(peer) = self.peer.get() {
-            self.counters.promises.set(peer.callbacks.object_count() as u64);
+            self.counters.objects_shared.set(peer.callbacks.object_count() as u64);
         }
     }
 }
@@ -716,7 +716,7 @@ const KEPT_ANEW: Duration = Duration::from_secs(1);
 //@ unit: directory, for 30 s
 //@ all: lane: {}
 //@ empty: the one changed least is relied on for as long as something in it is remembered
-//@ counter: vfs_promises
+//@ counter: vfs_objects_shared
 //@ attack: http-edges
 /// Directories that are relied on because something was changed in them lately.
 const CHANGED_MAX: usize = 256;

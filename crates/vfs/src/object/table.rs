@@ -454,7 +454,7 @@ impl Default for ObjectsOptions {
             //@ connection: what it has open, and what its lane keeps open for it
             //@ all: process: {}
             //@ empty: a first use is refused as busy; what is in use goes on
-            //@ counter: vfs_refused{reason="busy"}, vfs_promises
+            //@ counter: vfs_refused{reason="busy"}, vfs_objects_shared
             //@ attack: afs-pools
             objects_max: 1 << 20,
             //@ limit: changes that wait for one file or directory

@@ -93,7 +93,7 @@ impl Handler for Storm {
             } else {
                 let root = volume.lookup(RelPath::ROOT).await.unwrap().into_directory().unwrap().0;
                 let [from, to] = [&b"top"[..], b"moved"].map(|name| Name::parse(name).unwrap());
-                let given = volume.counters().promises_given.get();
+                let given = volume.counters().callbacks_held.get();
                 let began = Instant::now();
                 root.rename(&caller, from, &root, to, Replace::Never).await.unwrap();
                 println!(

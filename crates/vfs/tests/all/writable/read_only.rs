@@ -36,7 +36,7 @@ fn clients_are_promised_what_nobody_but_others_behind_the_servers_back_can_chang
 }
 
 #[test]
-fn promises_outlast_a_gate_that_was_closed() {
+fn callbacks_outlast_a_gate_that_was_closed() {
     watched(Writable::Nobody, |volume, fs| async move {
         fs.write("/srv/page", "first").unwrap();
         let service = Service::on(&volume, &Rc::default());
