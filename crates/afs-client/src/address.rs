@@ -20,7 +20,7 @@ pub struct Address {
     pub volume: String,
     /// Names from the volume's root on, as bytes; none for the root itself.
     pub path: Vec<Vec<u8>>,
-    /// Whether it ends in a slash: what it names is a directory.
+    /// Set if the address ends in a slash: what it names is a directory.
     pub directory: bool,
 }
 
@@ -45,7 +45,7 @@ impl Address {
         names_all.then_some(Self { host, port, volume, path, directory: true })
     }
 
-    /// The file server's address.
+    /// Resolves the file server's address.
     ///
     /// # Errors
     /// The system's, where the host has none.
@@ -53,7 +53,7 @@ impl Address {
         authority::resolve(&self.host, self.port)
     }
 
-    /// The last name of the path; the volume's where there is none.
+    /// Returns the last name of the path; the volume's where there is none.
     pub fn name(&self) -> &[u8] {
         self.path.last().map_or(self.volume.as_bytes(), Vec::as_slice)
     }
@@ -92,7 +92,7 @@ impl FromStr for Address {
     }
 }
 
-/// A name with its escapes undone; `None` for broken ones, and for bytes that no name has.
+/// Returns a name with its escapes undone; `None` for broken ones, and for bytes that no name has.
 fn decoded(text: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
@@ -113,8 +113,8 @@ fn decoded(text: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-/// A name as an address has it: `%` and two hexadecimal digits in place of each byte that is no UTF-8, acts on a terminal or is a `%`, so
-/// that no two names look alike.
+/// Returns a name as an address has it. `%` and two hexadecimal digits stand for each byte that is no UTF-8, acts on a
+/// terminal or is a `%`: no two names look alike.
 pub fn addressed(name: &[u8]) -> String {
     let mut text = String::with_capacity(name.len());
     let escape =
@@ -149,9 +149,9 @@ impl fmt::Display for Address {
 }
 
 const SCHEME: &str = "afs://";
-/// Of file servers; the location service has a port 3 higher.
+/// Default port of file servers; the location service has a port 3 higher.
 pub(crate) const FILE_SERVER_PORT: u16 = 7000;
-/// From a file server's port to that of its cell's location service.
+/// Distance of the location service's port from that of its cell's file servers.
 pub(crate) const TO_LOCATION_PORT: u16 = 3;
 
 #[cfg(test)]

@@ -11,7 +11,7 @@ use xdr::List;
 use xdr::afs::AfsUuid;
 use xdr::rpc::Failure;
 
-/// The callback service of one client: tells the client's identity, and remembers what it was told.
+/// The callback service of one client: it answers with the client's identity, and counts what servers ask and report.
 #[derive(Debug)]
 pub struct CacheManager {
     uuid: AfsUuid,
@@ -23,11 +23,11 @@ pub struct CacheManager {
 /// Calls that servers made.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Heard {
-    /// Calls that told of broken promises.
+    /// Calls that broke callbacks.
     pub breaks: u64,
     /// Files that they named.
     pub files: u64,
-    /// Times that all promises of a server were over.
+    /// Times that all callbacks of a server became void.
     pub resets: u64,
     /// Times that the client was asked for its identity, or whether we are there.
     pub questions: u64,
@@ -54,7 +54,7 @@ impl CacheManager {
         self.uuid
     }
 
-    /// Returns what it was asked and told so far.
+    /// Returns what servers have asked and reported so far.
     pub fn heard(&self) -> Heard {
         self.heard.get()
     }
@@ -70,7 +70,7 @@ impl CacheManager {
         self.heard.set(heard);
     }
 
-    /// One address: that of ours which the server uses.
+    /// Returns one address: that of ours which the server uses.
     fn interfaces(&self, call: &ServerCall) -> Interfaces {
         let mut addresses = [0; INTERFACES_MAX as usize];
         let known = match call.local_ip() {

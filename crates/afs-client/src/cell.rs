@@ -17,7 +17,7 @@ use crate::status::{Metadata, root_of};
 /// Servers of a cell.
 #[derive(Clone, Debug)]
 pub struct CellOptions {
-    /// A file server: asked straight for a volume told by number where no location service answers.
+    /// File server that is asked itself for a volume named by number where no location service answers.
     pub file_server: SocketAddr,
     /// The location service.
     pub locations: SocketAddr,
@@ -55,7 +55,7 @@ pub struct Found {
 }
 
 impl CellOptions {
-    /// The cell of a server: its location service is on the same host, at a port 3 higher.
+    /// Creates the cell of a server: its location service is on the same host, at a port 3 higher.
     ///
     /// # Errors
     /// The system's, where the host has no address.
@@ -68,7 +68,7 @@ impl CellOptions {
 }
 
 impl Cell {
-    /// Nothing is sent yet.
+    /// Creates a cell; nothing is sent yet.
     ///
     /// # Errors
     /// [`Error::Connect`].
@@ -138,7 +138,7 @@ impl Cell {
         Ok(Volume { id: located.id, kind: located.kind, server })
     }
 
-    /// The first of a volume's hosts that answers.
+    /// Finds the first of a volume's hosts that answers.
     async fn reachable(&self, name: &str, located: &Located) -> Result<FileServer, Error> {
         let mut last = Error::NoServer(name.to_owned());
         for &host in &located.hosts {

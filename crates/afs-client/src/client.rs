@@ -38,7 +38,7 @@ pub struct Client {
 }
 
 impl ClientOptions {
-    /// The defaults, for a client with this identity.
+    /// Returns the defaults, for a client with this identity.
     pub fn new(uuid: AfsUuid) -> Self {
         Self {
             driver: DriverConfig::default(),
@@ -68,7 +68,7 @@ impl Client {
         Self { driver, manager, connections, patience, oob: options.oob }
     }
 
-    /// Returns what servers asked and told it.
+    /// Returns the callback service, which counts what servers ask and report.
     pub fn manager(&self) -> &CacheManager {
         &self.manager
     }
@@ -78,7 +78,7 @@ impl Client {
         &self.driver
     }
 
-    /// A file server; nothing is sent before the first call.
+    /// Returns a file server; nothing is sent before the first call.
     ///
     /// # Errors
     /// [`Error::Connect`].

@@ -44,8 +44,8 @@ impl fmt::Display for Code {
     }
 }
 
-/// Name and meaning of an abort code, where it has one: those of volumes, of Rx and its stubs, of system calls (as each
-/// system numbers them in `unified_afs.et`, and as servers of Linux do), and of volume locations.
+/// Returns the name and meaning of an abort code, where it has one. Known are those of volumes, of Rx and its stubs, of
+/// volume locations and of system calls: as each system numbers them in `unified_afs.et`, and as servers of Linux do.
 pub fn name_of(code: i32) -> Option<(&'static str, &'static str)> {
     NAMES.iter().find(|(known, ..)| *known == code).map(|&(_, name, meaning)| (name, meaning))
 }

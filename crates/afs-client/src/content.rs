@@ -42,8 +42,8 @@ pub trait Source {
         packet_buffers: &mut PacketBuffers,
     ) -> impl Future<Output = Result<usize, Error>>;
 
-    /// The file that the bytes are in, each at its own offset, if they are in one: it may go to a server as it lies. Asked for again
-    /// and again meanwhile.
+    /// Returns the file that the bytes are in, each at its own offset, if they are in one: it may go to a server as it
+    /// lies. Asked for again and again meanwhile.
     ///
     /// # Errors
     /// Those that end the store.

@@ -111,13 +111,13 @@ pub enum Error {
         "{1}; {0} stays in the cell, as the server did not remove it: it holds what had come. The next put of the file replaces it"
     )]
     Left(String, Box<Self>),
-    /// Told to stop.
+    /// The transfer was interrupted.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl Error {
-    /// The server's code, if it was refused with one.
+    /// Returns the server's code, if it was refused with one.
     pub fn code(&self) -> Option<Code> {
         match self {
             Self::Refused(code) => Some(*code),
@@ -125,7 +125,7 @@ impl Error {
         }
     }
 
-    /// Returns whether it ended because it was told to stop.
+    /// Returns whether it ended because it was interrupted.
     pub fn is_interrupted(&self) -> bool {
         match self {
             Self::Interrupted => true,
@@ -159,7 +159,7 @@ impl Error {
 }
 
 impl EndsAll for Error {
-    /// Returns whether the whole transfer ends: it was told to stop, or no server answers.
+    /// Returns whether the whole transfer ends: it was interrupted, or no server answers.
     fn ends_all(&self) -> bool {
         match self {
             Self::Interrupted | Self::Call { .. } | Self::Connect { .. } => true,

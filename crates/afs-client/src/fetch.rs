@@ -29,7 +29,7 @@ pub struct Plan {
     pub fid: Fid,
     /// First byte.
     pub from: u64,
-    /// Behind the last byte: the file's length.
+    /// End of the bytes: the file's length.
     pub to: u64,
     /// The data version that it must have throughout.
     pub version: u64,
@@ -85,7 +85,7 @@ async fn new(
     exchange::<_, 8>(server, connection, &request, status, (offset, length), sink).await
 }
 
-/// By the procedure of 32 bits.
+/// Fetches a range by the procedure of 32 bits.
 async fn old(
     server: &FileServer,
     connection: usize,
@@ -100,7 +100,7 @@ async fn old(
     exchange::<_, 4>(server, connection, &request, status, (from, count), sink).await
 }
 
-/// One call, whose reply has how many bytes come in its first `WIDTH`, and the file's status behind them.
+/// Makes one call, whose reply has how many bytes come in its first `WIDTH`, and the file's status behind them.
 async fn exchange<P: rpc::SplitCall, const WIDTH: usize>(
     server: &FileServer,
     connection: usize,
@@ -206,12 +206,12 @@ pub async fn in_order(server: &FileServer, plan: Plan, give: impl Fn(u64, &[u8])
 }
 
 impl Plan {
-    /// All of a file as it was found.
+    /// Plans to fetch all of a file as it was found.
     pub fn of(fid: Fid, metadata: &Metadata) -> Self {
         Self { fid, from: 0, to: metadata.length, version: metadata.data_version, piece: PIECE }
     }
 
-    /// In pieces that suit what the bytes come over, and how many of them come at once.
+    /// Returns the plan in pieces that suit what the bytes come over, and the number of pieces that come at once.
     async fn over(self, server: &FileServer) -> (Self, usize) {
         if server.goes_out_of_band(self.to - self.from).await {
             let (piece, at_once) = (self.piece.max(OOB_PIECE), server.connections().min(OOB_AT_ONCE));
@@ -270,7 +270,7 @@ impl Work {
         }
     }
 
-    /// The byte before which there is no gap.
+    /// Returns the byte before which there is no gap.
     fn upto(&self) -> u64 {
         let mut upto = self.plan.from;
         for (&from, &to) in &*self.done.borrow() {
@@ -348,7 +348,7 @@ impl Sink for InMemory {
     }
 }
 
-/// All of a small file: at most `max` bytes of it, in memory.
+/// Fetches all of a small file: at most `max` bytes of it, in memory.
 ///
 /// # Errors
 /// As [`range`].

@@ -33,12 +33,12 @@ struct Shared {
     oob: OutOfBand,
 }
 
-/// Of a volume, as `fs examine` shows it.
+/// Status and name of a volume, as `fs examine` shows them.
 #[derive(Clone, Debug)]
 pub struct VolumeFacts {
     /// Numbers, flags, sizes in KiB.
     pub status: VolumeStatus,
-    /// Name of the entry.
+    /// Name of the volume.
     pub name: String,
 }
 
@@ -64,7 +64,7 @@ impl FileServer {
         self.shared.connections.len()
     }
 
-    /// A file's status.
+    /// Fetches a file's status.
     ///
     /// # Errors
     /// [`Error::Refused`], [`Error::Call`], [`Error::Stub`], as of every method here.
@@ -73,7 +73,7 @@ impl FileServer {
         Ok(Metadata::of(&reply.get().status))
     }
 
-    /// The status of each of these files, in their order, 50 at a time, or why it cannot be had.
+    /// Fetches the status of each of these files, in their order, 50 at a time, or why it cannot be had.
     ///
     /// # Errors
     /// As [`status`](Self::status).
@@ -107,7 +107,7 @@ impl FileServer {
         Ok(all)
     }
 
-    /// A file's status, or the code that it is refused with.
+    /// Fetches a file's status, or the code that it is refused with.
     async fn status_alone(&self, fid: Fid) -> Result<Result<Metadata, Code>, Error> {
         match self.status(fid).await {
             Ok(metadata) => Ok(Ok(metadata)),
@@ -230,7 +230,7 @@ impl FileServer {
         Ok(self.call(&rxafs::GetCapabilities {}).await?.get().capabilities)
     }
 
-    /// Says that promises for these files are not relied on any more.
+    /// Gives up the callbacks of these files.
     ///
     /// # Errors
     /// As [`status`](Self::status).
@@ -240,7 +240,7 @@ impl FileServer {
             .map(drop)
     }
 
-    /// Says that no promise of this server is relied on any more: what a client does that goes.
+    /// Gives up all callbacks of this server, as a client does that goes.
     ///
     /// # Errors
     /// As [`status`](Self::status).
@@ -282,7 +282,7 @@ impl FileServer {
         call.map_err(|error| Error::of_call(self.address(), error.into()))
     }
 
-    /// The connection whose turn it is.
+    /// Returns the connection whose turn it is.
     pub(crate) fn turn(&self) -> usize {
         let turn = self.shared.next.get();
         self.shared.next.set(turn.wrapping_add(1));

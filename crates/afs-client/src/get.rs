@@ -23,11 +23,11 @@ use crate::status::FileType;
 /// Options of getting files.
 #[derive(Clone, Debug)]
 pub struct Get {
-    /// Over local files that have the name.
+    /// Set if local files that have the name are replaced.
     pub overwrite: bool,
-    /// From where an earlier attempt at the same version broke off.
+    /// Set if a file goes on from where an earlier attempt at the same version broke off.
     pub resume: bool,
-    /// Counts along.
+    /// Counts of what has come so far.
     pub progress: Arc<Progress>,
 }
 
@@ -75,8 +75,8 @@ impl Get {
     /// come as such, mount points are left alone.
     ///
     /// # Errors
-    /// Of the directory itself; what ends all, as that the server does not answer. Any other failure beneath it is counted in
-    /// [`Tree::failed`], told by [`Progress::take_failures`], and the rest comes.
+    /// Of the directory itself; what ends all, as that the server does not answer. Any other failure beneath it is
+    /// counted in [`Tree::failed`], reported by [`Progress::take_failures`], and the rest comes.
     pub async fn tree(&self, found: &Found, dir: &Dir, name: &CString) -> Result<Tree, Error> {
         let mut tree = Tree::default();
         // What is still to be looked into: where it lies below `dir`, and what it is.
@@ -126,7 +126,7 @@ impl Get {
         Ok(tree)
     }
 
-    /// Several files of one directory at once.
+    /// Gets several files of one directory at once.
     async fn files(
         &self,
         tree: &mut Tree,

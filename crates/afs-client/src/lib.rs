@@ -2,13 +2,13 @@
 //! several connections at once. As a cache manager does, it answers its servers on the port it calls from.
 //!
 //! - [`Address`] is what users name: `afs://HOST[:PORT]/VOLUME/PATH`;
-//! - [`Client`]: the socket, the identity, what servers asked and told us ([`CacheManager`]);
+//! - [`Client`]: the socket, the identity, what servers ask and report ([`CacheManager`]);
 //! - [`FileServer`]: one server, a method for each procedure; busy volumes are waited for, within bounds;
 //! - [`Cell`]: where volumes are, and the way from a volume's root to a file;
 //! - [`fetch`], [`store`]: bytes of one file, in ranges over several connections;
 //! - [`Get`], [`Put`]: files and trees to local ones and back.
 //!
-//! It keeps no cache: what it is promised serves to notice that a file changed while it was fetched.
+//! It keeps no cache: callbacks serve to notice that a file changed while it was fetched.
 
 mod address;
 mod cache_manager;

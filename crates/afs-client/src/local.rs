@@ -64,17 +64,17 @@ impl Source for LocalFile {
     }
 }
 
-/// A name as people read it.
+/// Returns a name as people read it.
 pub(crate) fn shown(name: &CString) -> String {
     String::from_utf8_lossy(name.as_bytes()).into_owned()
 }
 
-/// An error of a local file that says its name.
+/// Adds its name to the error of a local file.
 pub(crate) fn of<T>(name: &CString, result: std::io::Result<T>) -> Result<T, Error> {
     result.map_err(|error| Error::Local(shown(name), error))
 }
 
-/// A name of a local directory.
+/// Converts a name of a local directory.
 pub(crate) fn name_of(bytes: &[u8]) -> Result<CString, Error> {
     CString::new(bytes).map_err(|_| Error::Name(String::from_utf8_lossy(bytes).into_owned()))
 }

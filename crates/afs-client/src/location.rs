@@ -63,7 +63,7 @@ pub struct Listed {
 pub(crate) struct Locations {
     address: SocketAddr,
     connection: Connection,
-    /// Addresses of servers that are told by their UUIDs.
+    /// Addresses of servers that entries name by their UUIDs.
     hosts: RefCell<HashMap<AfsUuid, Vec<IpAddr>>>,
 }
 
@@ -112,7 +112,7 @@ impl Locations {
         Ok(Located { id, name: entry.name, kind, read_only, hosts })
     }
 
-    /// All volumes, a page at a time.
+    /// Lists all volumes, a page at a time.
     pub(crate) async fn list(&self, limit: usize) -> Result<Vec<Listed>, Error> {
         let (mut listed, mut start) = (Vec::new(), 0);
         loop {
@@ -131,7 +131,7 @@ impl Locations {
         }
     }
 
-    /// By the newest procedure that the service knows.
+    /// Asks for a volume's entry by the newest procedure that the service knows.
     async fn entry(&self, volume: &str) -> Result<Entry, Error> {
         let name = || volume.as_bytes().into();
         match self.call(&vl::GetEntryByNameU { name: name() }).await {

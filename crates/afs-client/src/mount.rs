@@ -5,9 +5,10 @@ use std::fmt;
 /// Content of a mount point.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MountPoint {
-    /// Always the read-write volume (`%`), never its read-only sites where the way here was read-only (`#`).
+    /// Set if it always leads to the read-write volume (`%`), never to its read-only sites where the way here was
+    /// read-only (`#`).
     pub read_write: bool,
-    /// Of another cell, if it says one.
+    /// Cell of the volume, if the mount point names one.
     pub cell: Option<String>,
     /// The volume, by name or number.
     pub volume: String,

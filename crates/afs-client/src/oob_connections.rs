@@ -101,7 +101,7 @@ impl OutOfBand {
         self.used.set(used);
     }
 
-    /// Idle connections for a transfer, those first that were used last.
+    /// Takes idle connections for a transfer, those first that were used last.
     pub(crate) fn take(&self, count: usize, keep: Duration) -> Vec<Connection> {
         let mut idle = self.idle.borrow_mut();
         // The server closes them soon, or has done so.

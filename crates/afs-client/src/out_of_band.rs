@@ -32,7 +32,7 @@ use crate::status::Metadata;
 enum Failed {
     /// The transfer would fail over Rx too.
     For(Error),
-    /// For the sake of a connection, or because the server has no such procedures: Rx may do it.
+    /// A connection failed, or the server has no such procedures: Rx may do it.
     OverTcp { was_kept: bool },
 }
 
@@ -169,7 +169,7 @@ pub(crate) async fn store(
     .await
 }
 
-/// Over `streams` connections that were kept; over new ones, where those were dead; else not at all.
+/// Transfers over `streams` connections that were kept, or over new ones where those were dead; else returns `None`.
 async fn attempts<T>(
     server: &FileServer,
     length: u64,
@@ -206,7 +206,7 @@ async fn attempts<T>(
     Ok(None)
 }
 
-/// One call and its streams: the bytes that it granted, and the file's status with its end.
+/// Makes one call and its streams: the bytes that it granted, and the file's status with its end.
 async fn exchange<P: rpc::SplitCall>(
     server: &FileServer,
     connection: usize,
@@ -272,7 +272,7 @@ impl Streams {
     }
 }
 
-/// The grant's bytes.
+/// Reads the grant's bytes.
 async fn granted(call: &mut Call) -> Result<Vec<u8>, Failure<CallError>> {
     let mut word = [0; 4];
     call.read_exact(&mut word).await?;
@@ -362,7 +362,7 @@ async fn streams(
     streams
 }
 
-/// A new connection that has made its claim.
+/// Opens a connection and makes its claim.
 async fn claimed(
     server: &FileServer,
     endpoints: &OobEndpoints,
@@ -412,7 +412,7 @@ fn addresses(endpoints: &OobEndpoints, called: SocketAddr) -> Vec<SocketAddr> {
     endpoints.0.iter().filter_map(address).collect()
 }
 
-/// Over what was kept, then over new connections.
+/// Attempts: over what was kept, then over new connections.
 const ATTEMPTS: usize = 2;
 /// Bytes of each part at least, where there are several.
 const PART_MIN: u64 = 1 << 20;

@@ -21,7 +21,7 @@ struct Place {
 }
 
 impl Cell {
-    /// The root directory of a volume.
+    /// Finds the root directory of a volume.
     ///
     /// # Errors
     /// As [`find`](Self::find).
@@ -37,7 +37,7 @@ impl Cell {
     pub async fn find(&self, volume: &str, path: &[Vec<u8>], follow: bool) -> Result<Found, Error> {
         match walk(self, volume, path, follow).await {
             Err(Error::Refused(code)) if code.is_moved() => {
-                // Where it was told to be it is no more.
+                // The volume is no longer where its entry says.
                 self.volumes.borrow_mut().clear();
                 walk(self, volume, path, follow).await
             }

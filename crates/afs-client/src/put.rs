@@ -22,9 +22,9 @@ use crate::store;
 /// Options of putting files.
 #[derive(Clone, Debug)]
 pub struct Put {
-    /// Over files of the cell that have the name.
+    /// Set if files of the cell that have the name are replaced.
     pub overwrite: bool,
-    /// Counts along.
+    /// Counts of what has gone so far.
     pub progress: Arc<Progress>,
 }
 
@@ -51,8 +51,8 @@ impl Put {
     /// name is added to. Symbolic links go up as such; devices, sockets and pipes are left alone.
     ///
     /// # Errors
-    /// Of the directory itself; what ends all, as that the server does not answer. Any other failure beneath it is counted in
-    /// [`Tree::failed`], told by [`Progress::take_failures`], and the rest goes.
+    /// Of the directory itself; what ends all, as that the server does not answer. Any other failure beneath it is
+    /// counted in [`Tree::failed`], reported by [`Progress::take_failures`], and the rest goes.
     pub async fn tree(&self, dir: &Dir, from: &CString, to: &Found, name: &[u8]) -> Result<Tree, Error> {
         let mut tree = Tree::default();
         let place = Place { server: to.server.clone(), fid: to.fid };
@@ -112,7 +112,7 @@ impl Put {
         Ok(tree)
     }
 
-    /// Several files of one directory at once.
+    /// Puts several files of one directory at once.
     async fn files(
         &self,
         tree: &mut Tree,
@@ -158,7 +158,7 @@ impl Put {
         Ok(metadata)
     }
 
-    /// Under a name of its own, until it is whole.
+    /// Stores a file under a name of its own until it is whole.
     async fn staged(
         &self,
         file: File,

@@ -72,7 +72,7 @@ impl Metadata {
     }
 }
 
-/// Returns what a new file is to have: permission bits and, if told, the time of its last change.
+/// Returns the status of a new file: permission bits and, if given, the time of its last change.
 pub fn of_new(mode: u32, modified: Option<u32>) -> StoreStatus {
     let time = if modified.is_some() { SET_MOD_TIME } else { 0 };
     StoreStatus {
@@ -83,7 +83,7 @@ pub fn of_new(mode: u32, modified: Option<u32>) -> StoreStatus {
     }
 }
 
-/// The root directory of a volume.
+/// Returns the root directory of a volume.
 pub(crate) fn root_of(volume: u32) -> Fid {
     Fid { volume, vnode: 1, uniquifier: 1 }
 }

@@ -16,7 +16,7 @@ use crate::status::Metadata;
 /// Stores a range by one call of one of the connections, again while the volume is busy.
 ///
 /// # Errors
-/// [`Error`]; the source's own, and [`Error::Short`] where it ends early: the server is told that the call is given up.
+/// [`Error`]; the source's own, and [`Error::Short`] where it ends early: the call is aborted.
 pub async fn range(
     server: &FileServer,
     connection: usize,
@@ -51,7 +51,7 @@ async fn new(
     exchange(server, connection, &request, status, piece, source).await
 }
 
-/// By the procedure of 32 bits.
+/// Stores a range by the procedure of 32 bits.
 async fn old(
     server: &FileServer,
     connection: usize,
@@ -66,7 +66,7 @@ async fn old(
     exchange(server, connection, &request, status, piece, source).await
 }
 
-/// One call.
+/// Makes one call.
 async fn exchange<P: rpc::SplitCall>(
     server: &FileServer,
     connection: usize,

@@ -1,4 +1,4 @@
-//! Abort codes: how a client is told why a call failed.
+//! Abort codes: the reason why a call failed, for the client.
 //!
 //! Two tables, both of AFS: what a volume or vnode is short of (101 to 112), and what a system call would have said. The
 //! latter is not sent as a server's own `errno` but as the number that every system's client translates into its own

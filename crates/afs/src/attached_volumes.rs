@@ -22,7 +22,7 @@ pub struct Attachment {
     pub volume: VolumeName,
     /// The volume's name for AFS.
     pub name: AfsName,
-    /// Clients are told of it as [`VolumeType::ReadWrite`], or of its read-only copy alone.
+    /// Type that clients see: [`VolumeType::ReadWrite`], or its read-only copy alone.
     pub kind: VolumeType,
 }
 
@@ -62,12 +62,12 @@ pub struct AttachedVolume {
     pub kind: VolumeType,
     /// The number that it was asked for by, or that its name has.
     pub id: u32,
-    /// Entry that all lanes' clients are told.
+    /// Entry that clients of all lanes get.
     pub served: Rc<ServedVolume>,
 }
 
 impl AttachedVolumes {
-    /// The volumes of these attachments, in their order.
+    /// Creates the volumes of these attachments, in their order.
     ///
     /// # Errors
     /// A volume that the lane has not open, or that has no number.
@@ -108,7 +108,7 @@ impl AttachedVolumes {
         Ok(attached)
     }
 
-    /// With what is made up beside them, as that is at any time.
+    /// Adds the synthetic volumes. Their current state counts, also where it changes later.
     pub fn with_synthetic(self, synthetic: SyntheticVolumes) -> Self {
         Self { synthetic, ..self }
     }
@@ -118,7 +118,8 @@ impl AttachedVolumes {
         Self { anonymous: Some(accounts.anonymous()), ..self }
     }
 
-    /// An unauthenticated client: `system:anyuser`. It knows which names of a list are users and groups.
+    /// Returns the principal of unauthenticated clients: `system:anyuser`. It knows which names of a list are users and
+    /// groups.
     pub(crate) fn anonymous(&self) -> Principal {
         self.anonymous.clone().unwrap_or_else(|| Accounts::none().anonymous())
     }
@@ -137,16 +138,15 @@ impl AttachedVolumes {
         self.served.push(Rc::new(served));
     }
 
-    /// The volume of this number.
+    /// Returns the volume of this number.
     pub fn by_id(&self, id: u32) -> Option<AttachedVolume> {
         let (place, kind) = *self.by_number.get(&id)?;
         let volume = AttachedVolume::new(&self.served[place], kind);
         (kind != VolumeType::ReadWrite || volume.served.kind == kind).then_some(volume)
     }
 
-    /// Returns what has this number, for questions to the location service: also by the number of a tree of
-    /// which only a copy is told of, as tools have that from the volume's entry. With the kind that the
-    /// number is of.
+    /// Returns what has this number, for questions to the location service. A tree of which clients see only a copy is
+    /// found by its own number too, as tools have that from the volume's entry. The type is that of the number.
     pub fn located(&self, id: u32) -> Option<(VolumeEntry, VolumeType)> {
         if roots::has_number(id) {
             let known = self.synthetic.now().by_id(id)?.known();
@@ -170,21 +170,21 @@ impl AttachedVolumes {
         }
     }
 
-    /// All volumes, in the order of the configuration, and what is made up beside them.
+    /// Returns all volumes, in the order of the configuration, and what is made up beside them.
     pub fn known(&self) -> Vec<VolumeEntry> {
         let served = self.served.iter().map(|served| served.known());
         served.chain(self.synthetic.now().known()).collect()
     }
 
-    /// The volume that is told of so, unless it is made up.
+    /// Returns the volume of an entry, unless it is made up.
     pub fn served(&self, known: &VolumeEntry) -> Option<&Rc<ServedVolume>> {
         let (place, _) = self.by_number.get(&known.first)?;
         self.served.get(*place)
     }
 
-    /// The volume of this name: its own, with the suffix of a copy, or its number in digits. `root.afs` and `root.cell`, by
-    /// which clients begin, are the first volume where none is called so; clients are told of that where none is made up
-    /// ([`located_by_name`](Self::located_by_name)).
+    /// Returns the volume of this name: its own, with the suffix of a copy, or its number in digits. `root.afs` and
+    /// `root.cell`, by which clients begin, are the first volume where none is called so; clients get that one's entry
+    /// where none is made up ([`located_by_name`](Self::located_by_name)).
     pub fn by_name(&self, name: &[u8]) -> Option<AttachedVolume> {
         let name = std::str::from_utf8(name).ok()?;
         if let Some(id) = number_of(name) {
@@ -193,12 +193,12 @@ impl AttachedVolumes {
         let (stem, kind) = VolumeType::of_name(name);
         let first = || (!self.served.is_empty() && roots::NAMES.contains(&stem)).then_some(0);
         let served = &self.served[self.by_name.get(stem).copied().or_else(first)?];
-        // Of what is told of as a copy alone the name without a suffix is that copy's.
+        // Where clients see a copy alone, the name without a suffix is that copy's.
         let kind = if kind == VolumeType::ReadWrite { served.kind } else { kind };
         Some(AttachedVolume::new(served, kind))
     }
 
-    /// All volumes, in the order of the configuration.
+    /// Returns all volumes, in the order of the configuration.
     pub fn all(&self) -> &[Rc<ServedVolume>] {
         &self.served
     }
@@ -209,7 +209,7 @@ impl AttachedVolumes {
         &self.left_out
     }
 
-    /// The file systems that they lie on, each told by the first volume there, by their numbers from 0 on.
+    /// Returns the first volume of each file system that they lie on, by the partitions' numbers from 0 on.
     pub fn partitions(&self) -> Vec<&Rc<ServedVolume>> {
         let mut found: Vec<&Rc<ServedVolume>> = Vec::new();
         for served in &self.served {
@@ -229,7 +229,7 @@ impl AttachedVolume {
 }
 
 impl AfsName {
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }
@@ -253,7 +253,7 @@ impl std::fmt::Display for AfsName {
     }
 }
 
-/// Of a name that is a number; leading zeros are taken as tools write them.
+/// Parses a name that is a number; leading zeros are taken, as tools write them.
 fn number_of(name: &str) -> Option<u32> {
     let is_number = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_digit());
     is_number.then(|| name.parse().unwrap_or(u32::MAX))

@@ -6,7 +6,7 @@ use afs_wire::code::{
 };
 use vfs::{Closed, Error, NameError};
 
-/// The abort code of an error. A client that may not see a name gets the same code whether it exists or not,
+/// Returns the abort code of an error. A client that may not see a name gets the same code whether it exists or not,
 /// since `vfs` tells no more.
 pub fn of(error: &Error) -> i32 {
     match error {

@@ -3,12 +3,12 @@
 use afs_wire::Fid;
 use vfs::{Number, VolumeId};
 
-/// A file of a volume.
+/// Returns the FID of a file of a volume.
 pub fn of(volume: VolumeId, number: Number) -> Fid {
     Fid { volume: volume.0, vnode: number.vnode, uniquifier: number.uniquifier }
 }
 
-/// The file's number in its volume.
+/// Returns the file's number in its volume.
 pub fn number(fid: Fid) -> Number {
     Number { vnode: fid.vnode, uniquifier: fid.uniquifier }
 }

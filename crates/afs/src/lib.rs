@@ -6,7 +6,7 @@
 //! - [`roots`]: `root.afs` and `root.cell`, where no volume is called so;
 //! - [`audit`]: users, operations and their files;
 //! - [`fileserver`]: what clients ask of files;
-//! - [`host`]: clients that cache, and how they are told of changes;
+//! - [`host`]: clients that cache, and how their callbacks are broken;
 //! - [`oob`]: bytes of large files over TCP beside their call;
 //! - [`cell`]: location, protection and volume servers over them;
 //! - `settings`, `service`: `[afs]`, and the addresses of the cell on every lane of a server.

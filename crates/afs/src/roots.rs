@@ -72,7 +72,7 @@ pub(crate) enum RootFile<'a> {
 }
 
 impl SyntheticVolumes {
-    /// From now on these: for a cell of this name, none without one. Says whether they are others than before.
+    /// Replaces the roots by those of a cell of this name, or by none without a name. Returns true if they changed.
     pub fn set(&self, cell: Option<&str>, served: &[Rc<ServedVolume>]) -> bool {
         let plans = cell.map_or_else(Vec::new, |cell| plans(cell, served));
         let mut state = self.lock();
@@ -83,7 +83,7 @@ impl SyntheticVolumes {
         let version = u64::try_from(since.as_millis()).unwrap_or(u64::MAX).max(state.roots.version + 1);
         let since = u32::try_from(since.as_secs()).unwrap_or(u32::MAX);
         let roots = plans.into_iter().map(|plan| Root::new(plan, version, since)).collect();
-        // Before the first no client could be told of any.
+        // No client can hold a callback of any before the first ones.
         state.is_unreported = state.roots.version > 0;
         state.roots = Arc::new(Roots { roots, version });
         true
@@ -94,8 +94,7 @@ impl SyntheticVolumes {
         Arc::clone(&self.lock().roots)
     }
 
-    /// Returns whether clients are to be told that they are others than before: only the first caller gets
-    /// true.
+    /// Returns whether clients must be notified that the roots have changed: only the first caller gets true.
     pub(crate) fn take_unreported(&self) -> bool {
         std::mem::take(&mut self.lock().is_unreported)
     }
@@ -111,17 +110,17 @@ pub(crate) fn has_number(volume: u32) -> bool {
 }
 
 impl Roots {
-    /// All, as clients are told of them.
+    /// Returns the entries of all, for clients.
     pub(crate) fn known(&self) -> impl Iterator<Item = VolumeEntry> {
         self.roots.iter().map(Root::known)
     }
 
-    /// The one that a number is of.
+    /// Returns the root that a number is of.
     pub(crate) fn by_id(&self, id: u32) -> Option<&Root> {
         self.roots.iter().find(|root| (root.plan.first..root.plan.first + NUMBERS).contains(&id))
     }
 
-    /// The one of a name without a suffix.
+    /// Returns the root of a name without a suffix.
     pub(crate) fn by_name(&self, stem: &str) -> Option<&Root> {
         self.roots.iter().find(|root| root.plan.name == stem)
     }
@@ -138,7 +137,7 @@ impl Root {
         Self { plan, directory, version, since }
     }
 
-    /// Returns the entry that clients are told.
+    /// Returns the entry that clients get.
     pub(crate) fn known(&self) -> VolumeEntry {
         VolumeEntry {
             name: self.plan.name.into(),
@@ -158,12 +157,12 @@ impl Root {
         1 + self.plan.links.len()
     }
 
-    /// Bytes that a fetch of its directory gives.
+    /// Returns the number of bytes that a fetch of its directory gives.
     pub(crate) fn bytes(&self) -> usize {
         self.directory.size()
     }
 
-    /// A file of it.
+    /// Returns a file of the root.
     pub(crate) fn file(&self, number: Number) -> Option<RootFile<'_>> {
         if number == Number::ROOT {
             return Some(RootFile::Directory(&self.directory));
@@ -201,7 +200,7 @@ impl Root {
 }
 
 impl RootFile<'_> {
-    /// Bytes that a fetch gives.
+    /// Returns the number of bytes that a fetch gives.
     pub(crate) fn size(&self) -> u64 {
         match self {
             Self::Directory(directory) => directory.size() as u64,
@@ -239,18 +238,18 @@ fn plans(cell: &str, served: &[Rc<ServedVolume>]) -> Vec<Plan> {
     plans.map(|(name, first, links)| Plan { name, first, links }).collect()
 }
 
-/// Of the mount point of a volume, whose number no other has.
+/// Returns the number of the mount point of a volume; no other mount point has it.
 fn number(first: u32) -> Number {
     // Even, as of all that is no directory.
     Number { vnode: (first & 0x3fff_ffff) << 1, uniquifier: first }
 }
 
-/// By which clients begin: without and with a root of their own.
+/// Names of the volumes that clients begin with: those without a root of their own, and those with one.
 pub(crate) const NAMES: [&str; 2] = ["root.afs", "root.cell"];
-/// Below those that the index gives.
+/// Number of `root.afs`, below those that the index gives.
 const ROOT_AFS: u32 = 0x1fff_fff0;
 const ROOT_CELL: u32 = ROOT_AFS + NUMBERS;
-/// Of a volume: its own, and those of its copies.
+/// Numbers of a volume: its own, and those of its copies.
 const NUMBERS: u32 = VolumeType::ALL.len() as u32;
 //@ limit: mount points of the `root.cell` that is made up
 //@ section: AFS file server

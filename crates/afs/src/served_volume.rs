@@ -21,7 +21,7 @@ pub enum VolumeType {
 pub struct VolumeEntry {
     /// The volume's name for AFS.
     pub name: Rc<str>,
-    /// Type that clients are told.
+    /// Type that clients see.
     pub kind: VolumeType,
     /// The number of the tree; the copies' follow.
     pub first: u32,
@@ -36,7 +36,7 @@ pub struct ServedVolume {
     pub name: Rc<str>,
     /// The tree.
     pub volume: Volume,
-    /// Type that clients are told.
+    /// Type that clients see.
     pub kind: VolumeType,
     /// The number of the tree; the copies' follow.
     pub first: u32,
@@ -48,7 +48,7 @@ impl VolumeType {
     /// All, by their numbers' order.
     pub const ALL: [Self; 3] = [Self::ReadWrite, Self::ReadOnly, Self::Backup];
 
-    /// Behind the volume's first number, and how AFS's interfaces number kinds.
+    /// Returns the distance from the volume's first number, which is also how AFS's interfaces number kinds.
     pub fn index(self) -> u32 {
         match self {
             Self::ReadWrite => 0,
@@ -57,7 +57,7 @@ impl VolumeType {
         }
     }
 
-    /// Behind the volume's name.
+    /// Returns the suffix of the volume's name.
     pub fn suffix(self) -> &'static str {
         match self {
             Self::ReadWrite => "",
@@ -66,7 +66,7 @@ impl VolumeType {
         }
     }
 
-    /// A name without its suffix, and what that said.
+    /// Splits a name into what stands before its suffix, and the type that the suffix names.
     pub fn of_name(name: &str) -> (&str, Self) {
         let ends = [Self::ReadOnly, Self::Backup].into_iter();
         let mut found = ends.filter_map(|kind| Some((name.strip_suffix(kind.suffix())?, kind)));
@@ -75,12 +75,12 @@ impl VolumeType {
 }
 
 impl ServedVolume {
-    /// The number of the kind that clients are told of.
+    /// Returns the number of the type that clients see.
     pub fn id(&self) -> u32 {
         self.first + self.kind.index()
     }
 
-    /// Returns the entry that clients are told.
+    /// Returns the entry that clients get.
     pub fn known(&self) -> VolumeEntry {
         let Self { ref name, kind, first, partition, .. } = *self;
         VolumeEntry { name: Rc::clone(name), kind, first, partition }
@@ -88,7 +88,7 @@ impl ServedVolume {
 }
 
 impl VolumeEntry {
-    /// The number of the kind that clients are told of.
+    /// Returns the number of the type that clients see.
     pub fn id(&self) -> u32 {
         self.first + self.kind.index()
     }

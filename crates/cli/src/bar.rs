@@ -15,7 +15,7 @@ pub struct Bar {
 }
 
 impl Bar {
-    /// A bar of this template of `indicatif`, which `update` brings up to date ten times a second.
+    /// Shows a bar of this template of `indicatif`, which `update` brings up to date ten times a second.
     pub fn start(template: &'static str, update: impl Fn(&ProgressBar) + Send + 'static) -> Self {
         let ended = Arc::new(AtomicBool::new(false));
         let stop = Arc::clone(&ended);

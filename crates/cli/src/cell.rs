@@ -38,7 +38,7 @@ impl Where {
     }
 }
 
-/// A random identity (RFC 9562 version 4).
+/// Creates a random identity (RFC 9562 version 4).
 pub fn new_uuid() -> AfsUuid {
     let mut bytes = [0; 16];
     // Without random numbers two clients may be taken for one; what they get is right all the same.
@@ -58,5 +58,5 @@ pub fn resolve(host: &str, port: u16) -> anyhow::Result<SocketAddr> {
     found.next().with_context(|| format!("{host} has no address"))
 }
 
-/// Of the location service.
+/// Port of the location service.
 const LOCATION_PORT: u16 = 7003;

@@ -42,8 +42,8 @@ pub fn ended(done: anyhow::Result<ExitCode>, complain: impl FnOnce(&str)) -> Exi
     if output::finish() { code } else { ExitCode::FAILURE }
 }
 
-/// The command line, taken apart. Where it is none, or asks for help or the version, it ends the program as it should. A variable of
-/// the environment that is empty counts as one that is not set.
+/// Parses the command line. Where it is none, or asks for help or the version, it ends the program as it should. A
+/// variable of the environment that is empty counts as one that is not set.
 ///
 /// # Errors
 /// The exit status then.
@@ -105,7 +105,7 @@ fn without_passwords(mut error: clap::Error) -> clap::Error {
     error
 }
 
-/// A help or an error whose lines of usage, which nothing else breaks, are no longer than so many columns.
+/// Returns a help or an error whose lines of usage, which nothing else breaks, are no longer than so many columns.
 fn with_short_usage(text: &str, columns: usize) -> String {
     let shorter = |line: &str| {
         let plain = without_styles(line);
@@ -131,7 +131,7 @@ fn with_short_usage(text: &str, columns: usize) -> String {
     text.split('\n').map(shorter).collect::<Vec<_>>().join("\n")
 }
 
-/// What a terminal shows of a text with colours: each begins with an escape and ends with an `m`.
+/// Returns what a terminal shows of a text with colours: each begins with an escape and ends with an `m`.
 fn without_styles(text: &str) -> String {
     let mut parts = text.split('\x1b');
     let first = parts.next().unwrap_or_default();
@@ -169,7 +169,7 @@ pub fn completions(program: Command, shell: clap_complete::Shell) -> anyhow::Res
     Ok(ExitCode::SUCCESS)
 }
 
-/// The command as its help shows it: what is hidden there is offered by no shell.
+/// Returns the command as its help shows it: what is hidden there is offered by no shell.
 fn without_hidden(command: &Command) -> Command {
     // A command keeps its name for as long as the process runs.
     let name: &'static str = command.get_name().to_owned().leak();
@@ -228,7 +228,7 @@ fn write_pages(command: &Command, dir: &Path) -> std::io::Result<()> {
     }
 }
 
-/// The error and its causes, each said once: some errors tell their cause themselves.
+/// Returns the error and its causes, each said once: some errors tell their cause themselves.
 pub fn error_chain(error: &anyhow::Error) -> String {
     let mut text = error.to_string();
     for cause in error.chain().skip(1).map(ToString::to_string) {

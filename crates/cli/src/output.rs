@@ -18,7 +18,7 @@ macro_rules! say {
 
 pub use say;
 
-/// Writes a line to standard error, which may be closed or full: nothing can be told then.
+/// Writes a line to standard error, which may be closed or full: nothing can be reported then.
 #[macro_export]
 macro_rules! complain {
     ($($text:tt)*) => {
@@ -28,8 +28,8 @@ macro_rules! complain {
 
 pub use complain;
 
-/// Writes a line for [`say!`]. Other failures, such as a full disk, are told on standard error, once, and
-/// [`finish`] tells of them.
+/// Writes a line for [`say!`]. Other failures, such as a full disk, are reported on standard error, once, and by
+/// [`finish`].
 pub fn write_line(text: Arguments<'_>) {
     keep(writeln!(io::stdout(), "{}", Harmless(text)));
 }
@@ -49,7 +49,7 @@ pub fn write_error_bytes(bytes: &[u8]) {
     let _ = io::stderr().write_all(bytes);
 }
 
-/// The text as [`complain!`] writes it.
+/// Returns the text as [`complain!`] writes it.
 pub fn harmless(text: &str) -> String {
     Harmless(format_args!("{text}")).to_string()
 }
@@ -108,7 +108,7 @@ pub fn columns_wished() -> Option<u16> {
     std::env::var("COLUMNS").ok()?.parse().ok().filter(|&columns| columns > 0)
 }
 
-/// A table without lines, whose listed columns are right-aligned.
+/// Creates a table without lines, whose listed columns are right-aligned.
 pub fn table<const N: usize>(headers: [&str; N], right: &[usize]) -> Table {
     table_within(columns(), headers, right)
 }
@@ -140,8 +140,8 @@ pub fn keep_names(table: &mut Table, index: usize) {
     }
 }
 
-/// A text in lines of at most so many columns, of which those after the first begin with so many spaces. A word that is longer has a
-/// line of its own.
+/// Returns a text in lines of at most so many columns, of which those after the first begin with so many spaces. A word
+/// that is longer has a line of its own.
 pub fn wrapped(text: &str, columns: usize, indent: usize) -> String {
     let (mut out, mut used) = (String::new(), 0);
     for (at, word) in text.split(' ').enumerate() {
@@ -160,8 +160,8 @@ pub fn wrapped(text: &str, columns: usize, indent: usize) -> String {
     out
 }
 
-/// Text of others for a terminal: what would move its cursor, have it show characters in another order than they come, or not be seen,
-/// is escaped, and what is no UTF-8 is a replacement character.
+/// Returns text of others for a terminal. What would move its cursor, change the order of characters, or not be seen,
+/// is escaped; what is no UTF-8 is a replacement character.
 pub fn printable(text: &[u8]) -> String {
     let text = String::from_utf8_lossy(text);
     if !text.contains(is_deceptive) {
@@ -172,7 +172,8 @@ pub fn printable(text: &[u8]) -> String {
     text.chars().map(escaped).collect()
 }
 
-/// A line of JSON in which no character acts on a terminal: those are escaped as JSON has it, which reads the same.
+/// Returns a line of JSON in which no character acts on a terminal: those are escaped as JSON has it, which reads the
+/// same.
 pub fn json_line(value: &impl std::fmt::Display) -> String {
     let mut line = String::new();
     for char in value.to_string().chars() {
@@ -192,7 +193,7 @@ fn write_json_escape(out: &mut impl fmt::Write, char: char) -> fmt::Result {
     char.encode_utf16(&mut [0; 2]).iter().try_for_each(|unit| write!(out, "\\u{unit:04x}"))
 }
 
-/// Bits per second as Gb/s, Mb/s or kb/s.
+/// Formats bits per second as Gb/s, Mb/s or kb/s.
 pub fn bit_rate(bits_per_second: f64) -> String {
     match bits_per_second {
         r if r >= 1e9 => format!("{:.2} Gb/s", r / 1e9),
@@ -201,7 +202,7 @@ pub fn bit_rate(bits_per_second: f64) -> String {
     }
 }
 
-/// A count per second with a thousands suffix.
+/// Formats a count per second with a thousands suffix.
 pub fn rate(per_second: f64) -> String {
     match per_second {
         r if r >= 1e6 => format!("{:.2}M", r / 1e6),
@@ -210,7 +211,7 @@ pub fn rate(per_second: f64) -> String {
     }
 }
 
-/// Bytes with a binary suffix.
+/// Formats bytes with a binary suffix.
 pub fn bytes(bytes: u64) -> String {
     let units = ["B", "KiB", "MiB", "GiB", "TiB"];
     let mut value = bytes as f64;
@@ -222,7 +223,7 @@ pub fn bytes(bytes: u64) -> String {
     if unit == 0 { format!("{bytes} B") } else { format!("{value:.1} {}", units[unit]) }
 }
 
-/// So many of what is named by its one and its many.
+/// Returns a number with its noun, which is `one` or `many`.
 pub fn counted(count: u64, one: &str, many: &str) -> String {
     format!("{count} {}", if count == 1 { one } else { many })
 }

@@ -55,7 +55,7 @@ impl SignIn {
     }
 }
 
-/// The first line of standard input; what follows is left to others.
+/// Reads the first line of standard input; what follows is left to others.
 pub fn first_line() -> anyhow::Result<Secret> {
     let stdin = std::io::stdin();
     line_of(stdin.as_fd()).context("cannot read the password from standard input")
@@ -82,8 +82,8 @@ fn ask(text: &str) -> io::Result<Secret> {
     line
 }
 
-/// A terminal that does not show what is typed, until this is gone: whether the line has come, the process is told to end by a signal,
-/// or something fails. While the process is stopped (Ctrl-Z) the terminal is as it was.
+/// A terminal that does not show what is typed, until this is gone: whether the line has come, a signal ends the
+/// process, or something fails. While the process is stopped (Ctrl-Z) the terminal is as it was.
 struct Silent;
 
 /// The terminal that a password is asked for at, and how it was and is to be.
@@ -207,8 +207,8 @@ fn end_by(name: &str) -> ! {
     std::process::exit(130)
 }
 
-/// Up to the end of the line, byte by byte: no more is taken, and no buffer is left with a copy. Where there is no line, as behind
-/// Ctrl-D at a terminal, it fails: that is no empty password.
+/// Reads up to the end of the line, byte by byte: no more is taken, and no buffer is left with a copy. Where there is
+/// no line, as behind Ctrl-D at a terminal, it fails: that is no empty password.
 fn line_of(from: BorrowedFd<'_>) -> io::Result<Secret> {
     let mut line = Vec::with_capacity(2 * Secret::LENGTH_MAX);
     while line.len() < line.capacity() {

@@ -2,7 +2,7 @@
 
 use rxperf::MAX_BYTES;
 
-/// A number of bytes with an optional suffix k, M or G (powers of 1024).
+/// Parses a number of bytes with an optional suffix k, M or G (powers of 1024).
 pub fn size(text: &str) -> Result<u32, String> {
     let (digits, shift) = match text.chars().last() {
         Some('k' | 'K') => (&text[..text.len() - 1], 10),

@@ -50,7 +50,7 @@ impl BodyReader {
         matches!(self.state, BodyState::Done)
     }
 
-    /// Bytes of content that come next without anything between them.
+    /// Returns the number of bytes of content that come next without anything between them.
     pub fn run_left(&self) -> u64 {
         match self.state {
             BodyState::Exact(left) | BodyState::Data(left) => left,
@@ -134,28 +134,28 @@ enum BodyState {
     Done,
 }
 
-/// State in `*( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )` (RFC 9112 7.1.1).
+/// Last part that was read of `*( BWS ";" BWS chunk-ext-name [ BWS "=" BWS chunk-ext-val ] )` (RFC 9112 7.1.1).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Extension {
-    /// After blanks that a semicolon must follow.
+    /// Blanks that a semicolon must follow.
     Blank,
-    /// After a semicolon and perhaps blanks.
+    /// A semicolon and perhaps blanks.
     Semicolon,
     Name,
-    /// After a name and blanks: an equals sign or the next semicolon must follow.
+    /// A name and blanks: an equals sign or the next semicolon must follow.
     NameBlank,
-    /// After an equals sign and perhaps blanks.
+    /// An equals sign and perhaps blanks.
     Equals,
     Token,
     Quoted,
-    /// After a backslash within quotes.
+    /// A backslash within quotes.
     Escape,
-    /// After the closing quote.
+    /// The closing quote.
     Unquoted,
 }
 
 impl Extension {
-    /// The place after one byte that is not the CR; `None` when it may not stand here.
+    /// Returns the place after one byte that is not the CR; `None` when it may not stand here.
     fn next(self, byte: u8) -> Option<Self> {
         let is_blank = matches!(byte, b' ' | b'\t');
         match (self, byte) {
@@ -195,8 +195,8 @@ impl BodyState {
         )
     }
 
-    /// The state after one byte of framing. Extensions and trailers are skipped, not understood, but must
-    /// be well-formed: a byte out of place is where two parsers come apart.
+    /// Returns the state after one byte of framing. Extensions and trailers are skipped, not understood, but must be
+    /// well-formed: a byte out of place is where two parsers come apart.
     fn framing_byte(self, byte: u8) -> Result<Self, RequestError> {
         let next = match (self, byte) {
             (Self::Size { value, digits }, _) if byte.is_ascii_hexdigit() && digits < SIZE_DIGITS_MAX => {
@@ -235,7 +235,7 @@ fn is_field_byte(byte: u8) -> bool {
     byte == b'\t' || (byte >= b' ' && byte != 0x7f)
 }
 
-/// `tchar` (RFC 9110 5.6.2).
+/// Returns true for `tchar` (RFC 9110 5.6.2).
 fn is_token_byte(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
@@ -247,7 +247,7 @@ fn is_token_byte(byte: u8) -> bool {
 //@ empty: 431, and the connection ends; others feel nothing
 //@ counter: http_refused{reason="head_too_large"}
 //@ attack: http-edges
-/// Nothing of it is used (RFC 9112 7.1.1 asks for a bound).
+/// Most bytes of extensions and trailers, none of which are used (RFC 9112 7.1.1 asks for a bound).
 const IGNORED_BYTES_MAX: u64 = 16 * 1024;
 /// Enough for any size a `u64` holds.
 const SIZE_DIGITS_MAX: u8 = 16;

@@ -37,12 +37,12 @@ pub struct DateCache {
 }
 
 impl DateCache {
-    /// A cache that holds the epoch.
+    /// Creates a cache that holds the epoch.
     pub fn new() -> Self {
         Self { unix_s: 0, text: imf_fixdate(0) }
     }
 
-    /// The date for a time since 1970.
+    /// Returns the date for a time since 1970.
     pub fn at(&mut self, since_epoch: Duration) -> &[u8; LEN] {
         let unix_s = since_epoch.as_secs() as i64;
         if unix_s != self.unix_s {

@@ -24,7 +24,7 @@ impl Coding {
         }
     }
 
-    /// Value of Content-Encoding.
+    /// Returns the value of Content-Encoding.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Brotli => "br",
@@ -82,7 +82,7 @@ impl Accepted {
     }
 }
 
-/// The `q` among the parameters, 1000 without one, `None` when malformed.
+/// Returns the `q` among the parameters, 1000 without one, `None` when malformed.
 fn weight<'a>(parameters: impl Iterator<Item = &'a [u8]>) -> Option<u16> {
     let mut weight = 1000;
     for parameter in parameters {

@@ -19,14 +19,14 @@ pub struct ETag {
 }
 
 impl ETag {
-    /// Strong tag of a version in a coding. Any change of an argument gives another tag.
+    /// Returns the strong tag of a version in a coding. Any change of an argument gives another tag.
     pub fn strong(version: &VersionName, coding: Option<Coding>) -> Self {
         Self::new(version, coding, true)
     }
 
-    /// Weak tag of a version that may yet be overwritten under the same name. It matches nothing, not even
-    /// itself, and never becomes the strong tag: a client that asks again after the change gets the new
-    /// content. Clients have it to keep them from asking by date, which is coarser still.
+    /// Returns the weak tag of a version that may yet be overwritten under the same name. It matches nothing, not even
+    /// itself, and never becomes the strong tag: a client that asks again after the change gets the new content.
+    /// Clients have it to keep them from asking by date, which is coarser still.
     pub fn unsettled(version: &VersionName, coding: Option<Coding>) -> Self {
         Self::new(version, coding, false)
     }
@@ -54,17 +54,17 @@ impl ETag {
         self.is_strong
     }
 
-    /// The field value, with its quotes.
+    /// Returns the field value, with its quotes.
     pub fn as_bytes(&self) -> &[u8] {
         if self.is_strong { &self.text[2..] } else { &self.text }
     }
 
-    /// If-Match and If-Range compare strongly: a weak tag never matches (RFC 9110 8.8.3.2).
+    /// Compares strongly, as If-Match and If-Range do: a weak tag never matches (RFC 9110 8.8.3.2).
     pub fn matches_strongly(&self, tag: &[u8]) -> bool {
         self.is_strong && tag == &self.text[2..]
     }
 
-    /// If-None-Match compares weakly: `W/` is ignored. An unsettled tag vouches for nothing.
+    /// Compares weakly, as If-None-Match does: `W/` is ignored. An unsettled tag matches nothing.
     pub fn matches_weakly(&self, tag: &[u8]) -> bool {
         self.is_strong && tag.strip_prefix(b"W/").unwrap_or(tag) == &self.text[2..]
     }
@@ -74,7 +74,7 @@ fn hashed<const N: usize>(hash: u64, words: [u64; N]) -> u64 {
     words.into_iter().fold(hash, |hash, word| mix(hash ^ word))
 }
 
-/// A bijection of 64-bit words (the finaliser of SplitMix64), so equal hashes need equal words or luck.
+/// Applies a bijection of 64-bit words (the finaliser of SplitMix64), so equal hashes need equal words or luck.
 fn mix(word: u64) -> u64 {
     let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let word = (word ^ (word >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -21,7 +21,7 @@ pub(crate) fn is_host(value: &[u8]) -> bool {
     host_is_valid && (rest.is_empty() || rest.strip_prefix(b":").is_some_and(is_port))
 }
 
-/// `IPv6address / "v" 1*HEXDIG "." 1*( unreserved / sub-delims / ":" )`
+/// Checks for `IPv6address / "v" 1*HEXDIG "." 1*( unreserved / sub-delims / ":" )`
 fn is_ip_literal(text: &[u8]) -> bool {
     if let [b'v' | b'V', future @ ..] = text {
         let Some(dot) = future.iter().position(|byte| *byte == b'.') else { return false };
@@ -34,7 +34,7 @@ fn is_ip_literal(text: &[u8]) -> bool {
     std::str::from_utf8(text).is_ok_and(|text| text.parse::<Ipv6Addr>().is_ok())
 }
 
-/// `*( unreserved / pct-encoded / sub-delims )`, which IPv4 addresses are too.
+/// Checks for `*( unreserved / pct-encoded / sub-delims )`, which IPv4 addresses are too.
 fn is_reg_name(name: &[u8]) -> bool {
     let mut rest = name;
     while let [byte, tail @ ..] = rest {
@@ -47,7 +47,7 @@ fn is_reg_name(name: &[u8]) -> bool {
     true
 }
 
-/// `*DIGIT`, and a port that there is.
+/// Checks for `*DIGIT`, and a port that there is.
 fn is_port(digits: &[u8]) -> bool {
     let value = digits.iter().try_fold(0u32, |value, byte| {
         let digit = byte.is_ascii_digit().then(|| u32::from(byte - b'0'))?;

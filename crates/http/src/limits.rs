@@ -23,11 +23,11 @@ pub struct Limits {
     pub listing_sorted_max: usize,
     /// Requests served on one connection before it is closed; 0 means no bound.
     pub keep_alive_requests_max: u64,
-    /// From the first byte of a request head to its end.
+    /// Time from the first byte of a request head to its end.
     pub header_timeout: Duration,
-    /// For the whole of a request body that is being discarded.
+    /// Time for the whole of a request body that is being discarded.
     pub body_timeout: Duration,
-    /// Between two requests of a connection, and before the first byte of the first one.
+    /// Time between two requests of a connection, and before the first byte of the first one.
     pub idle_timeout: Duration,
     /// A response send that moves no byte for this long ends the connection.
     pub write_stall_timeout: Duration,
@@ -45,9 +45,9 @@ pub struct Limits {
     pub uploads_per_address: usize,
     /// Uploads at once of one lane.
     pub uploads_max: usize,
-    /// From accept to the end of the TLS handshake.
+    /// Time from accept to the end of the TLS handshake.
     pub handshake_timeout: Duration,
-    /// Connections of one lane. More are told 503 (plain) or closed (TLS).
+    /// Connections of one lane. More are answered 503 (plain) or closed (TLS).
     pub connections_max: usize,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::encoding::Coding;
 
-/// Media type of a file by its name, ready for Content-Type.
+/// Returns the media type of a file by its name, ready for Content-Type.
 pub fn of_name(name: &[u8]) -> &'static str {
     let Some(extension) = extension(name) else {
         return if is_plain_text_name(name) { TEXT } else { OCTETS };
@@ -19,14 +19,15 @@ pub fn of_name(name: &[u8]) -> &'static str {
     mime_guess::from_ext(extension).first_raw().map_or(OCTETS, with_charset)
 }
 
-/// The coding that a file's content has where its name says so and its type is that of what is coded: `a.svgz` is an SVG
-/// image in gzip. Archives and compressed files that are types of their own (`.gz`, `.tgz`, `.zst`) have none.
+/// Returns the coding that a file's content has where its name says so and its type is that of what is coded: `a.svgz`
+/// is an SVG image in gzip. Archives and compressed files that are types of their own (`.gz`, `.tgz`, `.zst`) have
+/// none.
 pub fn implied_coding(name: &[u8]) -> Option<Coding> {
     let (_, [b'z' | b'Z']) = name.split_last_chunk()? else { return None };
     plain_of(extension(name)?).map(|_| Coding::Gzip)
 }
 
-/// The extension of what a file with this one holds in gzip.
+/// Returns the extension of what a file with this one holds in gzip.
 fn plain_of(extension: &[u8]) -> Option<&'static str> {
     let is_it = |(coded, _): &&(&str, &str)| extension.eq_ignore_ascii_case(coded.as_bytes());
     IMPLY_GZIP.iter().find(is_it).map(|(_, plain)| *plain)
@@ -49,7 +50,7 @@ pub fn is_active(media_type: &str) -> bool {
     essence.ends_with("+xml") || ["text/html", "text/xml", "application/xml"].contains(&essence)
 }
 
-/// The registered types that are text in UTF-8 unless something says otherwise. `mime_guess` gives
+/// Adds the charset to the registered types that are text in UTF-8 unless something says otherwise. `mime_guess` gives
 /// `'static` names, so the ones with a charset are written out.
 fn with_charset(essence: &'static str) -> &'static str {
     match essence {

@@ -6,7 +6,7 @@ use crate::range::ByteRange;
 pub use crate::response::BOUNDARY_LEN;
 use crate::response::Writer;
 
-/// More than the head of any part takes, without the media type.
+/// Upper bound of the bytes of a part's head, without the media type.
 pub const PART_HEAD_BYTES_MAX: usize = 256;
 
 /// A multi-range answer: part heads, file bytes between them, a trailer.
@@ -23,7 +23,7 @@ pub struct Multipart {
 }
 
 impl Multipart {
-    /// The boundary that a random number gives.
+    /// Returns the boundary that a random number gives.
     pub fn boundary(random: u64) -> [u8; BOUNDARY_LEN] {
         let mut text = *b"linerate0000000000000000";
         for (position, digit) in text[8..].iter_mut().enumerate() {
@@ -32,7 +32,7 @@ impl Multipart {
         text
     }
 
-    /// Length of the body with all its framing, saturating.
+    /// Returns the length of the body with all its framing, saturating.
     pub fn len(&self) -> u64 {
         let mut scratch = [0u8; PART_HEAD_BYTES_MAX + 256];
         let framing: u64 = (0..self.ranges.len())
@@ -46,7 +46,7 @@ impl Multipart {
         data.saturating_add(framing).saturating_add(TRAILER_LEN)
     }
 
-    /// Never: there are at least the trailer's bytes.
+    /// Returns false: there are at least the trailer's bytes.
     pub fn is_empty(&self) -> bool {
         false
     }

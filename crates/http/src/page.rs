@@ -24,7 +24,7 @@ pub fn wants_json(accept: Option<&[u8]>) -> bool {
     names_type(accept, b"application/json") && !wants_html(accept)
 }
 
-/// A page that says what happened and what to do.
+/// Writes a page that says what happened and what to do.
 pub fn html(refusal: RequestError, out: &mut Vec<u8>) {
     let status = refusal.status();
     let reason = reason(status);
@@ -45,7 +45,7 @@ pub fn html(refusal: RequestError, out: &mut Vec<u8>) {
     );
 }
 
-/// One line that says what happened.
+/// Writes one line that says what happened.
 pub fn text(refusal: RequestError, out: &mut Vec<u8>) {
     let status = refusal.status();
     let line = format!("{} {}: {refusal}\n", status.as_u16(), reason(status));

@@ -60,8 +60,8 @@ pub fn encode_segment(name: &[u8]) -> percent_encoding::PercentEncode<'_> {
     percent_encode(name, SEGMENT_SET)
 }
 
-/// Nothing to decode, tidy or refuse: the common case, decided in one pass. Dots count only after a
-/// slash, so `a.txt` is plain while `/.a`, `/..` and `//` are not.
+/// Returns true if there is nothing to decode, tidy or refuse: the common case, decided in one pass. Dots count only
+/// after a slash, so `a.txt` is plain while `/.a`, `/..` and `//` are not.
 fn is_plain(raw: &[u8]) -> bool {
     let mut previous = 0;
     for byte in raw {

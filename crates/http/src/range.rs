@@ -12,7 +12,7 @@ pub struct ByteRange {
 }
 
 impl ByteRange {
-    /// Number of bytes, at least one.
+    /// Returns the number of bytes, at least one.
     #[expect(clippy::len_without_is_empty, reason = "a range is never empty")]
     pub fn len(&self) -> u64 {
         self.end - self.start
@@ -91,7 +91,7 @@ impl Spec {
     }
 }
 
-/// The order asked for is kept (14.2 asks for that) unless merging is needed.
+/// Merges ranges that overlap or touch. The order asked for is kept (14.2 asks for that) unless merging is needed.
 fn coalesce(parts: &mut SmallVec<[ByteRange; 4]>) {
     let mut sorted = parts.clone();
     sorted.sort_unstable();

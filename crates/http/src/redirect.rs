@@ -6,7 +6,7 @@ use crate::path;
 use crate::request::{Head, Target};
 use crate::request_error::RequestError;
 
-/// `Location` on the HTTPS port for a plain HTTP request, path and query kept (308, RFC 9110 15.4.9).
+/// Returns the `Location` on the HTTPS port for a plain HTTP request, path and query kept (308, RFC 9110 15.4.9).
 ///
 /// The host is what the client asked for, so a request without one cannot be redirected.
 pub fn to_https(head: &Head<'_>, https_port: u16) -> Result<Vec<u8>, RequestError> {
@@ -23,7 +23,7 @@ pub fn to_https(head: &Head<'_>, https_port: u16) -> Result<Vec<u8>, RequestErro
     Ok(location)
 }
 
-/// `Location` of a directory asked for without its slash, so that relative links in it work (301).
+/// Returns the `Location` of a directory asked for without its slash, so that relative links in it work (301).
 ///
 /// It is built from the decoded path: the raw one could begin with `//` and lead to another host.
 pub fn to_directory(relative: &[u8], query: Option<&[u8]>) -> Vec<u8> {
@@ -54,7 +54,7 @@ fn put_visible(text: &[u8], out: &mut Vec<u8>) {
     }
 }
 
-/// The host of `host[:port]`; `None` when there is none or it is no host.
+/// Returns the host of `host[:port]`; `None` when there is none or it is no host.
 fn host_without_port(host: &[u8]) -> Option<&[u8]> {
     if host.first() == Some(&b'[') {
         let end = host.iter().position(|byte| *byte == b']')?;

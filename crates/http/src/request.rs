@@ -28,7 +28,7 @@ pub struct Head<'b> {
     pub version: Version,
     /// Host and optional port from the target's authority or the Host field; empty only in HTTP/1.0.
     pub host: &'b [u8],
-    /// Whether the client lets the connection live on after this request (RFC 9112 9.3).
+    /// Set if the client lets the connection live on after this request (RFC 9112 9.3).
     pub keep_alive: bool,
     /// Length of the body that follows the head on the wire.
     pub body: BodyLength,
@@ -150,7 +150,7 @@ fn parse_later_minor<'b>(buf: &'b [u8], limits: &Limits) -> Result<Option<(Head<
     }
 }
 
-/// The head made of what the parser has found in it.
+/// Returns the head made of what the parser has found in it.
 fn checked<'b>(
     (method_text, target_text, version): (&str, &'b [u8], Version),
     headers: &[httparse::Header<'b>],
@@ -196,7 +196,7 @@ fn checked<'b>(
 }
 
 impl<'b> Target<'b> {
-    /// The path as sent; `*` for the whole server.
+    /// Returns the path as sent; `*` for the whole server.
     pub fn raw_path(&self) -> &'b [u8] {
         match self {
             Self::Path { path, .. } => path,
@@ -204,7 +204,7 @@ impl<'b> Target<'b> {
         }
     }
 
-    /// The query as sent.
+    /// Returns the query as sent.
     pub fn query(&self) -> Option<&'b [u8]> {
         match self {
             Self::Path { query, .. } => *query,
@@ -214,7 +214,7 @@ impl<'b> Target<'b> {
 }
 
 impl Method {
-    /// Name on the wire; `-` for one that is not offered.
+    /// Returns the name on the wire; `-` for one that is not offered.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Get => "GET",
@@ -280,7 +280,8 @@ impl<'b> FieldWalk<'b> {
         }
     }
 
-    /// RFC 9112 6.3: a list of equal numbers counts as that number; anything else is ambiguous.
+    /// Takes a Content-Length (RFC 9112 6.3): a list of equal numbers counts as that number; anything else is
+    /// ambiguous.
     fn content_length(&mut self, value: &[u8]) -> Result<(), RequestError> {
         for text in value.split(|byte| *byte == b',').map(<[u8]>::trim_ascii) {
             let length = decimal(text).ok_or(RequestError::BodyLength)?;
@@ -343,7 +344,7 @@ fn is_later_minor(line: &[u8]) -> bool {
     version_of(line.trim_ascii_end()).is_some_and(|[major, minor]| major == b'1' && minor > b'1')
 }
 
-/// Major and minor number of the well-formed version that a line ends in.
+/// Returns the major and minor number of the well-formed version that a line ends in.
 fn version_of(line: &[u8]) -> Option<[u8; 2]> {
     let at = line.len().checked_sub("HTTP/1.1".len())?;
     match line[at..] {
@@ -354,7 +355,8 @@ fn version_of(line: &[u8]) -> Option<[u8; 2]> {
     }
 }
 
-/// httparse lets a lone LF end a line but never a lone CR, so the counts differ exactly then.
+/// Checks for a line that ends in LF without CR: httparse lets a lone LF end a line but never a lone CR, so the counts
+/// differ exactly then.
 fn has_bare_lf(head: &[u8]) -> bool {
     // Blocks short enough for 8-bit sums let the compiler count 16 bytes at a step, if it need not check them.
     head.chunks(255).fold(0i64, |balance, block| {

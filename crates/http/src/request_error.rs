@@ -48,7 +48,7 @@ pub enum RequestError {
     /// The head did not arrive in time.
     #[error("The request did not arrive in time: try again.")]
     HeaderTimeout,
-    /// If-Match or If-Unmodified-Since does not hold.
+    /// The condition of If-Match or If-Unmodified-Since does not hold.
     #[error("The file has changed since the version the request names.")]
     PreconditionFailed,
     /// The request body is longer than the server cares to discard.
@@ -63,7 +63,7 @@ pub enum RequestError {
     /// An expectation other than `100-continue`.
     #[error("The Expect field asks for something the server does not offer.")]
     Expectation,
-    /// More header bytes or fields than the limit.
+    /// The head has more bytes or fields than the limit.
     #[error("The request's header fields are too large or too many.")]
     HeadTooLarge,
     /// The server cannot read its own disk, or failed in a way it did not foresee.
@@ -139,7 +139,7 @@ pub enum RequestError {
     /// The server cannot write its own disk.
     #[error("The server failed to write the file: its log says why.")]
     WriteFailed,
-    /// As many uploads as there may be.
+    /// The server has as many uploads as it may have at once.
     #[error("As many uploads as this server takes at once are under way: try again in a moment.")]
     UploadsTooMany,
     /// The file system is full.
@@ -201,12 +201,12 @@ impl RequestError {
         Self::QuotaUsedUp,
     ];
 
-    /// Position in [`RequestError::ALL`].
+    /// Returns the position in [`RequestError::ALL`].
     pub const fn index(self) -> usize {
         self as usize
     }
 
-    /// The status that tells the client (RFC 9110 15).
+    /// Returns the status that tells the client (RFC 9110 15).
     pub const fn status(self) -> StatusCode {
         match self {
             Self::RequestLine
@@ -249,7 +249,7 @@ impl RequestError {
         }
     }
 
-    /// Label of the metric that counts it, `snake_case`.
+    /// Returns the label of the metric that counts it, `snake_case`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::RequestLine => "request_line",

@@ -8,10 +8,10 @@ use crate::conditional::Validators;
 use crate::date;
 use crate::range::ByteRange;
 
-/// No head is longer, not counting Location and configured fields.
+/// Longest head, not counting Location and configured fields.
 pub const HEAD_BYTES_MAX: usize = 1024;
 
-/// Everything a response head says, less the date and the state of the connection.
+/// Fields of a response head, less the date and the state of the connection.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
     /// Status code.
@@ -62,7 +62,7 @@ pub enum ContentRange {
 pub enum Persistence {
     /// HTTP/1.1's default: nothing is said.
     KeepAlive,
-    /// An HTTP/1.0 client asked to go on and is told so.
+    /// An HTTP/1.0 client asked to go on, and the answer says that it may.
     KeepAliveSaid,
     /// `Connection: close`.
     Close,
@@ -149,7 +149,7 @@ impl Answer {
         out.put(b"\r\n");
     }
 
-    /// More bytes than [`Answer::put_http1`] writes.
+    /// Returns an upper bound of the bytes that [`Answer::put_http1`] writes.
     pub fn http1_len_max(&self) -> usize {
         HEAD_BYTES_MAX + self.location.as_ref().map_or(0, Vec::len)
     }
@@ -194,7 +194,7 @@ impl<'a> Writer<'a> {
         &self.buf[..self.len]
     }
 
-    /// Length written, or `None` when something did not fit and the output must not be sent.
+    /// Returns the length written, or `None` when something did not fit and the output must not be sent.
     pub fn finish(self) -> Option<usize> {
         (!self.overflowed).then_some(self.len)
     }
@@ -286,7 +286,7 @@ impl Decimal {
 pub const SERVER: &str = "linerate";
 /// Length of a boundary.
 pub const BOUNDARY_LEN: usize = 24;
-/// More than [`Writer::chunk_head`] appends.
+/// Upper bound of the bytes that [`Writer::chunk_head`] appends.
 pub const CHUNK_HEAD_BYTES_MAX: usize = 18;
 /// Bytes behind a chunk.
 pub const CHUNK_END: &[u8] = b"\r\n";

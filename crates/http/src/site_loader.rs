@@ -27,7 +27,7 @@ pub(crate) const PLAIN: Numbered = Numbered(0);
 pub(crate) const TLS: Numbered = Numbered(1);
 pub(crate) const REDIRECT: Numbered = Numbered(2);
 
-/// Everything that a lane needs to serve.
+/// State that a lane needs to serve.
 pub(crate) struct HttpSite {
     mounts: Vec<MountSection>,
     limits: Limits,
@@ -36,7 +36,7 @@ pub(crate) struct HttpSite {
     uploads_synced: bool,
     tls: Option<Arc<ServerTls>>,
     ktls: KtlsPolicy,
-    /// Whether clients know the issuer of the certificate.
+    /// Set if clients know the issuer of the certificate.
     is_trusted: bool,
     /// Port that redirects name, where the configuration says so.
     public_port: Option<u16>,
@@ -49,11 +49,11 @@ pub(crate) struct HttpSite {
 /// Mounts that files may be uploaded to.
 struct Uploads {
     mount: String,
-    /// Whether it takes a name to say.
+    /// Set if an upload takes a user.
     of_users: bool,
 }
 
-/// Nowhere to keep the certificate that the server makes for itself.
+/// Error: there is no directory to keep the certificate in that the server makes for itself.
 #[derive(Debug, thiserror::Error)]
 #[error(
     "no directory to keep the self-signed certificate in: set server.state_dir, XDG_STATE_HOME or HOME, or give \
@@ -91,7 +91,7 @@ impl HttpSite {
         })
     }
 
-    /// The site of the current lane.
+    /// Returns the site of the current lane.
     pub(crate) fn open(&self, volumes: &LaneVolumes) -> Result<Site, String> {
         let mut mounts = Vec::new();
         for MountSection { volume: name, keys, .. } in &self.mounts {
@@ -122,7 +122,7 @@ impl HttpSite {
         self.ktls
     }
 
-    /// A command that uploads a file. A name and password go over TLS, where there is TLS.
+    /// Returns a command that uploads a file. A name and password go over TLS, where there is TLS.
     fn upload(&self, plain: Option<&SocketAddr>, sealed: Option<&SocketAddr>) -> Option<String> {
         let Uploads { mount, of_users } = self.uploads.as_ref()?;
         let insecure = if self.is_trusted || sealed.is_none() { "" } else { "--insecure " };
@@ -242,7 +242,7 @@ impl service::Site for HttpSite {
     }
 }
 
-/// What is the matter with volumes that everybody has to sign in for, where nobody can, with their names.
+/// Returns the volumes that take a user for everything where no user has a password, each with a warning.
 fn no_passwords<'m>(mounts: &'m [MountSection], accounts: &Accounts) -> Vec<(&'m VolumeName, String)> {
     let locked = mounts.iter().filter(|mount| mount.keys.auth == Auth::Always);
     let told = locked.map(|MountSection { volume, .. }| {

@@ -1,4 +1,4 @@
-//! Kerberos V5 for services, sans-IO: bytes, a time and random bytes go in, and who somebody is comes out.
+//! Kerberos V5 for services, sans-IO: bytes, a time and random bytes go in, and a principal comes out.
 //!
 //! | what a service gets | entry |
 //! |---|---|

@@ -16,20 +16,21 @@ pub struct ReplayCache {
 }
 
 impl ReplayCache {
-    /// For this many authenticators, at about 60 bytes each; memory is taken as they come.
+    /// Creates a cache of this many authenticators, at about 60 bytes each; memory is taken as they come.
     ///
-    /// An authenticator stays for two times the clock skew, 10 minutes: 262,144 are 430 sign-ins a second, all the time.
+    /// An authenticator stays for two times the clock skew, 10 minutes: 262,144 are 430 sign-ins a second, all the
+    /// time.
     pub fn new(entries_max: usize) -> Self {
         let shards = std::array::from_fn(|_| Mutex::new(Shard::default()));
         Self { shards, entries_per_shard: entries_max.div_ceil(SHARDS).max(1) }
     }
 
-    /// How many authenticators are remembered.
+    /// Returns the number of remembered authenticators.
     pub fn len(&self) -> usize {
         self.shards.iter().map(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).seen.len()).sum()
     }
 
-    /// Whether none is remembered.
+    /// Returns true if no authenticator is remembered.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
@@ -44,7 +45,8 @@ impl ReplayCache {
     ) -> Result<(), ReplayRefused> {
         let tag = Tag::of(sealed_authenticator);
         let shard = client.bytes().fold(0usize, |all, byte| all.wrapping_mul(31).wrapping_add(byte.into()));
-        // A panic while the lock is held leaves at worst a tag that nothing removes: that refuses, it lets nobody in.
+        // A panic while the lock is held leaves at worst a tag that nothing removes: that refuses, it accepts no
+        // replay.
         let mut shard = self.shards[shard % SHARDS].lock().unwrap_or_else(PoisonError::into_inner);
         if shard.seen.contains(&tag) {
             return Err(ReplayRefused::Replayed);
@@ -95,12 +97,12 @@ impl Tag {
     }
 }
 
-/// Why an authenticator is not taken.
+/// Reason why an authenticator is not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ReplayRefused {
-    /// It was accepted before.
+    /// The authenticator was accepted before.
     Replayed,
-    /// There is no room to remember it.
+    /// The cache has no room to remember it.
     Full,
 }
 

@@ -12,12 +12,13 @@ pub struct Time {
 }
 
 impl Time {
-    /// The beginning of a second.
+    /// Returns the beginning of a second.
     pub const fn from_seconds(seconds: i64) -> Self {
         Self { seconds, microseconds: 0 }
     }
 
-    /// The same moment in intervals of 100 ns since 1601, as Windows counts (MS-DTYP 2.3.3); 0 where it is out of range.
+    /// Returns the same moment in intervals of 100 ns since 1601, as Windows counts (MS-DTYP 2.3.3); 0 where it is out
+    /// of range.
     pub fn to_filetime(self) -> u64 {
         let seconds =
             self.seconds.checked_add(FILETIME_OF_UNIX_SECONDS).and_then(|all| u64::try_from(all).ok());
@@ -25,7 +26,7 @@ impl Time {
         ticks.and_then(|all| all.checked_add(u64::from(self.microseconds) * 10)).unwrap_or(0)
     }
 
-    /// How far two moments are from each other, whole seconds.
+    /// Returns the distance of two moments, whole seconds.
     pub fn distance_seconds(self, other: Self) -> u64 {
         self.seconds.abs_diff(other.seconds)
     }
@@ -66,7 +67,7 @@ impl Time {
 }
 
 impl fmt::Display for Time {
-    /// As RFC 3339 has it, without microseconds.
+    /// Writes the time in the format of RFC 3339, without microseconds.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let text = self.to_generalized();
         let part = |range: std::ops::Range<usize>| std::str::from_utf8(&text[range]).unwrap_or("??");
@@ -84,7 +85,7 @@ fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
     era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
 }
 
-/// The inverse: year, month, day.
+/// Computes the inverse: year, month, day.
 fn civil_from_days(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);
@@ -97,7 +98,7 @@ fn civil_from_days(days: i64) -> (i64, i64, i64) {
     (year_of_era + era * 400 + year, month, day)
 }
 
-/// From 1601-01-01 to 1970-01-01.
+/// Seconds from 1601-01-01 to 1970-01-01.
 const FILETIME_OF_UNIX_SECONDS: i64 = 11_644_473_600;
 /// 0000-01-01 00:00:00.
 const SECONDS_MIN: i64 = -62_167_219_200;

@@ -32,7 +32,7 @@ pub(crate) fn parse_posix_id(text: &str) -> Result<u32, String> {
     Ok(number)
 }
 
-/// The accounts as they are; where there are none yet, what to do.
+/// Reads the accounts; where there are none yet, the error says what to do.
 pub(crate) fn read(store: &AccountsStore) -> anyhow::Result<Arc<Accounts>> {
     if !store.exists() {
         bail!("there are no accounts at {}: linerate user add NAME makes the first", store.path().display());

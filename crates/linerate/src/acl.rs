@@ -148,7 +148,8 @@ struct Change {
     rights: Rights,
 }
 
-/// The command line as it is parsed: each `-NAME=RIGHTS` of `acl set` is an option then, so that others may stand behind it.
+/// Returns the command line as it is parsed: each `-NAME=RIGHTS` of `acl set` is an option then, so that others may
+/// stand behind it.
 pub(crate) fn with_denials(line: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut line: Vec<OsString> = line.collect();
     if line.get(1..3).is_some_and(|command| command == ["acl", "set"]) {
@@ -417,7 +418,7 @@ impl Attribute {
     }
 }
 
-/// A list of the other kind closes the directory.
+/// Warns of a list of the other kind, which closes the directory.
 fn remark_other(dir: &Path, attribute: Attribute) {
     let other = attribute.other();
     if has(dir, other.name()) {
@@ -450,7 +451,7 @@ fn parse_change(text: &str) -> Result<Change, String> {
     Ok(Change { side, who, rights })
 }
 
-/// The accounts, if there are any that can be read: then names are checked against them.
+/// Returns the accounts, if there are any that can be read: then names are checked against them.
 fn known(place: &Where, any_name: bool) -> anyhow::Result<Option<std::sync::Arc<Accounts>>> {
     let store = place.store()?;
     if !store.exists() {
@@ -463,7 +464,7 @@ fn known(place: &Where, any_name: bool) -> anyhow::Result<Option<std::sync::Arc<
     }
 }
 
-/// In the realm of the accounts, if no other is named.
+/// Returns the name that a change is for, in the realm of the accounts if no other is named.
 fn named(change: &Change, accounts: Option<&Accounts>, args: &Set) -> anyhow::Result<Who> {
     let who = change.who.clone();
     let Some(accounts) = accounts else { return Ok(who) };
@@ -491,8 +492,8 @@ fn beginning(dir: &Path, file: &File, attribute: Attribute) -> anyhow::Result<Ac
     Ok(acl)
 }
 
-/// The list that counts, and the directory it is of. The volume's root is not known here: the way up ends where the
-/// file system begins.
+/// Finds the list that counts, and the directory it is of. The volume's root is not known here: the way up ends where
+/// the file system begins.
 fn nearest(dir: &Path, attribute: Attribute) -> anyhow::Result<Option<(PathBuf, Acl)>> {
     let device = fs::metadata(dir)?.dev();
     for dir in dir.ancestors() {
@@ -550,7 +551,7 @@ fn remove(file: &File, attribute: Attribute) -> anyhow::Result<()> {
     file.sync_all().context("sync")
 }
 
-/// A server that has seen the list would take it for lost otherwise.
+/// Marks a directory as meant to have no list: a server that has seen the list would take it for lost otherwise.
 fn say_it_is_meant(file: &File, marked: Option<&Marked>) -> anyhow::Result<()> {
     match marked {
         Some(_) => lists::accept(file, false).context("the extended attribute that says so cannot be set"),
@@ -591,7 +592,7 @@ fn take_away(file: impl AsFd, name: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// A security descriptor of its own would count in place of the list.
+/// Removes a security descriptor of the directory's own, which would count in place of the list.
 fn remove_descriptor(file: &File, attribute: Attribute) -> anyhow::Result<()> {
     take_away(file, attribute.descriptor()).map_err(explain)
 }
@@ -613,7 +614,7 @@ fn open(dir: &Path) -> anyhow::Result<File> {
     file.with_context(|| format!("cannot open {}", dir.display()))
 }
 
-/// The directories in `dir` on the same file system; links are not followed.
+/// Returns the directories in `dir` on the same file system; links are not followed.
 fn below(dir: &Path, device: u64) -> io::Result<Vec<PathBuf>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir)? {

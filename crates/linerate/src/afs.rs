@@ -37,7 +37,7 @@ pub(crate) struct Reached {
 }
 
 impl Reach {
-    /// Does `work` on a lane, under a progress bar; afterwards the servers are told that nothing is relied on any more.
+    /// Does `work` on a lane, under a progress bar; afterwards all callbacks are given up.
     pub(crate) fn run<T: 'static>(
         &self,
         address: &Address,
@@ -62,7 +62,7 @@ impl Reach {
     }
 }
 
-/// Any address of ours, of the kind that reaches `server`.
+/// Returns any address of ours, of the kind that reaches `server`.
 fn unspecified(server: SocketAddr) -> SocketAddr {
     let ip: IpAddr = match server {
         SocketAddr::V4(_) => Ipv4Addr::UNSPECIFIED.into(),
@@ -71,7 +71,7 @@ fn unspecified(server: SocketAddr) -> SocketAddr {
     (ip, 0).into()
 }
 
-/// SHA-256 of what a file holds at its server, fetched once more from its start.
+/// Computes SHA-256 of what a file holds at its server, fetched once more from its start.
 pub(crate) async fn sum_there(found: &Found) -> Result<String, Error> {
     let sum = RefCell::new(digest::Context::new(&SHA256));
     let plan = Plan::of(found.fid, &found.metadata);

@@ -47,7 +47,7 @@ fn become_bench(args: &[OsString]) -> anyhow::Result<ExitCode> {
     )))
 }
 
-/// The program that lies beside this one, or else the one that the search path finds.
+/// Returns the program that lies beside this one, or else the one that the search path finds.
 fn beside() -> PathBuf {
     let own = std::env::current_exe().ok();
     let beside = own.and_then(|own| Some(own.parent()?.join(NAME)));

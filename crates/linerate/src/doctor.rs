@@ -114,7 +114,7 @@ fn state_trouble(state: &Path) -> Option<Finding> {
     })
 }
 
-/// A line for each silo that a server with the default configuration has here.
+/// Returns a line for each silo that a server with the default configuration has here.
 fn lanes(columns: u16) -> Option<String> {
     let topology = Topology::of_this_machine().ok()?;
     let server = ServerSection::default();

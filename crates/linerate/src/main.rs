@@ -119,7 +119,7 @@ fn main() -> ExitCode {
     cli::ended(done, |text| server::logs::complain(&format!("linerate: {text}\n")))
 }
 
-/// The command line as it is parsed: options behind the names of commands, denials as options.
+/// Returns the command line as it is parsed: options behind the names of commands, denials as options.
 fn in_order(line: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     acl::with_denials(cli::with_options_behind(&Cli::command(), line).into_iter())
 }

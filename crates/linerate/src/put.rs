@@ -122,7 +122,7 @@ struct From {
     name: CString,
     local: PathBuf,
     is_directory: bool,
-    /// Its name in a directory that it is stored in; `None` for standard input.
+    /// Name of the file in a directory that it is stored in; `None` for standard input.
     stored_as: Option<CString>,
 }
 
@@ -177,7 +177,7 @@ fn to_share(args: &Args, address: &smb_client::Address, from: From) -> anyhow::R
     })
 }
 
-/// The directory of the cell, and the name in it: that of the local file where the address is a directory.
+/// Finds the directory of the cell, and the name in it: that of the local file where the address is a directory.
 async fn place(reached: &Reached, address: &Address, from: &From) -> anyhow::Result<(Found, Vec<u8>)> {
     let Address { volume, path, .. } = address;
     match reached.cell.find(volume, path, true).await {
@@ -193,7 +193,7 @@ async fn place(reached: &Reached, address: &Address, from: &From) -> anyhow::Res
     Ok((reached.cell.find(volume, above, true).await?, last.clone()))
 }
 
-/// The sum of what the server has now, if it is the local file's as well.
+/// Returns the sum of what the server has now, if it is the local file's as well.
 async fn verified(local: &Path, to: &Found, name: &[u8]) -> anyhow::Result<String> {
     let fid = afs_client::directory::look_up(&to.server, to.fid, name).await?;
     let fid = fid.context("the file is gone again")?;

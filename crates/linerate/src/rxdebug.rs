@@ -300,12 +300,12 @@ fn peer_json(peer: &DebugPeer) -> Value {
     })
 }
 
-/// The name of a state or kind in lower case.
+/// Returns the name of a state or kind in lower case.
 fn word(value: impl std::fmt::Debug) -> String {
     format!("{value:?}").to_lowercase()
 }
 
-/// By packet type less one; types 9 to 12 are reserved.
+/// Names of packet types, by type less one; types 9 to 12 are reserved.
 const PACKET_NAMES: [&str; 13] =
     ["data", "ack", "busy", "abort", "ackall", "challenge", "response", "debug", "", "", "", "", "version"];
 /// Entries asked for at most, of a server that never says it has no more.

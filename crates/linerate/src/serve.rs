@@ -185,7 +185,7 @@ impl ReloadSource {
         }
     }
 
-    /// An error about what the command line gave says so, not which key of a configuration that would be.
+    /// Words an error about what the command line gave as such, and not by the key of a configuration that it would be.
     fn as_given(&self, error: ConfigError) -> ConfigError {
         let ConfigError::Invalid { key, problem, place } = error else { return error };
         let of_directory = self.dir.is_some();

@@ -105,7 +105,7 @@ impl Reached {
         })
     }
 
-    /// SHA-256 of what a file holds at its server, fetched once more from its start.
+    /// Computes SHA-256 of what a file holds at its server, fetched once more from its start.
     pub(crate) async fn sum_there(&self, name: &str) -> anyhow::Result<String> {
         let sum = RefCell::new(digest::Context::new(&SHA256));
         let get = Get { overwrite: false, resume: false, progress: Arc::clone(&self.progress) };

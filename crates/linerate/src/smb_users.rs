@@ -111,7 +111,7 @@ fn close(close: &Close) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// The session that is called so: hexadecimal, as tables and the audit log show it, or decimal, as JSON does.
+/// Returns the session of this number: hexadecimal, as tables and the audit log show it, or decimal, as JSON does.
 fn session_called(id: &str, server: RunningServer) -> anyhow::Result<Option<u64>> {
     let all: Vec<SessionReport> = serde_json::from_str(&console::ask(server, "smb/sessions")?)
         .context("the server is of another version")?;
@@ -127,7 +127,7 @@ fn session_called(id: &str, server: RunningServer) -> anyhow::Result<Option<u64>
     }
 }
 
-/// A session's number as the audit log writes it.
+/// Formats a session's number as the audit log writes it.
 fn number(session: u64) -> String {
     format!("{session:x}")
 }

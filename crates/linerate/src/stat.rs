@@ -92,7 +92,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// Only lines of silos are wide enough to tell where memory lies.
+/// Returns `text` with `--silos`, else nothing: only lines of silos are wide enough to show where memory lies.
 fn with_silos(args: &Args, text: impl FnOnce() -> String) -> String {
     if args.silos { text() } else { String::new() }
 }
@@ -115,7 +115,7 @@ struct SiloRates {
     bits_in_per_second: f64,
     bits_out_per_second: f64,
     connections: u64,
-    /// Of these, the TLS connections whose records the kernel seals, and those whose records user space seals.
+    /// Connections among these whose TLS records the kernel seals, and below those whose records user space seals.
     kernel_tls_connections: u64,
     user_tls_connections: u64,
     requests_per_second: f64,
@@ -202,7 +202,7 @@ impl SiloRates {
     }
 }
 
-/// One GET, answered and closed: a client library would be larger than all of this file.
+/// Makes one GET, answered and closed: a client library would be larger than all of this file.
 pub(crate) fn fetch(server: SocketAddr) -> anyhow::Result<Snapshot> {
     let mut stream = TcpStream::connect_timeout(&server, TIMEOUT).with_context(|| {
         format!("no server answers at {server} (is it running, and is this the admin address it printed?)")
@@ -224,7 +224,7 @@ pub(crate) fn fetch(server: SocketAddr) -> anyhow::Result<Snapshot> {
     serde_json::from_str(body).with_context(|| format!("the server at {server} is of another version"))
 }
 
-/// Returns what is told of a server of HTTP that is another one's: by its name, if it says that.
+/// Returns the error about a server of HTTP that is none of ours: with its name, if it says that.
 fn not_ours(server: SocketAddr, head: &str) -> String {
     let of_field = |line: &str| {
         let (name, value) = line.split_once(':')?;

@@ -40,7 +40,7 @@ pub(crate) fn on_lane<T: 'static>(
     Ok(Timed { value, seconds: began.elapsed().as_secs_f64() })
 }
 
-/// The code that a failed command ends with: 130 where it was interrupted, as a shell tells it.
+/// Returns the code that a failed command ends with: 130 where it was interrupted, as a shell tells it.
 pub(crate) fn ended(done: anyhow::Result<ExitCode>) -> anyhow::Result<ExitCode> {
     match done {
         Err(error) if is_interrupted(&error) => {
@@ -56,7 +56,7 @@ fn is_interrupted(error: &anyhow::Error) -> bool {
         || matches!(error.downcast_ref(), Some(smb_client::TransferError::Interrupted))
 }
 
-/// SIGINT and SIGTERM end the transfer at its next step, which cleans up; the second one ends the process.
+/// Has SIGINT and SIGTERM end the transfer at its next step, which cleans up; the second one ends the process.
 fn stop_at_signals(progress: &Arc<Progress>) {
     use tokio::signal::unix::{SignalKind, signal};
     let progress = Arc::clone(progress);
@@ -82,7 +82,7 @@ fn stop_at_signals(progress: &Arc<Progress>) {
     }
 }
 
-/// SHA-256 of a local file.
+/// Computes SHA-256 of a local file.
 pub(crate) fn sum_here(path: &Path) -> anyhow::Result<String> {
     let told = || format!("cannot read {}", path.display());
     let mut file = std::fs::File::open(path).with_context(told)?;
@@ -96,7 +96,7 @@ pub(crate) fn sum_here(path: &Path) -> anyhow::Result<String> {
     }
 }
 
-/// The sum as it is told.
+/// Formats a sum as users see it.
 pub(crate) fn hexadecimal(sum: digest::Context) -> String {
     sum.finish().as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }

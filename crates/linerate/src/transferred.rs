@@ -19,18 +19,18 @@ pub(crate) struct Transferred {
 }
 
 impl Transferred {
-    /// One file.
+    /// Creates the result of one file.
     pub(crate) fn file(bytes: u64, sum: Option<String>) -> Self {
         Self { tree: Tree { files: 1, bytes, ..Tree::default() }, sum }
     }
 
-    /// A directory with all beneath it.
+    /// Creates the result of a directory with all beneath it.
     pub(crate) fn tree(tree: Tree) -> Self {
         Self { tree, sum: None }
     }
 }
 
-/// The sum of the server's file, if it is the local one's as well.
+/// Returns the sum of the server's file, if it is the local one's as well.
 pub(crate) fn same_sum(local: &Path, there: String) -> anyhow::Result<String> {
     let here = sum_here(local)?;
     if here != there {
@@ -39,7 +39,7 @@ pub(crate) fn same_sum(local: &Path, there: String) -> anyhow::Result<String> {
     Ok(there)
 }
 
-/// Stream that is told what came of a transfer.
+/// Stream that the result of a transfer is written to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tell {
     Output,
@@ -47,8 +47,8 @@ pub(crate) enum Tell {
     Error,
 }
 
-/// Tells `to` what came to be at `target`, which JSON calls `key`. What failed is told already; the code to end with says whether anything
-/// did.
+/// Writes to `to` what came to be at `target`, which JSON calls `key`. Failures are reported already; the exit code
+/// says whether anything failed.
 pub(crate) fn tell(
     done: &Timed<Transferred>,
     key: &str,

@@ -43,14 +43,14 @@ pub enum Sent {
         /// True when the file became shorter and zeros were sent.
         short: bool,
     },
-    /// The transfer is over: the other end was told this code, or the part ended at the same time.
+    /// The transfer is over: the other end got this code, or the part ended at the same time.
     Stopped(i32),
-    /// The file could not be read. The other end was told to stop, or has zeros in its last frame.
+    /// The file could not be read. The other end was asked to stop, or has zeros in its last frame.
     Unreadable(io::Error),
 }
 
-/// Sends what is left of a part. `progress` hears of each run of bytes that the stream took. Once `stop` is given the frame that was
-/// begun is ended and the other end told to stop, for which it has [`Patience::grace`].
+/// Sends what is left of a part. `progress` hears of each run of bytes that the stream took. Once `stop` is given the
+/// frame that was begun is ended and the other end is asked to stop, for which it has [`Patience::grace`].
 ///
 /// # Errors
 /// [`Broken`]: the connection is to be closed.

@@ -192,7 +192,7 @@ impl Call {
             let mut state = self.shared.state.borrow_mut();
             let Some(mut call) = state.endpoint.call(lane::time::clock(), self.cell.handle) else {
                 drop(state);
-                // How it ended may not have been told yet.
+                // How it ended may not have been dispatched yet.
                 self.shared.dispatch();
                 return Poll::Ready(match self.cell.error() {
                     CallError::Ended => Ok(None),

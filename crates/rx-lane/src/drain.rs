@@ -32,9 +32,9 @@ pub struct Drained {
 
 impl Driver {
     /// Ends the service to clients. From now on and for good their new calls are aborted with
-    /// [`RESTARTING`](abort::RESTARTING), which stock clients try again elsewhere or later; calls that
-    /// services have in hand, and replies on their way, have `within` to end, then they are aborted with the
-    /// same code. Connections are let go then, their services told ([`Handler::gone`](crate::Handler::gone)).
+    /// [`RESTARTING`](abort::RESTARTING), which stock clients try again elsewhere or later; calls that services have in
+    /// hand, and replies on their way, have `within` to end, then they are aborted with the same code. Connections are
+    /// dropped then, their services notified ([`Handler::gone`](crate::Handler::gone)).
     ///
     /// Calls we make are not concerned: a handler may need them to come to its end. The driver goes on to answer clients
     /// until the lane ends. Dropped early, it still refuses new calls.

@@ -16,23 +16,23 @@ pub struct Query {
 }
 
 impl Query {
-    /// A DEBUG request. `number` must differ from that of the client's other queries.
+    /// Creates a DEBUG request. `number` must differ from that of the client's other queries.
     pub fn debug(number: u32, request: DebugRequest) -> Self {
         Self::new(number, PacketType::Debug, &request.encode())
     }
 
-    /// A VERSION request.
+    /// Creates a VERSION request.
     pub fn version(number: u32) -> Self {
         // Stock clients send one byte of payload.
         Self::new(number, PacketType::Version, &[0])
     }
 
-    /// The datagram to send.
+    /// Returns the datagram to send.
     pub fn packet(&self) -> &[u8] {
         &self.packet
     }
 
-    /// The payload of `datagram` if it answers this query.
+    /// Returns the payload of `datagram` if it answers this query.
     pub fn answer<'a>(&self, datagram: &'a [u8]) -> Option<&'a [u8]> {
         let (header, payload) = Header::parse(datagram).ok()?;
         let ours = header.kind == self.kind && header.call == self.number && !header.from_client();

@@ -172,13 +172,13 @@ pub enum CallState {
     NotInit,
     /// Server only: packets have arrived, no handler serves them yet.
     Precall,
-    /// Under way.
+    /// The call is under way.
     Active,
-    /// Done; kept to answer retransmissions.
+    /// The call is done; it is kept to answer retransmissions.
     Dally,
-    /// Done; reply packets wait for their ACK.
+    /// The call is done; reply packets wait for their ACK.
     Hold,
-    /// Being torn down.
+    /// The call is being torn down.
     Reset,
     /// A value of a newer server.
     Unknown(u8),
@@ -257,17 +257,17 @@ impl Default for CallMode {
 pub mod conn_flags {
     /// A new call waits for a free channel.
     pub const MAKECALL_WAITING: u8 = 1;
-    /// To be destroyed after its last call.
+    /// The connection is destroyed after its last call.
     pub const DESTROY_ME: u8 = 2;
     /// A packet checksum has been seen.
     pub const USING_PACKET_CKSUM: u8 = 4;
     /// The peer advertises its window.
     pub const KNOW_WINDOW: u8 = 8;
-    /// To be removed.
+    /// The connection is to be removed.
     pub const RESET: u8 = 16;
-    /// In use, not to be removed.
+    /// The connection is in use and not to be removed.
     pub const BUSY: u8 = 32;
-    /// Waits until the peer is known to be reachable.
+    /// A call waits until the peer is known to be reachable.
     pub const ATTACHWAIT: u8 = 64;
 }
 

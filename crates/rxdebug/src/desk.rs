@@ -1,10 +1,10 @@
 //! Answers DEBUG questions for all lanes of a server. The lane that a question came to asks the others, by mail, and
 //! puts their shares together; no lane reads another's state.
 //!
-//! Clients walk tables by index, one question for each entry, while connections come and go. So the desk remembers
-//! how far each asker has come and goes on from that *place*, a page of entries at a time. What lives through the
-//! whole walk is told exactly once; a walk starts over at index 0. Connections are told lane by lane. Peers are told
-//! in the order of their addresses, one entry for an address that several lanes talk with.
+//! Clients walk tables by index, one question for each entry, while connections come and go. So the desk remembers how
+//! far each asker has come and goes on from that *place*, a page of entries at a time. What lives through the whole
+//! walk is reported exactly once; a walk starts over at index 0. Connections are reported lane by lane, peers in the
+//! order of their addresses, one entry for an address that several lanes talk with.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::net::SocketAddr;
@@ -92,7 +92,7 @@ struct Tickets {
 }
 
 impl Desk {
-    /// A desk that answers for `lanes` lanes.
+    /// Creates a desk that answers for `lanes` lanes.
     pub(crate) fn new(lanes: usize) -> Self {
         Self { lanes, tickets: Tickets::default(), sums: VecDeque::new(), walks: VecDeque::new() }
     }

@@ -3,7 +3,7 @@
 /// Reason why a DEBUG payload could not be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DebugError {
-    /// Too short for what it should be.
+    /// The payload is too short for what it should be.
     #[error("debug payload of {got} bytes, at least {need} expected")]
     Short {
         /// Smallest acceptable length.

@@ -34,7 +34,7 @@ enum Mail {
 }
 
 impl LaneDesk {
-    /// The desk of `lane` among `lanes`.
+    /// Creates the desk of `lane` among `lanes`.
     pub fn new(now: Instant, lane: usize, lanes: usize) -> Self {
         Self {
             lane,
@@ -69,12 +69,12 @@ impl LaneDesk {
         }
     }
 
-    /// The next mail to another lane, and to which.
+    /// Returns the next mail to another lane, and to which.
     pub fn poll_mail(&mut self) -> Option<(usize, DeskMail)> {
         self.mail.pop_front()
     }
 
-    /// Mail did not reach its lane: that has too much already, or has ended (`gone`) and has no share.
+    /// Notes that mail did not reach its lane, which has too much already, or has ended (`gone`) and has no share.
     pub fn mail_undelivered(&mut self, now: Instant, endpoint: &mut Endpoint, mail: DeskMail, gone: bool) {
         if let Mail::Query { ticket, query, .. } = mail.0 {
             let share = if gone { query.nothing() } else { Share::Refused };

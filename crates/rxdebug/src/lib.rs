@@ -53,7 +53,7 @@ impl DebugRequest {
         Ok(Self::of(kind, index))
     }
 
-    /// The request of two words.
+    /// Creates the request of two words.
     pub fn of(kind: u32, index: u32) -> Self {
         match kind {
             1 => Self::Stats,
@@ -65,7 +65,7 @@ impl DebugRequest {
         }
     }
 
-    /// The request payload.
+    /// Encodes the request payload.
     pub fn encode(self) -> Vec<u8> {
         let (kind, index) = match self {
             Self::Stats => (1, 0),

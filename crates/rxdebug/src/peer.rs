@@ -161,7 +161,7 @@ fn millis_to_fraction(time: Duration, parts: u128) -> u32 {
 
 const END_HOST: u32 = 0xffff_ffff;
 const LEN: usize = 132;
-/// Through `bytesReceived`; the rest is spare.
+/// Length up to and with `bytesReceived`; the rest is spare.
 const MIN_LEN: usize = 92;
 /// `burstSize`, `burst`, `burstWait`: no server has filled them for decades.
 const BURST_LEN: usize = 10;

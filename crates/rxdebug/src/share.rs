@@ -29,7 +29,7 @@ pub(crate) enum Share {
         entries: Vec<DebugConn>,
         next: Option<u32>,
     },
-    /// In the order of addresses; `more` when the lane has others after them.
+    /// Peers in the order of addresses; `more` when the lane has others after them.
     Peers {
         entries: Vec<(SocketAddr, DebugPeer)>,
         more: bool,
@@ -159,7 +159,7 @@ fn by_type<const N: usize>(counts: [(PacketType, u64); N]) -> [u32; PACKET_TYPES
     all
 }
 
-/// Rx counts in 32 bits and wraps.
+/// Wraps a count to 32 bits, as Rx counts.
 fn clip(count: u64) -> u32 {
     count as u32
 }

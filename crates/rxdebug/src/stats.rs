@@ -54,7 +54,7 @@ impl DebugStats {
         })
     }
 
-    /// The answer's payload.
+    /// Encodes the answer's payload.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut w = Writer::with_capacity(STATS_LEN);
         w.u32(self.free_packets);
@@ -219,7 +219,7 @@ impl RxStats {
         Ok(stats)
     }
 
-    /// The answer's payload.
+    /// Encodes the answer's payload.
     pub(super) fn encode(&self) -> Vec<u8> {
         let mut w = Writer::with_capacity(RX_STATS_LEN);
         self.clone().each_word(|word| w.u32(*word));
@@ -287,10 +287,10 @@ pub const PACKET_TYPES: usize = 13;
 /// The version these layouts are of.
 const LATEST_VERSION: u8 = b'S';
 const STATS_LEN: usize = 56;
-/// Through the version byte and its spare.
+/// Length up to and with the version byte and its spare.
 const STATS_MIN_LEN: usize = 16;
 const RX_STATS_LEN: usize = 71 * 4;
-/// Through `fatalErrors`: what the first servers with this request sent.
+/// Length up to and with `fatalErrors`: what the first servers with this request sent.
 const RX_STATS_MIN_LEN: usize = 63 * 4;
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use rx::{CallView, ConnectionView, Endpoint, Peer, Side};
 use super::share::{PAGE, Query, Share, Totals};
 use super::{CallMode, CallState, ConnectionKind, DebugCall, DebugConn, DebugPeer, call_flags};
 
-/// A lane's share in an answer. May cost a walk through a table.
+/// Returns a lane's share in an answer. May cost a walk through a table.
 pub(super) fn survey(endpoint: &Endpoint, query: Query) -> Share {
     match query {
         Query::Totals => Share::Totals(Box::new(totals(endpoint))),
@@ -46,7 +46,7 @@ fn connections_from(endpoint: &Endpoint, from: usize, interesting: bool) -> Shar
     Share::Connections { entries, next: None }
 }
 
-/// The peers with the lowest addresses after `after`, in order.
+/// Returns the peers with the lowest addresses after `after`, in order.
 fn peers_after(endpoint: &Endpoint, after: Option<SocketAddr>) -> Share {
     let later = |peer: &&Peer| after.is_none_or(|after| peer.address() > after);
     let mut found: Vec<&Peer> = endpoint.peers().filter(later).collect();

@@ -33,7 +33,7 @@ impl RxkadClient {
         challenge: &[u8],
         out: &mut Vec<u8>,
     ) -> Result<(), SecurityError> {
-        // What is no challenge is as if it had not come: anybody can send that.
+        // What is no challenge is as if it had not come: any host can send that.
         let broken = |_| SecurityError { code: rx::abort::PROTOCOL_ERROR };
         let challenge = Challenge::parse(challenge).map_err(broken)?;
         if Level::from_number(challenge.min_level)? > self.level {

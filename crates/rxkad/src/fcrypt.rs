@@ -79,7 +79,7 @@ impl std::fmt::Debug for Fcrypt {
     }
 }
 
-/// The function of a round.
+/// Computes the function of a round.
 fn mix(half: u32) -> u32 {
     let [a, b, c, d] = half.to_be_bytes();
     let [first, second, third, fourth] = &PLACED;

@@ -55,7 +55,7 @@ impl std::fmt::Debug for DesKey {
     }
 }
 
-/// The first of HMAC-MD5(key, i | "rxkad" | 0 | 64) for i = 1, 2, ... that is not a weak key of DES.
+/// Computes the first of HMAC-MD5(key, i | "rxkad" | 0 | 64) for i = 1, 2, ... that is not a weak key of DES.
 fn kdf(session: &[u8]) -> DesKey {
     let mut found = Zeroizing::new([0; 8]);
     for round in 1..=u8::MAX {
@@ -74,7 +74,7 @@ fn kdf(session: &[u8]) -> DesKey {
     DesKey { bytes: found }
 }
 
-/// Seven bits, and the one that makes their number odd.
+/// Returns seven bits, and the one that makes their number odd.
 fn with_parity(byte: u8) -> u8 {
     let bits = byte & 0xfe;
     bits | u8::from(bits.count_ones().is_multiple_of(2))

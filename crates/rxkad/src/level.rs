@@ -4,7 +4,7 @@ use std::fmt;
 
 use crate::Code;
 
-/// How much of each packet is protected. The header's checksum is there at every level.
+/// Protection of each packet's data. The header's checksum is there at every level.
 ///
 /// Crypt is compatibility, not secrecy: its key has 56 bits, and only the order and length of packets are checked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]

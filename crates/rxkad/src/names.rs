@@ -6,7 +6,7 @@ use krb::message::Principal;
 /// Name of a client that has the cell's key. No principal reads so: each has a realm.
 pub const LOCAL_AUTH: &str = "<LocalAuth>";
 
-/// The name of a client in [`rx::security::Principal`]: `alice@REALM`, `root/admin@REALM`, or [`LOCAL_AUTH`].
+/// Returns the name of a client in [`rx::security::Principal`]: `alice@REALM`, `root/admin@REALM`, or [`LOCAL_AUTH`].
 pub fn name_of(client: &Client) -> String {
     match client {
         Client::Principal(principal) => principal.to_string(),
@@ -14,7 +14,7 @@ pub fn name_of(client: &Client) -> String {
     }
 }
 
-/// The inverse of [`name_of`]; `None` for what it does not make.
+/// Parses what [`name_of`] makes; `None` for anything else.
 pub fn client_of(name: &str) -> Option<Client> {
     if name == LOCAL_AUTH {
         return Some(Client::LocalAuth);
@@ -22,7 +22,8 @@ pub fn client_of(name: &str) -> Option<Client> {
     name.parse().ok().map(Client::Principal)
 }
 
-/// The name that AFS knows a principal by: `alice`, `root.admin`, `rcmd.h` for `host/h.x.org`, `alice@REALM` of another realm.
+/// Returns the name that AFS knows a principal by: `alice`, `root.admin`, `rcmd.h` for `host/h.x.org`, `alice@REALM` of
+/// another realm.
 ///
 /// Realms are compared byte by byte. `None` where there is no such name: more than two parts, or, unless they are allowed, a dot
 /// in the first part, which would read as two.

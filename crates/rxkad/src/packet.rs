@@ -13,7 +13,7 @@ use crate::{Code, DesKey, INDEX, Level};
 pub struct PacketKey {
     key: DesKey,
     cipher: Fcrypt,
-    /// What the connection adds to each header checksum.
+    /// Value of the connection in each header checksum.
     place: u64,
 }
 
@@ -101,7 +101,7 @@ impl PacketKey {
     }
 }
 
-/// What stands before the length in a packet of level auth or crypt: its place in its call.
+/// Returns what stands before the length in a packet of level auth or crypt: the packet's place in its call.
 fn place_of(at: &PacketContext) -> u16 {
     (at.seq ^ at.call) as u16
 }

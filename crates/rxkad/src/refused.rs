@@ -7,7 +7,7 @@ use krb::message::Principal;
 
 use crate::Code;
 
-/// Why a proof is refused. The text is for the server's log; the client gets the code alone.
+/// Reason why a proof is refused. The text is for the server's log; the client gets the code alone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refused {
     /// The response itself is wrong.
@@ -28,7 +28,7 @@ pub enum Refused {
     /// AFS has no name for the client: three parts, or a dot in the first one.
     #[error("{0} has no name in AFS")]
     Name(
-        /// Who.
+        /// The client.
         Principal,
     ),
     /// The server does not know the time, so that no ticket can be judged.
@@ -37,7 +37,8 @@ pub enum Refused {
 }
 
 impl Refused {
-    /// The abort code. It is one of rxkad only where the client's token is at fault: for it clients give the token up.
+    /// Returns the abort code. It is one of rxkad only where the client's token is at fault: for it clients give the
+    /// token up.
     pub fn code(&self) -> i32 {
         let code = match self {
             Self::Response(code) => *code,

@@ -23,7 +23,7 @@ pub struct RxkadServer {
     shared: Arc<Shared>,
 }
 
-/// What all connections of a server have.
+/// State that all connections of a server share.
 #[derive(Debug)]
 struct Shared {
     keys: ServiceKeys,
@@ -69,13 +69,13 @@ impl SecurityFactory for RxkadServer {
 #[derive(Debug)]
 pub struct ServerConnection {
     shared: Arc<Shared>,
-    /// What was asked, once it was.
+    /// Nonce of the challenge, once there is one.
     nonce: Option<u32>,
     proved: Option<Proved>,
     counts: Counts,
 }
 
-/// What a client has proved.
+/// Result of a proof that was accepted.
 #[derive(Debug)]
 struct Proved {
     packets: PacketKey,
@@ -85,7 +85,7 @@ struct Proved {
 }
 
 impl ServerConnection {
-    /// Nothing of the connection changes unless all is right.
+    /// Checks a response. Nothing of the connection changes unless all is right.
     fn check(
         &mut self,
         unix: Option<Duration>,
@@ -144,7 +144,7 @@ impl Shared {
     }
 }
 
-/// The key of a connection. That of a local superuser's ticket is one of DES, which no KDC issues any more.
+/// Returns the key of a connection. That of a local superuser's ticket is one of DES, which no KDC issues any more.
 fn key_of(ticket: &OpenTicket) -> Result<DesKey, Refused> {
     let session = &ticket.session_key;
     match (&ticket.client, <[u8; 8]>::try_from(session.bytes())) {

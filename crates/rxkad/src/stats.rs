@@ -20,7 +20,7 @@ impl Counts {
         add(&mut self.sent, len);
     }
 
-    /// For a connection of a level, once that is proved.
+    /// Returns the statistics of a connection; `level` is `None` until its client has proved itself.
     pub(crate) fn statistics(&self, level: Option<Level>, expires_unix_s: Option<u64>) -> SecurityStats {
         SecurityStats {
             kind: SecurityKind::Kad,

@@ -20,13 +20,13 @@ pub struct Token {
     end: Time,
 }
 
-/// Why something is no token.
+/// Reason why something is no token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TokenRefused {
     /// The ticket is not one that a server takes.
     #[error("{0}")]
     Code(#[from] Code),
-    /// It is no ticket of Kerberos 5.
+    /// The ticket is none of Kerberos 5.
     #[error(transparent)]
     Malformed(#[from] Malformed),
     /// The session key is of a type that is not used.
@@ -113,5 +113,5 @@ impl std::fmt::Debug for Token {
 
 /// des-cbc-crc, as stock servers name the session key of such tickets: 8 bytes that are used as they are.
 pub(crate) const DES_CBC_CRC: i32 = 1;
-/// As late as stock servers say.
+/// End of the ticket of a local superuser: as late as stock servers say.
 const LOCAL_AUTH_END: i64 = 0x7fff_ffff;

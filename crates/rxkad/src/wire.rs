@@ -17,7 +17,7 @@ pub const KVNO_ENCRYPTED_PART: u32 = 213;
 pub const TICKET_LEN_MIN: usize = 32;
 /// Longest ticket, bytes.
 pub const TICKET_LEN_MAX: usize = 12_000;
-/// What stands before the ticket in a response, bytes.
+/// Bytes before the ticket in a response.
 const HEAD_LEN: usize = 16 + Proof::LEN;
 
 /// A server's question.
@@ -139,7 +139,7 @@ impl Proof {
     }
 }
 
-/// The checksum over all of a response but the ticket's bytes, with a proof that has 0 in its place.
+/// Computes the checksum over all of a response but the ticket's bytes, with a proof that has 0 in its place.
 fn checksum(spare: u32, proof: &[u8; Proof::LEN], kvno: u32, ticket_len: usize) -> u32 {
     let (head, tail) = ([VERSION, spare], [kvno, ticket_len as u32]);
     let (head, tail): ([u8; 8], [u8; 8]) = (bytes_of(&head), bytes_of(&tail));
@@ -147,14 +147,14 @@ fn checksum(spare: u32, proof: &[u8; Proof::LEN], kvno: u32, ticket_len: usize) 
     all.fold(1_000_003, |sum: u32, &byte| sum.wrapping_mul(0x1020_4081).wrapping_add(byte.into()))
 }
 
-/// Big-endian words of four times as many bytes.
+/// Returns the big-endian words of four times as many bytes.
 fn words_of<const WORDS: usize, const BYTES: usize>(bytes: &[u8; BYTES]) -> [u32; WORDS] {
     const { assert!(BYTES == 4 * WORDS) };
     let chunks = bytes.as_chunks::<4>().0;
     std::array::from_fn(|at| u32::from_be_bytes(chunks[at]))
 }
 
-/// The bytes of a quarter as many words, big-endian.
+/// Returns the bytes of a quarter as many words, big-endian.
 fn bytes_of<const WORDS: usize, const BYTES: usize>(words: &[u32; WORDS]) -> [u8; BYTES] {
     const { assert!(BYTES == 4 * WORDS) };
     std::array::from_fn(|at| words[at / 4].to_be_bytes()[at % 4])

@@ -57,8 +57,7 @@ enum SlotState {
 #[derive(Debug)]
 pub(crate) struct ConnectionSlots {
     open: RefCell<Slab<Rc<ConnectionSlot>>>,
-    /// Slots held by each client, without evicted ones. Callers pass the number of slots. How many there may
-    /// be is told with each.
+    /// Slots held by each client, without evicted ones. Callers pass the number of slots with each call.
     books: RefCell<Books>,
     /// Number of evicted connections that have not left yet.
     leaving: Cell<usize>,

@@ -59,7 +59,7 @@ struct Holdings {
     held: Cell<usize>,
     /// Number of addresses with accounts.
     addresses: Cell<usize>,
-    /// Time until which no connection is looked for, as none was found that may be told to end.
+    /// Time until which no connection is looked for, as none was found that may be ended.
     sheds_again: Cell<Option<Instant>>,
 }
 
@@ -346,8 +346,7 @@ impl Account {
         }
     }
 
-    /// Returns the output of `future`. While it waits the connection counts as stalled, and may be told to
-    /// end.
+    /// Returns the output of `future`. While it waits the connection counts as stalled, and may be evicted.
     pub async fn unless_short<F: Future>(&self, future: F) -> Result<F::Output, Evicted> {
         let mut future = pin!(future);
         let stalled = Stalled(self);
@@ -360,7 +359,7 @@ impl Account {
         .await
     }
 
-    /// Returns ready once the connection is told to end for the sake of others.
+    /// Returns ready once the connection is evicted for the sake of others.
     pub fn poll_evicted(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.gives_way.get() {
             return Poll::Ready(());

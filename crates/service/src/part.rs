@@ -7,9 +7,9 @@ use lane::time::now;
 
 use crate::pacer::Pacer;
 
-/// Part of the lane's rate that one transport takes, beside the connections that queue for
-/// [turns](Pacer::ticket). It is told its part by heads, in proportion to its connections that wait; what it
-/// sends is no longer there for turns, so that both together keep the rate.
+/// Part of the lane's rate that one transport takes, beside the connections that queue for [turns](Pacer::ticket). It
+/// gets its part by heads, in proportion to its connections that wait; what it sends is no longer there for turns, so
+/// that both together keep the rate.
 #[derive(Debug)]
 pub struct Part {
     pacer: Rc<Pacer>,

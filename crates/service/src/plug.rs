@@ -32,8 +32,8 @@ use crate::volumes::{LaneVolumes, VolumeSection};
 /// Future of a service that stays on its lane.
 pub type LaneFuture<T> = Pin<Box<dyn Future<Output = T>>>;
 
-/// Problem that keeps a service from being served, in words for the administrator.
-/// A [`ConfigError`] is told with the file and the line of its key.
+/// Problem that keeps a service from being served, in words for the administrator. A [`ConfigError`] is reported with
+/// the file and the line of its key.
 pub type Problem = Box<dyn std::error::Error + Send + Sync>;
 
 /// Infallible switch to a prepared site. Dropped instead, everything stays as it is.

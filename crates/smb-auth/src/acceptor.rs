@@ -18,7 +18,7 @@ pub enum Reply {
     Done(Vec<u8>, SignedIn),
 }
 
-/// The token of a server's answer to NEGOTIATE: what it speaks.
+/// Returns the token of a server's answer to NEGOTIATE: what it speaks.
 pub fn hint() -> Vec<u8> {
     spnego::write_hint(&spnego::mechanism_list(&[oid::NTLM]))
 }
@@ -52,7 +52,7 @@ struct Chosen<'a> {
 }
 
 impl Acceptor {
-    /// A sign-in with this challenge, which is random and never used again.
+    /// Creates a sign-in with this challenge, which is random and never used again.
     pub fn new(policy: Policy, challenge: [u8; 8]) -> Self {
         Self {
             policy,
@@ -65,7 +65,7 @@ impl Acceptor {
         }
     }
 
-    /// The user's name as the client gave it, once it has.
+    /// Returns the user's name as the client gave it, once it has.
     pub fn claimed(&self) -> Option<&str> {
         self.claimed.as_deref()
     }
@@ -111,7 +111,7 @@ impl Acceptor {
         }
     }
 
-    /// The mechanism of that name, if it is spoken.
+    /// Returns the mechanism of that name, if it is spoken.
     fn mechanism(&self, name: &[u8]) -> Option<Box<dyn Mechanism>> {
         match name {
             oid::NTLM => Some(Box::new(Server::new(self.policy, self.challenge))),

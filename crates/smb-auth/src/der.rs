@@ -15,14 +15,14 @@ impl<'a> Reader<'a> {
         self.0.is_empty()
     }
 
-    /// The next element's tag and content.
+    /// Reads the next element's tag and content.
     pub(crate) fn next(&mut self) -> Result<(u8, &'a [u8]), Refused> {
         let (tag, content, rest) = split(self.0).ok_or(Refused::Malformed)?;
         self.0 = rest;
         Ok((tag, content))
     }
 
-    /// The content of the next element, which has this tag.
+    /// Reads the content of the next element, which has this tag.
     pub(crate) fn expect(&mut self, tag: u8) -> Result<&'a [u8], Refused> {
         match self.next()? {
             (found, content) if found == tag => Ok(content),
@@ -30,7 +30,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The one element that there is, which has this tag.
+    /// Reads the one element that there is, which has this tag.
     pub(crate) fn only(mut self, tag: u8) -> Result<&'a [u8], Refused> {
         let content = self.expect(tag)?;
         if self.is_empty() { Ok(content) } else { Err(Refused::Malformed) }
@@ -52,7 +52,7 @@ fn split(bytes: &[u8]) -> Option<(u8, &[u8], &[u8])> {
     Some((tag, content, rest))
 }
 
-/// An element of this tag with these contents, one after the other.
+/// Encodes an element of this tag with these contents, one after the other.
 pub(crate) fn element(tag: u8, contents: &[&[u8]]) -> Vec<u8> {
     let len: usize = contents.iter().map(|content| content.len()).sum();
     let mut out = vec![tag];

@@ -12,7 +12,7 @@ use crate::{Refused, SessionKey, TOKEN_MAX};
 /// Name and password of a client that signs in.
 #[derive(Clone)]
 pub struct Credentials {
-    /// The domain, as the server is told.
+    /// The domain, as the server gets it.
     pub domain: String,
     /// The user; empty is anonymous.
     pub user: String,
@@ -54,19 +54,20 @@ const ASKED: u32 = flags::UNICODE
     | flags::KEY_56;
 
 impl Initiator {
-    /// A sign-in with this challenge and this key for the session, both random and never used again.
+    /// Creates a sign-in with this challenge and this key for the session, both random and never used again.
     pub fn new(credentials: Credentials, client_challenge: [u8; 8], random_key: SessionKey) -> Self {
         let list = spnego::mechanism_list(&[oid::NTLM]);
         let negotiate = write_negotiate(ASKED);
         Self { credentials, client_challenge, random_key, list, negotiate, agreed: 0, session_key: None }
     }
 
-    /// The first token.
+    /// Returns the first token.
     pub fn first(&self) -> Vec<u8> {
         spnego::write_init(&self.list, &self.negotiate)
     }
 
-    /// The answer to the server's challenge. `now` is the time, 100 ns since 1601, if the server does not tell its own.
+    /// Returns the answer to the server's challenge. `now` is the time, 100 ns since 1601, if the server does not tell
+    /// its own.
     pub fn answer(&mut self, token: &[u8], now: u64) -> Result<Vec<u8>, Refused> {
         let resp = response(token)?;
         if resp.state == Some(State::Reject) || resp.mechanism.is_some_and(|oid| oid != oid::NTLM) {

@@ -47,13 +47,13 @@ pub enum Refused {
     /// Only NTLMv1 or LM, or without what NTLMv2 needs.
     #[error("nothing as strong as NTLMv2")]
     Weak,
-    /// A wrong password, or an account that there is not: no client is told which.
+    /// The password is wrong, or there is no such account: no client learns which.
     #[error("wrong name or password")]
     Wrong,
     /// The messages have no integrity code, though one is announced or needed.
     #[error("no message integrity code")]
     NoMic,
-    /// Too many sign-ins with this name have failed that its password is not looked at for a while.
+    /// The password of this name is not looked at for a while, as too many sign-ins with it have failed.
     #[error("too many failed sign-ins with this name")]
     HeldOff,
     /// The tokens were changed on their way.

@@ -18,11 +18,11 @@ pub(crate) trait Mechanism: Debug + Send {
     /// Why the sign-in has failed; no other token is given to it then.
     fn step(&mut self, token: &[u8], host: &Host<'_>) -> Result<Step, Refused>;
 
-    /// The user's name as the client gave it, once it has, be that true or not.
+    /// Returns the user's name as the client gave it, once it has, be that true or not.
     fn claimed(&self) -> Option<&str>;
 
-    /// The integrity code of `text` by that side, once the sign-in is done (`GSS_GetMIC`); `None` where there is no key, or one that proves
-    /// nothing.
+    /// Returns the integrity code of `text` by that side, once the sign-in is done (`GSS_GetMIC`); `None` where there
+    /// is no key, or one that proves nothing.
     fn mic(&self, sender: Role, text: &[u8]) -> Option<Vec<u8>>;
 }
 
@@ -39,6 +39,6 @@ pub(crate) struct Host<'a> {
 pub(crate) enum Step {
     /// The client has to answer this.
     More(Vec<u8>),
-    /// With what the client is to be told in the end, if anything.
+    /// The sign-in has succeeded; `token` is for the client, if it needs a last one.
     Done { token: Option<Vec<u8>>, signed_in: SignedIn },
 }

@@ -6,7 +6,7 @@ use crate::SessionKey;
 
 /// Accounts, as far as a sign-in asks.
 pub trait Accounts {
-    /// The NT hash of an account; of one that there is not, or that has none, a decoy that is not known
+    /// Returns the NT hash of an account; of one that there is not, or that has none, a decoy that is not known
     /// outside, so that it takes as long.
     fn nt_hash(&self, domain: &str, user: &str) -> Zeroizing<[u8; 16]>;
 

@@ -36,11 +36,11 @@ fn context(number: u8) -> u8 {
 pub enum State {
     /// Done.
     Completed = 0,
-    /// More to come.
+    /// The peer has to send another token.
     Incomplete = 1,
     /// Refused.
     Reject = 2,
-    /// More to come, and a `mechListMIC` must be in it.
+    /// The peer has to send another token, with a `mechListMIC` in it.
     RequestMic = 3,
 }
 
@@ -62,7 +62,7 @@ pub struct Init<'a> {
 }
 
 impl<'a> Init<'a> {
-    /// The mechanisms, in the client's order.
+    /// Returns the mechanisms, in the client's order.
     pub fn mechanisms(&self) -> impl Iterator<Item = Result<&'a [u8], Refused>> + use<'a> {
         let content = Reader::new(self.list).only(SEQUENCE);
         let mut reader = content.as_ref().map_or(Reader::new(&[]), |content| Reader::new(content));
@@ -153,13 +153,13 @@ fn parse_resp(content: &[u8]) -> Result<Resp<'_>, Refused> {
     Ok(resp)
 }
 
-/// A list of mechanisms, as it lies in an offer.
+/// Encodes a list of mechanisms, as it lies in an offer.
 pub fn mechanism_list(mechanisms: &[&[u8]]) -> Vec<u8> {
     let oids: Vec<_> = mechanisms.iter().map(|oid| element(OID, &[oid])).collect();
     element(SEQUENCE, &oids.iter().map(Vec::as_slice).collect::<Vec<_>>())
 }
 
-/// A client's offer.
+/// Encodes a client's offer.
 pub fn write_init(list: &[u8], token: &[u8]) -> Vec<u8> {
     let list = element(context(0), &[list]);
     let token = element(context(2), &[&element(OCTETS, &[token])]);
@@ -179,7 +179,7 @@ fn wrap(fields: &[&[u8]]) -> Vec<u8> {
     element(APPLICATION, &[&element(OID, &[oid::SPNEGO]), &init])
 }
 
-/// Any later token.
+/// Encodes any later token.
 pub fn write_resp(resp: &Resp<'_>) -> Vec<u8> {
     let state = resp.state.map(|state| element(context(0), &[&element(ENUMERATED, &[&[state as u8]])]));
     let mechanism = resp.mechanism.map(|oid| element(context(1), &[&element(OID, &[oid])]));

@@ -35,7 +35,7 @@ pub struct AddressError {
 }
 
 impl Address {
-    /// The server's address.
+    /// Resolves the server's address.
     ///
     /// # Errors
     /// The system's, where the host has none.
@@ -43,12 +43,12 @@ impl Address {
         authority::resolve(&self.host, self.port)
     }
 
-    /// The share as TREE_CONNECT names it.
+    /// Returns the share as TREE_CONNECT names it.
     pub fn unc(&self) -> String {
         format!("\\\\{}\\{}", self.host, self.share)
     }
 
-    /// The path as CREATE names it.
+    /// Returns the path as CREATE names it.
     pub fn name(&self) -> String {
         self.path.join("\\")
     }

@@ -35,7 +35,7 @@ struct SharedSession {
     flags: u16,
     key: Option<SessionKey>,
     agreed: Agreed,
-    /// Of the first sign-in: the session's own keys are made with it.
+    /// Hash of the first sign-in: the session's own keys are made with it.
     preauth: PreauthHash,
     credentials: Credentials,
     channels: AtomicU32,
@@ -43,7 +43,7 @@ struct SharedSession {
 }
 
 impl SessionTicket {
-    /// The session's number.
+    /// Returns the session's number.
     pub fn session_id(&self) -> u64 {
         self.0.session_id
     }
@@ -53,8 +53,8 @@ impl SessionTicket {
         self.0.channels.load(Ordering::Relaxed)
     }
 
-    /// A channel was lost: requests that are sent from now on say so, and those that come late are told from them
-    /// (MS-SMB2 3.2.4.1.1 `ChannelSequence`).
+    /// Advances the channel sequence, as a channel was lost: it sets the requests that follow apart from earlier ones
+    /// that come late (MS-SMB2 3.2.4.1.1 `ChannelSequence`).
     pub fn advance_sequence(&self) -> u16 {
         self.0.sequence.fetch_add(1, Ordering::Relaxed).wrapping_add(1)
     }
@@ -273,7 +273,7 @@ impl Channel {
         self.exchange(OutgoingRequest::echo()).await?.body().map(|_| ())
     }
 
-    /// A request of the session that belongs to no tree.
+    /// Sends a request of the session that belongs to no tree.
     ///
     /// # Errors
     /// The connection's; what is wrong with the answer. Its status is not looked at.
@@ -322,7 +322,7 @@ impl Drop for ChannelInner {
     }
 }
 
-/// The tokens of a sign-in, to the last.
+/// Exchanges the tokens of a sign-in, to the last.
 async fn exchange(
     connection: &Connection,
     credentials: &Credentials,
@@ -362,7 +362,7 @@ async fn exchange(
     Err(Error::Unexpected("a sign-in without end"))
 }
 
-/// 100 ns since 1601.
+/// Returns the time in 100 ns since 1601.
 fn now() -> u64 {
     let since = lane::time::wall_clock().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     smb_wire::time::from_unix(since.as_secs() as i64, since.subsec_nanos())

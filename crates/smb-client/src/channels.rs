@@ -22,7 +22,7 @@ pub struct Channels(Rc<ChannelsInner>);
 
 struct ChannelsInner {
     trees: RefCell<Vec<Tree>>,
-    /// From where on the next is looked for, so that equals take turns.
+    /// Place from which on the next channel is looked for, so that equals take turns.
     next: Cell<usize>,
     patience: Option<Duration>,
     waiting: RefCell<Vec<Waker>>,
@@ -139,7 +139,7 @@ impl Channels {
                 return answer;
             }
             let channel = tree.channel();
-            // What is wrong with its answer is told to the caller.
+            // The caller learns what is wrong with its answer.
             if timeout(patience, channel.echo()).await.is_err() {
                 channel.connection().break_off();
                 return Err(Error::Closed);
@@ -180,7 +180,8 @@ impl Channels {
         Err(Error::Closed)
     }
 
-    /// A number for a CREATE by which the server knows it again; `None` where there is no channel to replay it by.
+    /// Returns a number for a CREATE by which the server knows it again; `None` where there is no channel to replay it
+    /// by.
     pub(crate) fn create_guid(&self) -> Option<Guid> {
         let trees = self.0.trees.borrow();
         let channel = trees.first()?.channel();
@@ -196,7 +197,7 @@ impl Channels {
         tree.channel().ticket().sequence() != 0
     }
 
-    /// The channel with the least under way.
+    /// Returns the channel with the least under way.
     async fn pick(&self) -> Result<Tree, Error> {
         let picked = poll_fn(|cx| match self.least() {
             Some(tree) => Poll::Ready(Ok(tree)),
@@ -222,7 +223,7 @@ impl Channels {
         in_turn.min_by_key(|tree| tree.channel().connection().outstanding()).cloned()
     }
 
-    /// A channel is lost. The first that finds out says so to all.
+    /// Drops a lost channel. The first that finds out notifies all.
     fn lose(&self, channel: &Channel) {
         let is_lost = |tree: &mut Tree| tree.channel().connection().is(channel.connection());
         let lost: Vec<_> = self.0.trees.borrow_mut().extract_if(.., is_lost).collect();

@@ -1,7 +1,7 @@
 //! Counters of a connection.
 
 lane::counter_block! {
-    /// What came over a connection, and what was wrong with it.
+    /// Requests and answers of a connection, and answers that were refused.
     pub struct Counters {
         count requests: "Requests sent.",
         count answers: "Answers received, interim ones apart.",

@@ -9,9 +9,9 @@ use std::task::Waker;
 pub struct Credits {
     next: u64,
     available: u32,
-    /// Paid with requests that are not answered yet.
+    /// Credits paid with requests that are not answered yet.
     spent: u32,
-    /// As many are wanted in all.
+    /// Credits that are wanted in all.
     wanted: u16,
     waiting: VecDeque<(u64, Option<Waker>)>,
     tickets: u64,
@@ -23,7 +23,7 @@ pub struct Credits {
 pub struct OutOfCredits;
 
 impl Credits {
-    /// Of a new connection that asks for so many.
+    /// Creates the credits of a new connection that asks for so many.
     pub fn new(wanted: u16) -> Self {
         Self { next: 0, available: 1, spent: 0, wanted: wanted.max(1), waiting: VecDeque::new(), tickets: 0 }
     }
@@ -63,13 +63,13 @@ impl Credits {
         charge.max(1).saturating_add(u16::try_from(missing).unwrap_or(u16::MAX))
     }
 
-    /// A request that had paid `charge` was answered; an interim answer has paid for it.
+    /// Notes that a request that had paid `charge` was answered; an interim answer has paid for it.
     pub fn answered(&mut self, charge: u16) {
         self.spent = self.spent.saturating_sub(u32::from(charge.max(1)));
         self.wake();
     }
 
-    /// An answer gave `count` credits.
+    /// Adds the `count` credits of an answer.
     pub fn give(&mut self, count: u16) {
         self.available = self.available.saturating_add(count.into());
         self.wake();

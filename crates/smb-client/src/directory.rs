@@ -19,14 +19,14 @@ pub struct ListEntry {
     pub length: u64,
     /// Bits of [`smb_wire::create::access::attributes`].
     pub attributes: u32,
-    /// Of the last write: 100 ns since 1601.
+    /// Time of the last write: 100 ns since 1601.
     pub written: u64,
     /// The file's number.
     pub file_id: u64,
 }
 
 impl Open {
-    /// The names of a directory that fit a pattern, `.` and `..` among them.
+    /// Lists the names of a directory that fit a pattern, `.` and `..` among them.
     ///
     /// # Errors
     /// The request's.
@@ -64,7 +64,7 @@ impl Open {
 }
 
 impl Tree {
-    /// All names of a directory, but for its own and that of the one above.
+    /// Lists all names of a directory, but for its own and that of the one above.
     ///
     /// # Errors
     /// The server's refusal.
@@ -78,7 +78,7 @@ impl Tree {
         Ok(listed)
     }
 
-    /// Information of a name in one frame: opened, asked for and closed (MS-SMB2 3.2.4.1.4).
+    /// Queries information of a name in one frame: opened, asked for and closed (MS-SMB2 3.2.4.1.4).
     ///
     /// # Errors
     /// The first refusal of the three.
@@ -99,7 +99,7 @@ impl Tree {
         }
     }
 
-    /// The beginning of a file in one frame: opened, read and closed.
+    /// Reads the beginning of a file in one frame: opened, read and closed.
     ///
     /// # Errors
     /// The first refusal of the three.
@@ -145,5 +145,5 @@ fn listing_of(file: FileId, flags: u8, pattern: &str, len: u32) -> OutgoingReque
 
 /// Long names with their numbers, which every server has.
 const CLASS: Class = Class::IdBothDirectory;
-/// Of one answer.
+/// Most bytes of one answer.
 const LISTING_BYTES: u32 = 256 << 10;

@@ -7,7 +7,7 @@ use smb_auth::Refused;
 use smb_proto::sealing::NoNonce;
 use smb_wire::{Command, Malformed, Status};
 
-/// Error of a request, a sign-in or a connection. That of a connection is told to every request on it.
+/// Error of a request, a sign-in or a connection. That of a connection ends every request on it.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
     /// The connection could not be made, or broke.
@@ -66,7 +66,7 @@ impl From<io::Error> for Error {
 }
 
 impl Error {
-    /// The status that the server answered with, if it did.
+    /// Returns the status that the server answered with, if it did.
     pub fn status(&self) -> Option<Status> {
         match self {
             Self::Status { status, .. } => Some(*status),

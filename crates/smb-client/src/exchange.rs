@@ -30,12 +30,12 @@ pub struct OutgoingRequest<'a> {
 }
 
 impl<'a> OutgoingRequest<'a> {
-    /// A request whose body `write` appends.
+    /// Creates a request whose body `write` appends.
     pub fn new(command: Command, write: impl FnOnce(&mut Body<'_>) + 'a) -> Self {
         Self { command, flags: 0, sent: 0, expected: 0, write: Box::new(write) }
     }
 
-    /// An ECHO, which asks for nothing but an answer.
+    /// Creates an ECHO, which asks for nothing but an answer.
     pub(crate) fn echo() -> Self {
         Self::new(Command::Echo, |body| body.push(&Empty::blank()))
     }
@@ -52,7 +52,7 @@ impl<'a> OutgoingRequest<'a> {
         self.with(flags::RELATED_OPERATIONS)
     }
 
-    /// With these flags of the header: a replay's.
+    /// Sets these flags of the header: a replay's.
     pub fn with(mut self, flags: u32) -> Self {
         self.flags |= flags;
         self
@@ -196,7 +196,7 @@ impl Pending {
         OrCancel(self)
     }
 
-    /// The buffers that a request was sent with, once it is answered.
+    /// Takes the buffers that a request was sent with, once it is answered.
     pub(crate) fn take_payload(&self) -> Vec<Buf> {
         match std::mem::take(&mut self.slot.state.borrow_mut().payload) {
             Payload::Back(payload) => payload,
@@ -256,7 +256,7 @@ impl Reply {
         Self { frame, range }
     }
 
-    /// The message as it came.
+    /// Returns the message as it came.
     pub fn bytes(&self) -> &[u8] {
         &self.frame.bytes()[self.range.clone()]
     }

@@ -50,7 +50,7 @@ pub struct OpenParams {
 }
 
 impl OpenParams {
-    /// An existing file, to be read.
+    /// Asks for an existing file, to be read.
     pub fn read() -> Self {
         Self {
             access: rights::FILE_READ,
@@ -63,23 +63,23 @@ impl OpenParams {
         }
     }
 
-    /// A file to be read and written: made where there is none, emptied where there is one.
+    /// Asks for a file to be read and written: made where there is none, emptied where there is one.
     pub fn overwrite() -> Self {
         let disposition = Disposition::OverwriteIf;
         Self { access: rights::FILE_READ | rights::FILE_WRITE | rights::DELETE, disposition, ..Self::read() }
     }
 
-    /// An existing directory, to be listed.
+    /// Asks for an existing directory, to be listed.
     pub fn list() -> Self {
         Self { options: options::DIRECTORY_FILE, ..Self::read() }
     }
 
-    /// A new directory.
+    /// Asks for a new directory.
     pub fn make_directory() -> Self {
         Self { disposition: Disposition::Create, options: options::DIRECTORY_FILE, ..Self::read() }
     }
 
-    /// An existing file or empty directory, removed when it is closed.
+    /// Asks for an existing file or empty directory, removed when it is closed.
     pub fn delete() -> Self {
         Self {
             access: rights::DELETE | rights::READ_ATTRIBUTES,
@@ -88,7 +88,7 @@ impl OpenParams {
         }
     }
 
-    /// With a lease asked for.
+    /// Asks for a lease.
     pub fn lease(mut self, lease: &Lease<'_>) -> Self {
         let mut contexts = ContextWriter::new();
         match lease {
@@ -99,7 +99,7 @@ impl OpenParams {
         self
     }
 
-    /// The CREATE request for a name, from the share's root, with backslashes.
+    /// Returns the CREATE request for a name, from the share's root, with backslashes.
     pub fn request<'a>(&'a self, name: &'a str) -> OutgoingRequest<'a> {
         let fixed = CreateRequestFixed {
             requested_oplock_level: self.oplock,
@@ -122,7 +122,7 @@ impl OpenParams {
 pub struct Open {
     tree: Tree,
     opened: Rc<OpenInfo>,
-    /// Of the headers of what changes it: a replay's.
+    /// Header flags of the requests that change it: a replay's.
     flags: u32,
 }
 
@@ -199,17 +199,17 @@ impl Open {
         self.opened.file
     }
 
-    /// Returns what the server told when it was opened.
+    /// Returns the server's answer to the CREATE.
     pub fn created(&self) -> &CreateResponseFixed {
         &self.opened.created
     }
 
-    /// The data of a context that was granted with it.
+    /// Returns the data of a context that was granted with it.
     pub fn context(&self, name: &[u8]) -> Option<&[u8]> {
         Contexts::parse(&self.opened.contexts).ok()?.find(name)
     }
 
-    /// The state of the lease that was granted, and how often it changed.
+    /// Returns the state of the lease that was granted, and how often it changed.
     pub fn lease(&self) -> Option<(u32, u16)> {
         let lease = Lease::parse(self.context(tag::LEASE)?).ok()?;
         let epoch = if let Lease::V2(lease) = lease { lease.epoch.get() } else { 0 };
@@ -225,7 +225,7 @@ impl Open {
         Data::of(reply, len)
     }
 
-    /// The request of [`Open::read`].
+    /// Returns the request of [`Open::read`].
     pub fn read_request(&self, offset: u64, len: u32) -> OutgoingRequest<'static> {
         read_of(self.opened.file, offset, len)
     }
@@ -282,7 +282,7 @@ impl Open {
         }
     }
 
-    /// Information of this type and class (MS-FSCC 2.4, 2.5), up to `len` bytes; more of it is cut off.
+    /// Queries information of this type and class (MS-FSCC 2.4, 2.5), up to `len` bytes; more of it is cut off.
     ///
     /// # Errors
     /// The request's.
@@ -362,7 +362,7 @@ impl Open {
         Ok(pending)
     }
 
-    /// A control code of file systems, and its answer.
+    /// Sends a control code of file systems, and returns its answer.
     ///
     /// # Errors
     /// The request's.
@@ -396,7 +396,7 @@ impl OpenInfo {
 }
 
 impl Data {
-    /// The bytes of an answer to READ of up to `len`.
+    /// Takes the bytes of an answer to READ of up to `len`.
     ///
     /// # Errors
     /// The request's, but for the end of the file, which is no bytes.
@@ -420,7 +420,7 @@ impl Deref for Data {
     }
 }
 
-/// A READ, in a compound of [`FileId::RELATED`].
+/// Creates a READ, in a compound of [`FileId::RELATED`].
 pub(crate) fn read_of(file: FileId, offset: u64, len: u32) -> OutgoingRequest<'static> {
     let request = ReadRequest {
         padding: PADDING,

@@ -12,9 +12,9 @@ pub(crate) struct FramePool {
 
 #[derive(Debug, Default)]
 struct FreeFrames {
-    /// By the power of two that they have room for.
+    /// Frames by the power of two that they have room for.
     small: [Vec<Vec<u8>>; SMALL_CLASSES],
-    /// Few, as they are long.
+    /// Long frames, and therefore few.
     large: Vec<Vec<u8>>,
     bytes: usize,
 }
@@ -36,7 +36,7 @@ impl FramePool {
         OF_LANE.with(Rc::clone)
     }
 
-    /// Empty memory for at least `len` bytes.
+    /// Returns empty memory for at least `len` bytes.
     pub(crate) fn take(&self, len: usize) -> Vec<u8> {
         let mut kept = self.kept.borrow_mut();
         let (found, room) = if len <= SMALL_BYTES {
@@ -90,7 +90,7 @@ impl Drop for Frame {
 const SMALL_BYTES: usize = 1 << (SMALL_CLASSES - 1);
 /// 1 byte to 8 KiB.
 const SMALL_CLASSES: usize = 14;
-/// Of one lane. Clients that read with more under way make new memory.
+/// Bytes that one lane keeps. Clients that read with more under way make new memory.
 const KEPT_BYTES_MAX: usize = 32 << 20;
 
 #[cfg(test)]

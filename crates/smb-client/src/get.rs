@@ -19,11 +19,11 @@ use crate::tree::Tree;
 /// Options of getting files.
 #[derive(Clone, Debug)]
 pub struct Get {
-    /// Over local files that have the name.
+    /// Set if local files that have the name are replaced.
     pub overwrite: bool,
-    /// From where an earlier attempt at the same state of the file broke off.
+    /// Set if a file goes on from where an earlier attempt at the same state of it broke off.
     pub resume: bool,
-    /// Counts along.
+    /// Counts of what has come so far.
     pub progress: Arc<Progress>,
 }
 
@@ -56,8 +56,8 @@ impl Get {
     /// is left alone.
     ///
     /// # Errors
-    /// Of the directory itself; what ends all, as that the connection is gone. Any other failure beneath it is counted in
-    /// [`transfer::Tree::failed`], told by [`Progress::take_failures`], and the rest comes.
+    /// Of the directory itself; what ends all, as that the connection is gone. Any other failure beneath it is counted
+    /// in [`transfer::Tree::failed`], reported by [`Progress::take_failures`], and the rest comes.
     pub async fn tree(
         &self,
         tree: &Tree,
@@ -106,7 +106,7 @@ impl Get {
         Ok(done)
     }
 
-    /// Several files of one directory at once.
+    /// Gets several files of one directory at once.
     async fn files(
         &self,
         done: &mut transfer::Tree,
@@ -160,8 +160,8 @@ impl Get {
         Ok(length - from)
     }
 
-    /// The bytes of an open file from `from` to the end that it had when it was opened, in their order; several requests are under
-    /// way meanwhile.
+    /// Reads the bytes of an open file from `from` to the end that it had when it was opened, in their order; several
+    /// requests are under way meanwhile.
     ///
     /// # Errors
     /// The server's; [`TransferError::Changed`] where the file has become shorter; what `take` fails with.

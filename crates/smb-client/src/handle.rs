@@ -65,7 +65,7 @@ impl Handle {
         self.opened.file()
     }
 
-    /// Returns what the server told when it was opened.
+    /// Returns the server's answer to the CREATE.
     pub fn created(&self) -> &CreateResponseFixed {
         self.opened.created()
     }

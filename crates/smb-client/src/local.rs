@@ -32,14 +32,13 @@ pub enum TransferError {
     /// The file was changed by another client meanwhile.
     #[error("{0} changed meanwhile; try again")]
     Changed(String),
-    /// Told to stop.
+    /// The transfer was interrupted.
     #[error("interrupted")]
     Interrupted,
 }
 
 impl EndsAll for TransferError {
-    /// Returns whether the whole transfer ends: it was told to stop, or the connection or the session is
-    /// gone.
+    /// Returns whether the whole transfer ends: it was interrupted, or the connection or the session is gone.
     fn ends_all(&self) -> bool {
         match self {
             Self::Interrupted => true,
@@ -63,18 +62,18 @@ pub(crate) fn check_stop(progress: &Progress) -> Result<(), TransferError> {
     if progress.is_stopped() { Err(TransferError::Interrupted) } else { Ok(()) }
 }
 
-/// An error of a local file that says its name.
+/// Adds its name to the error of a local file.
 pub(crate) fn of<T>(name: &CString, result: io::Result<T>) -> Result<T, TransferError> {
     result.map_err(|error| TransferError::Local(name.to_string_lossy().into_owned(), error))
 }
 
-/// An error of the server's that says for which name.
+/// Adds the name to an error of the server's.
 pub(crate) fn remote_error<T>(name: &str, result: Result<T, Error>) -> Result<T, TransferError> {
     result.map_err(|error| TransferError::Server(name.to_owned(), error))
 }
 
-/// The local name of one that a server tells: a plain one, whatever the server says. What is [spelled](spelling) has the bytes that it stands
-/// for.
+/// Returns the local name of one that a server tells: a plain one, whatever the server says. What is
+/// [spelled](spelling) has the bytes that it stands for.
 ///
 /// # Errors
 /// [`TransferError::Name`].
@@ -84,7 +83,8 @@ pub fn local_name(name: &str) -> Result<CString, TransferError> {
     told.ok_or_else(|| TransferError::Name(name.to_owned()))
 }
 
-/// The name that a server is told of a local one, [spelled](spelling) where it is no UTF-8, or holds what no name in SMB may.
+/// Returns the name that a server gets for a local one, [spelled](spelling) where it is no UTF-8, or holds what no name
+/// in SMB may.
 ///
 /// # Errors
 /// [`TransferError::Name`] for what is no name.
@@ -99,7 +99,7 @@ fn is_plain(name: &[u8]) -> bool {
     !matches!(name, b"" | b"." | b"..") && !name.iter().any(|byte| matches!(byte, b'/' | 0))
 }
 
-/// A name of a directory of the share, from its root on.
+/// Returns a name of a directory of the share, from its root on.
 pub fn joined(directory: &str, name: &str) -> String {
     let slash = if directory.is_empty() { "" } else { "\\" };
     format!("{directory}{slash}{name}")

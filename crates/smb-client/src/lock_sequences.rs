@@ -22,9 +22,9 @@ struct Buckets {
 
 #[derive(Clone, Copy, Debug)]
 struct Bucket {
-    /// From 1 on.
+    /// Number of the bucket, from 1 on.
     index: u32,
-    /// 4 bits.
+    /// Number of its last request, 4 bits.
     number: u8,
 }
 
@@ -41,7 +41,7 @@ impl Default for LockSequences {
 }
 
 impl LockSequences {
-    /// A number, once there is one.
+    /// Takes a number, once there is one.
     pub(crate) async fn take(&self, may_wait: bool) -> Sequence<'_> {
         let buckets = if may_wait { &self.waiting } else { &self.prompt };
         let bucket = poll_fn(|cx| {
@@ -66,7 +66,7 @@ impl Buckets {
 }
 
 impl Sequence<'_> {
-    /// `LockSequenceNumber` and `LockSequenceIndex`, as they are sent (MS-SMB2 2.2.26).
+    /// Returns `LockSequenceNumber` and `LockSequenceIndex`, as they are sent (MS-SMB2 2.2.26).
     pub(crate) fn word(&self) -> u32 {
         (self.bucket.index << 4) | u32::from(self.bucket.number)
     }
@@ -88,7 +88,7 @@ impl Drop for Sequence<'_> {
 const NUMBERS: u8 = 16;
 /// Buckets of an open.
 const BUCKETS: u32 = 64;
-/// Of these, for requests that wait for no other client.
+/// Buckets among these for requests that wait for no other client.
 const PROMPT: u32 = 32;
 
 #[cfg(test)]

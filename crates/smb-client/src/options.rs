@@ -4,23 +4,23 @@ use smb_proto::sealing::Cipher;
 use smb_proto::signing::SigningAlgorithm;
 use smb_wire::{Dialect, Guid};
 
-/// Whether messages are signed.
+/// Rule for signing messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Signing {
-    /// Used where the server insists.
+    /// Messages are signed where the server insists.
     IfRequired,
-    /// Always.
+    /// Messages are always signed.
     Required,
 }
 
-/// Whether messages are encrypted.
+/// Rule for encrypting messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Sealing {
     /// The feature is not offered.
     Never,
-    /// Used where the session or the share wants it.
+    /// Messages are encrypted where the session or the share wants it.
     IfRequired,
-    /// Always, from the end of the sign-in on.
+    /// Messages are encrypted from the end of the sign-in on.
     Required,
 }
 
@@ -34,26 +34,28 @@ pub struct Options {
     pub client_guid: Guid,
     /// Dialects that are offered, oldest first; at least one.
     pub dialects: Vec<Dialect>,
-    /// Whether messages are signed.
+    /// Rule for signing messages.
     pub signing: Signing,
     /// Signing algorithms in the order of preference (3.1.1).
     pub signing_algorithms: Vec<SigningAlgorithm>,
-    /// Whether messages are encrypted.
+    /// Rule for encrypting messages.
     pub sealing: Sealing,
     /// Ciphers in the order of preference (3.1.1).
     pub ciphers: Vec<Cipher>,
     /// Credits that the client asks for in all.
     pub credits: u16,
-    /// Whether to say that several connections of one session are understood.
+    /// Set if the client says that it understands several connections of one session.
     pub multichannel: bool,
-    /// Whether the server may say that it has ended a session (3.1.1): [`BreakNotification::SessionClosed`](crate::BreakNotification::SessionClosed).
+    /// Set if the server may say that it has ended a session (3.1.1):
+    /// [`BreakNotification::SessionClosed`](crate::BreakNotification::SessionClosed).
     pub notifications: bool,
     /// Randomness: salts and challenges.
     pub random: Random,
 }
 
 impl Options {
-    /// Everything that this client speaks; signed where the server insists, encrypted where session or share do.
+    /// Offers everything that this client speaks; signed where the server insists, encrypted where session or share
+    /// do.
     pub fn new(client_guid: Guid, random: Random) -> Self {
         Self {
             client_guid,

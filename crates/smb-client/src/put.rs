@@ -25,9 +25,9 @@ use crate::tree::Tree;
 /// Options of putting files.
 #[derive(Clone, Debug)]
 pub struct Put {
-    /// Over files of the share that have the name.
+    /// Set if files of the share that have the name are replaced.
     pub overwrite: bool,
-    /// Counts along.
+    /// Counts of what has gone so far.
     pub progress: Arc<Progress>,
 }
 
@@ -57,7 +57,7 @@ impl Put {
         let open = local::remote_error(path, Open::create(tree, &staged, &open_params).await)?;
         let stored = self.staged(&open, &file, from, &stat, path).await;
         if stored.is_err() {
-            // What made it fail is told; a name that stays is taken by the next attempt.
+            // The error that made it fail is returned; a name that stays is taken by the next attempt.
             let _ = open.set(info_type::FILE, class::DISPOSITION, 0, &[1]).await;
         }
         let closed = open.close(0).await;
@@ -71,8 +71,8 @@ impl Put {
     /// Symbolic links, devices, sockets and pipes are left alone.
     ///
     /// # Errors
-    /// Of the directory itself; what ends all, as that the connection is gone. Any other failure beneath it is counted in
-    /// [`transfer::Tree::failed`], told by [`Progress::take_failures`], and the rest goes.
+    /// Of the directory itself; what ends all, as that the connection is gone. Any other failure beneath it is counted
+    /// in [`transfer::Tree::failed`], reported by [`Progress::take_failures`], and the rest goes.
     pub async fn tree(
         &self,
         tree: &Tree,
@@ -127,7 +127,7 @@ impl Put {
         Ok(done)
     }
 
-    /// Several files of one directory at once.
+    /// Puts several files of one directory at once.
     async fn files(
         &self,
         done: &mut transfer::Tree,
@@ -143,7 +143,7 @@ impl Put {
         transfer::files_at_once(done, put).await
     }
 
-    /// The bytes, the times and the name.
+    /// Stores the bytes, the times and the name.
     async fn staged(
         &self,
         open: &Open,
@@ -185,7 +185,7 @@ impl Put {
     }
 }
 
-/// A directory of the share, which may be there.
+/// Makes a directory of the share, which may be there.
 async fn made(tree: &Tree, path: &str) -> Result<(), TransferError> {
     // The root is there.
     if path.is_empty() {
@@ -212,7 +212,7 @@ async fn read(file: &File, at: u64, wanted: usize) -> std::io::Result<Buf> {
     read.map(|_| buf)
 }
 
-/// All of it: a server that takes less at once has no room for the rest.
+/// Writes all of it: a server that takes less at once has no room for the rest.
 async fn write(open: &Open, path: &str, at: u64, data: Buf) -> Result<(), TransferError> {
     let len = data.len();
     let (written, _) = open.write(at, vec![data]).await;

@@ -34,7 +34,7 @@ pub struct SharedTree {
 }
 
 impl SharedTree {
-    /// The share over this channel of the session that it is of.
+    /// Returns the share over this channel of the session that it is of.
     pub fn over(&self, channel: &Channel) -> Tree {
         Tree { channel: channel.clone(), info: Arc::clone(&self.info) }
     }
@@ -93,7 +93,7 @@ impl Tree {
         self.info.tree_id
     }
 
-    /// Returns what the server told of the share.
+    /// Returns the server's answer to the TREE_CONNECT.
     pub fn answer(&self) -> &TreeConnectResponse {
         &self.info.answer
     }
@@ -107,7 +107,7 @@ impl Tree {
         self.exchange(request).await?.body().map(|_| ())
     }
 
-    /// A request, and its answer.
+    /// Sends a request, and returns its answer.
     ///
     /// # Errors
     /// The connection's; what is wrong with the answer. Its status is not looked at.
@@ -189,7 +189,7 @@ impl Tree {
     }
 }
 
-/// A control code that belongs to no file, or to none yet.
+/// Creates the request of a control code that belongs to no file, or to none yet.
 fn fsctl(code: u32, input: Vec<u8>, output_max: u32) -> OutgoingRequest<'static> {
     let fixed = IoctlRequestFixed {
         ctl_code: code.into(),

@@ -14,7 +14,7 @@ type Block = Array<u8, U16>;
 
 /// Bytes of a block; each part but the last is a multiple of it.
 pub(crate) const BLOCK_LEN: usize = 16;
-/// Of the nonce.
+/// Bytes of the nonce.
 pub(crate) const NONCE_LEN: usize = 11;
 
 /// A message in the making.
@@ -24,7 +24,7 @@ pub(crate) enum Running<'a> {
 }
 
 impl Running<'_> {
-    /// The message goes on with `part`, which is encrypted where it lies.
+    /// Continues the message with `part`, which is encrypted where it lies.
     pub(crate) fn update(&mut self, part: &mut [u8]) {
         match self {
             Self::Aes128(parts) => parts.update(part),
@@ -32,7 +32,7 @@ impl Running<'_> {
         }
     }
 
-    /// The message is whole: its tag.
+    /// Ends the message, and returns its tag.
     pub(crate) fn finish(self) -> [u8; 16] {
         match self {
             Self::Aes128(parts) => parts.finish(),
@@ -125,5 +125,5 @@ impl BlockCipherEncClosure for Chain<'_> {
 
 /// Bytes of a message's length, which the nonce leaves.
 const LENGTH_OF_LENGTH: u8 = 15 - NONCE_LEN as u8;
-/// Of the first block's flags: something is authenticated beside the message.
+/// Bit of the first block's flags: something is authenticated beside the message.
 const HAS_HEAD: u8 = 0x40;

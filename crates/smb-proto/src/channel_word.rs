@@ -64,7 +64,7 @@ impl Atomic for AtomicU64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a request that is not given back is outstanding for ever"]
 pub enum Ticket {
-    /// Of a sequence and generation.
+    /// The request is counted in a sequence and generation.
     Counted {
         /// The sequence.
         sequence: u16,
@@ -153,14 +153,15 @@ impl State {
 }
 
 impl ChannelWord {
-    /// Of an open that was made by a request of this sequence.
+    /// Creates the word of an open that was made by a request of this sequence.
     pub fn new(sequence: u16) -> Self {
         Self(AtomicU64::new(State { sequence, ..State::default() }.word()))
     }
 }
 
 impl<A: Atomic> ChannelWord<A> {
-    /// A request about the open begins. `modifies` as [`Command::modifies`](smb_wire::Command::modifies) says.
+    /// Counts a request about the open that begins. `modifies` as [`Command::modifies`](smb_wire::Command::modifies)
+    /// says.
     ///
     /// # Errors
     /// `STATUS_FILE_NOT_AVAILABLE` for what changes the file and comes too late, or is replayed too early;
@@ -169,7 +170,7 @@ impl<A: Atomic> ChannelWord<A> {
         self.change(|state| state.enter(sequence, replay, modifies))
     }
 
-    /// The request is answered, whatever became of it.
+    /// Gives back the ticket of an answered request, whatever became of it.
     pub fn leave(&self, ticket: Ticket) {
         if let Ticket::Counted { sequence, generation } = ticket {
             self.change(|state| (state.leave(sequence, generation), ()));
@@ -182,7 +183,7 @@ impl<A: Atomic> ChannelWord<A> {
         sequence.wrapping_sub(state.sequence) > AHEAD_MAX
     }
 
-    /// A session that was not the open's before has it from now on: its sequence begins wherever its client says.
+    /// Gives the open to a session that did not have it before: its sequence begins wherever its client says.
     pub fn begin_anew(&self, sequence: u16) {
         self.change(|state| (state.move_on(sequence), ()));
     }

@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 type Block = [u8; 16];
 
-/// From how many bytes on a run is given to aws-lc.
+/// Shortest run that is given to aws-lc, bytes.
 const RUN_MIN: usize = 512;
 /// Powers of H that are kept: up to 2²⁰ blocks, which is as long as a frame.
 const POWERS: usize = 21;
@@ -45,14 +45,14 @@ impl GmacKey {
         Running { key: self, nonce, mask, z: [0; 16], rest: [0; 16], rest_len: 0, len: 0 }
     }
 
-    /// The tag of a message that lies in one piece; of nothing it is the mask.
+    /// Computes the tag of a message that lies in one piece; of nothing it is the mask.
     fn tag(&self, nonce: [u8; 12], message: &[u8]) -> Block {
         let nonce = Nonce::assume_unique_for_key(nonce);
         let tag = self.gcm.seal_in_place_separate_tag(nonce, Aad::from(message), &mut []);
         *tag.expect("no frame is too long").as_ref().first_chunk().expect("a tag of 16 bytes")
     }
 
-    /// `z` times H to the power of `blocks`.
+    /// Returns `z` times H to the power of `blocks`.
     fn shift(&self, mut z: Block, blocks: usize) -> Block {
         debug_assert!(blocks < 1 << POWERS);
         for (at, power) in self.powers.iter().enumerate() {
@@ -126,7 +126,7 @@ impl Running<'_> {
     }
 }
 
-/// GHASH's last block where nothing is encrypted: bits of what is authenticated, and none.
+/// Returns GHASH's last block where nothing is encrypted: bits of what is authenticated, and none.
 fn lengths(len: u64) -> Block {
     let mut block = [0; 16];
     block[..8].copy_from_slice(&(8 * len).to_be_bytes());
@@ -137,7 +137,7 @@ fn xor(a: Block, b: Block) -> Block {
     (u128::from_ne_bytes(a) ^ u128::from_ne_bytes(b)).to_ne_bytes()
 }
 
-/// A product in GHASH's field: the hash of one block by that key.
+/// Computes a product in GHASH's field: the hash of one block by that key.
 fn multiply(a: Block, b: &Block) -> Block {
     let mut hash = GHash::new(b.into());
     hash.update_padded(&a);

@@ -16,12 +16,12 @@ impl SessionKey {
     /// Longest key that is kept, bytes.
     pub const LEN_MAX: usize = 64;
 
-    /// Of these bytes, of which no more than [`Self::LEN_MAX`] count.
+    /// Creates a key of these bytes, of which no more than [`Self::LEN_MAX`] count.
     pub fn new(bytes: &[u8]) -> Self {
         Self(Zeroizing::new(bytes[..bytes.len().min(Self::LEN_MAX)].to_vec()))
     }
 
-    /// `Session.SessionKey`: the first 16 bytes, filled up with zeros.
+    /// Returns `Session.SessionKey`: the first 16 bytes, filled up with zeros.
     fn short(&self) -> Zeroizing<[u8; 16]> {
         //= MS-SMB2 3.3.5.5.3
         //# The session key is the first 16 bytes, right-padded with zero.
@@ -68,7 +68,7 @@ pub fn signing_key(session: &SessionKey, agreed: &Agreed, preauth: &PreauthHash)
     }
 }
 
-/// The keys that a session seals and opens with, for this side; `None` where nothing can be sealed.
+/// Derives the keys that a session seals and opens with, for this side; `None` where nothing can be sealed.
 pub fn sealing_keys(
     session: &SessionKey,
     agreed: &Agreed,
@@ -102,7 +102,7 @@ pub fn sealing_keys(
     }
 }
 
-/// SP 800-108 5.1 in counter mode with HMAC-SHA256: at most one block is asked for, so the counter is 1.
+/// Derives a key by SP 800-108 5.1 in counter mode with HMAC-SHA256: one block is enough, so the counter is 1.
 fn derive<const LEN: usize>(key: &[u8], label: &[u8], context: &[u8]) -> Zeroizing<[u8; LEN]> {
     const { assert!(LEN <= 32, "one block of SHA-256") };
     let mut hmac = hmac::Context::with_key(&hmac::Key::new(hmac::HMAC_SHA256, key));

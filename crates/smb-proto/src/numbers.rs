@@ -29,13 +29,14 @@ impl Hasher for NumberHasher {
         self.0 = folded(self.0 ^ number, SPREAD);
     }
 
-    /// By one multiplication alone, some strides would leave two thirds of the places of a table empty.
+    /// Returns the hash. With one multiplication alone, some strides would leave two thirds of the places of a table
+    /// empty.
     fn finish(&self) -> u64 {
         folded(self.0, SPREAD_AGAIN)
     }
 }
 
-/// Both halves of the product in one.
+/// Returns both halves of the product in one.
 fn folded(number: u64, by: u64) -> u64 {
     let product = u128::from(number) * u128::from(by);
     (product as u64) ^ (product >> 64) as u64

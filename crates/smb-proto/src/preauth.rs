@@ -8,7 +8,7 @@ use aws_lc_rs::digest::{Context, SHA512};
 pub struct PreauthHash([u8; 64]);
 
 impl PreauthHash {
-    /// Before anything was said.
+    /// Returns the hash before any message.
     pub const fn new() -> Self {
         Self([0; 64])
     }
@@ -24,7 +24,7 @@ impl PreauthHash {
         self.0.copy_from_slice(context.finish().as_ref());
     }
 
-    /// The value.
+    /// Returns the value.
     pub fn value(&self) -> &[u8; 64] {
         &self.0
     }

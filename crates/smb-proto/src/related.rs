@@ -38,7 +38,7 @@ pub struct CompoundContext {
 }
 
 impl Compound {
-    /// Of a frame.
+    /// Creates the context of a frame.
     pub fn new() -> Self {
         Self::default()
     }
@@ -149,7 +149,7 @@ mod tests {
         if related { header.with(flags::RELATED_OPERATIONS) } else { header }
     }
 
-    /// Runs requests that end as they are told; a CREATE that succeeds opens [`OPEN`].
+    /// Runs requests that end with the given statuses; a CREATE that succeeds opens [`OPEN`].
     fn run(requests: &[(Command, bool, Status)]) -> Vec<Result<CompoundContext, Status>> {
         let mut compound = Compound::new();
         let mut all = Vec::new();

@@ -30,18 +30,18 @@ impl Cipher {
     /// Ciphers by preference.
     pub const PREFERRED: [Self; 4] = [Self::Aes128Gcm, Self::Aes256Gcm, Self::Aes128Ccm, Self::Aes256Ccm];
 
-    /// Of a wire value.
+    /// Returns the cipher of a wire value; `None` where there is none.
     pub fn from_wire(value: u16) -> Option<Self> {
         Self::PREFERRED.into_iter().find(|cipher| *cipher as u16 == value)
     }
 
-    /// The first of `ours` that is offered. None is no refusal: the answer is 0, and nothing is encrypted.
+    /// Returns the first of `ours` that is offered. None is no refusal: the answer is 0, and nothing is encrypted.
     pub fn choose(offered: impl IntoIterator<Item = u16>, ours: &[Self]) -> Option<Self> {
         let offered: Vec<_> = offered.into_iter().collect();
         ours.iter().copied().find(|cipher| offered.contains(&(*cipher as u16)))
     }
 
-    /// Bytes of a key.
+    /// Returns the number of bytes of a key.
     pub fn key_len(self) -> usize {
         match self {
             Self::Aes128Ccm | Self::Aes128Gcm => 16,
@@ -49,7 +49,7 @@ impl Cipher {
         }
     }
 
-    /// Bytes of the header's nonce that count.
+    /// Returns the number of bytes of the header's nonce that count.
     fn nonce_len(self) -> usize {
         match self {
             Self::Aes128Ccm | Self::Aes256Ccm => 11,
@@ -72,13 +72,14 @@ pub struct Nonces {
 pub struct NoNonce;
 
 impl Nonces {
-    /// Of a channel's number within its session, below 2²⁴ and never given to another while the keys live.
+    /// Creates the nonces of a channel by its number within its session, below 2²⁴ and never given to another while
+    /// the keys live.
     pub fn new(channel: u32) -> Result<Self, NoNonce> {
         let [low, mid, high, 0] = channel.to_le_bytes() else { return Err(NoNonce) };
         Ok(Self { channel: [low, mid, high], next: 0 })
     }
 
-    /// The next one.
+    /// Takes the next nonce.
     fn take(&mut self) -> Result<[u8; 16], NoNonce> {
         //= MS-SMB2 3.1.4.3
         //# A nonce is not used for any other encrypted message within the session.
@@ -129,7 +130,7 @@ impl ByParts<'_> {
     /// Size of which the parts before the last are multiples.
     pub const UNIT: usize = ccm_parts::BLOCK_LEN;
 
-    /// The messages go on with `part`, which is sealed where it lies.
+    /// Continues the message with `part`, which is sealed where it lies.
     ///
     /// # Panics
     /// If it is longer than what was announced, or not the last and no multiple of [`ByParts::UNIT`].
@@ -147,7 +148,7 @@ impl ByParts<'_> {
 }
 
 impl SealingKey {
-    /// Of as many bytes as the cipher has.
+    /// Creates a key of as many bytes as the cipher has.
     ///
     /// # Panics
     /// If there are more or less.

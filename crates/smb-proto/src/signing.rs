@@ -25,14 +25,15 @@ impl SigningAlgorithm {
     /// Algorithms by preference: GMAC costs a twentieth of CMAC.
     pub const PREFERRED: [Self; 3] = [Self::AesGmac, Self::AesCmac, Self::HmacSha256];
 
-    /// Of a wire value.
+    /// Returns the algorithm of a wire value; `None` where there is none.
     pub fn from_wire(value: u16) -> Option<Self> {
         Self::PREFERRED.into_iter().find(|algorithm| *algorithm as u16 == value)
     }
 
-    /// The one of `offered` that we prefer; AES-CMAC where none of them is known (MS-SMB2 3.3.5.4). Where a session may have many
-    /// channels, AES-GMAC is taken only if there is nothing else: the interim replies to two bindings are signed with the session's
-    /// key under one MessageId, and two messages under one nonce give away the key that authenticates.
+    /// Returns the one of `offered` that we prefer; AES-CMAC where none of them is known (MS-SMB2 3.3.5.4). Where a
+    /// session may have many channels, AES-GMAC is taken only if there is nothing else: the interim replies to two
+    /// bindings are signed with the session's key under one MessageId, and two messages under one nonce give away the
+    /// key that authenticates.
     pub fn choose(offered: impl IntoIterator<Item = u16>, many_channels: bool) -> Self {
         let offered: Vec<_> = offered.into_iter().filter_map(Self::from_wire).collect();
         let is_safe = |ours: &Self| !many_channels || *ours != Self::AesGmac;
@@ -70,7 +71,7 @@ enum Running<'a> {
 pub struct NoHeader;
 
 impl SigningKey {
-    /// Of 16 bytes.
+    /// Creates a key of 16 bytes.
     pub fn new(algorithm: SigningAlgorithm, key: &[u8; 16]) -> Self {
         Self(match algorithm {
             SigningAlgorithm::HmacSha256 => Kind::Hmac(Box::new(hmac::Key::new(hmac::HMAC_SHA256, key))),
@@ -81,7 +82,8 @@ impl SigningKey {
         })
     }
 
-    /// The signature of a message that `sender` sends: its parts in order, the first of which holds the header whole.
+    /// Computes the signature of a message that `sender` sends: its parts in order, the first of which holds the header
+    /// whole.
     pub fn sign(&self, sender: Role, parts: &[&[u8]]) -> Result<[u8; 16], NoHeader> {
         let (first, others) = parts.split_first().ok_or(NoHeader)?;
         let (head, rest) = first.split_first_chunk().ok_or(NoHeader)?;
@@ -123,7 +125,7 @@ impl SigningKey {
 }
 
 impl Signature<'_> {
-    /// The message goes on with `part`.
+    /// Continues the message with `part`.
     pub fn update(&mut self, part: &[u8]) {
         match &mut self.0 {
             Running::Hmac(context) => context.update(part),
@@ -132,7 +134,7 @@ impl Signature<'_> {
         }
     }
 
-    /// The message is whole.
+    /// Ends the message, and returns its signature.
     pub fn finish(self) -> [u8; 16] {
         match self.0 {
             Running::Hmac(context) => *context.sign().as_ref().first_chunk().expect("32 bytes of SHA-256"),

@@ -25,7 +25,8 @@ pub struct Window {
 pub struct OutOfWindow(pub u64);
 
 impl Window {
-    /// Of a new connection, that never gives out more than `max` ids at a time (at most [`WINDOW_MAX`], at least 1).
+    /// Creates the window of a new connection, which never gives out more than `max` ids at a time (at most
+    /// [`WINDOW_MAX`], at least 1).
     pub fn new(max: u16) -> Self {
         //= MS-SMB2 3.3.1.1
         //# The window starts with MessageId 0.

@@ -9,7 +9,7 @@ pub(crate) const CONTEXTS_MAX: usize = 16;
 /// Transfer syntaxes offered for one context.
 const SYNTAXES_MAX: usize = 8;
 
-/// Of one pipe.
+/// Association of one pipe.
 #[derive(Debug)]
 pub(crate) struct Association {
     interface: Interface,
@@ -43,7 +43,7 @@ impl Association {
         Self { interface, contexts: Vec::new(), fragment_max: None }
     }
 
-    /// Longest fragment that the client takes.
+    /// Returns the longest fragment that the client takes.
     pub(crate) fn fragment_max(&self) -> usize {
         self.fragment_max.unwrap_or(FRAGMENT_MIN)
     }
@@ -53,7 +53,7 @@ impl Association {
         !self.contexts.is_empty()
     }
 
-    /// The interface that a request of this context is for.
+    /// Returns the interface that a request of this context is for.
     pub(crate) fn interface(&self, context: u16) -> Result<Interface, Fault> {
         self.contexts.contains(&context).then_some(self.interface).ok_or(Fault::UNKNOWN_INTERFACE)
     }
@@ -151,7 +151,7 @@ fn refused(call: u32, refusal: Refusal) -> Vec<u8> {
     })
 }
 
-/// The body of a request: context, number of the call, arguments.
+/// Parses the body of a request: context, number of the call, arguments.
 pub(crate) fn request<'a>(head: &Head, fragment: &'a [u8]) -> Result<(u16, u16, &'a [u8]), Broken> {
     let object = if head.has(flags::OBJECT) { 16 } else { 0 };
     let stub = fragment.get(HEAD_LEN + 8 + object..).ok_or(Broken)?;

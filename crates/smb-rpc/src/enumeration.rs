@@ -72,7 +72,7 @@ impl Asked {
     fn end(&self, out: &mut Writer, total: usize, error: u32) {
         out.count(total);
         match self.resume {
-            // All that is left has been told.
+            // All entries have been reported.
             Some(_) => {
                 out.pointer();
                 out.u32(0);

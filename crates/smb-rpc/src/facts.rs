@@ -20,12 +20,12 @@ pub struct Facts<'a> {
     pub caller: &'a Principal,
     /// The time of day, seconds since 1970.
     pub now_s: u64,
-    /// For how long the server has run, milliseconds.
+    /// Time that the server has run, milliseconds.
     pub uptime_ms: u64,
 }
 
 impl Facts<'_> {
-    /// A share by its name; case does not matter.
+    /// Returns a share by its name; case does not matter.
     pub(crate) fn share(&self, name: &str) -> Option<&ShareFact<'_>> {
         let name = name.to_lowercase();
         self.shares.iter().find(|share| share.name.to_lowercase() == name)
@@ -48,9 +48,9 @@ pub struct ShareFact<'a> {
     pub name: &'a str,
     /// Kind of the share.
     pub kind: ShareKind,
-    /// Whether clients hide it in lists.
+    /// Set if clients hide it in lists.
     pub is_hidden: bool,
-    /// Whether listings leave out what the caller may not read.
+    /// Set if listings leave out what the caller may not read.
     pub hides_unreadable: bool,
     /// Comment on the share.
     pub comment: &'a str,

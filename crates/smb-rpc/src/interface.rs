@@ -24,13 +24,13 @@ const ALL: [(Interface, &str, Syntax); 3] = [
 ];
 
 impl Interface {
-    /// Of the pipe of that name, as CREATE on `IPC$` has it; case does not matter.
+    /// Returns the interface of the pipe of that name, as CREATE on `IPC$` has it; case does not matter.
     pub(crate) fn of_pipe(name: &str) -> Option<Self> {
         let name = name.strip_prefix('\\').unwrap_or(name).to_ascii_lowercase();
         ALL.iter().find(|(_, pipe, _)| *pipe == name).map(|(interface, _, _)| *interface)
     }
 
-    /// The name of its pipe.
+    /// Returns the name of its pipe.
     pub(crate) fn pipe(self) -> &'static str {
         ALL[self as usize].1
     }

@@ -80,7 +80,7 @@ impl<'a> Reader<'a> {
         Ok(char::decode_utf16(units).map(|unit| unit.unwrap_or(char::REPLACEMENT_CHARACTER)).collect())
     }
 
-    /// A `[string] wchar_t *` that is there: up to its terminator.
+    /// Reads a `[string] wchar_t *` that is there: up to its terminator.
     pub(crate) fn text(&mut self) -> Result<String, BadStub> {
         let mut text = self.units()?;
         let end = text.find('\0').ok_or(BadStub)?;
@@ -88,7 +88,7 @@ impl<'a> Reader<'a> {
         Ok(text)
     }
 
-    /// A `[unique, string] wchar_t *`.
+    /// Reads a `[unique, string] wchar_t *`.
     pub(crate) fn text_pointer(&mut self) -> Result<Option<String>, BadStub> {
         self.pointer()?.then(|| self.text()).transpose()
     }
@@ -98,7 +98,7 @@ impl<'a> Reader<'a> {
         self.units()
     }
 
-    /// An `RPC_SID` that a pointer points at.
+    /// Reads an `RPC_SID` that a pointer points at.
     pub(crate) fn sid(&mut self) -> Result<Sid, BadStub> {
         let count = self.count(SUB_AUTHORITIES_MAX, 4)?;
         let bytes = self.bytes(8 + 4 * count)?;
@@ -140,18 +140,18 @@ impl Writer {
         self.bytes(&value.to_le_bytes());
     }
 
-    /// A number of elements.
+    /// Writes a number of elements.
     pub(crate) fn count(&mut self, count: usize) {
         self.u32(u32::try_from(count).expect("answers are bounded"));
     }
 
-    /// A pointer: what it points at is written later.
+    /// Writes a pointer: what it points at is written later.
     pub(crate) fn pointer(&mut self) {
         self.referents += 1;
         self.u32(0x0002_0000 + 4 * (self.referents - 1));
     }
 
-    /// A pointer at nothing.
+    /// Writes a pointer at nothing.
     pub(crate) fn null(&mut self) {
         self.u32(0);
     }
@@ -161,7 +161,8 @@ impl Writer {
         self.units(text.encode_utf16().chain([0]).collect());
     }
 
-    /// An `RPC_UNICODE_STRING`, whose text [`counted_text`](Self::counted_text) writes later; none for an empty one.
+    /// Writes an `RPC_UNICODE_STRING`, whose text [`counted_text`](Self::counted_text) writes later; none for an empty
+    /// one.
     pub(crate) fn counted(&mut self, text: &str) {
         let bytes = u16::try_from(2 * text.encode_utf16().count()).expect("names are short");
         self.align(4);
@@ -184,7 +185,7 @@ impl Writer {
         self.out.extend(units.iter().flat_map(|unit| unit.to_le_bytes()));
     }
 
-    /// An `RPC_SID` that a pointer points at.
+    /// Writes an `RPC_SID` that a pointer points at.
     pub(crate) fn sid(&mut self, sid: &Sid) {
         self.count(sid.sub_authorities().len());
         sid.write(&mut self.out);

@@ -4,7 +4,7 @@ use smb_wire::Guid;
 use zerocopy::little_endian::{U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// Longest fragment that goes out, and that clients are told to send, bytes: as with Windows.
+/// Longest fragment that is sent, and that clients are asked to send, bytes: as with Windows.
 pub(crate) const FRAGMENT_MAX: usize = 4280;
 /// Longest fragment that is taken: first ones may be of Ethernet's size (C706 12.6.3.4).
 pub(crate) const FRAGMENT_TAKEN_MAX: usize = 5840;
@@ -74,7 +74,7 @@ pub(crate) const HEAD_LEN: usize = size_of::<Head>();
 pub(crate) struct Broken;
 
 impl Head {
-    /// Of the fragment that `bytes` begin with; `None`: it is not all there yet.
+    /// Parses the head of the fragment that `bytes` begin with; `None` if it is not all there yet.
     pub(crate) fn parse(bytes: &[u8]) -> Result<Option<&Self>, Broken> {
         let Ok((head, _)) = Self::ref_from_prefix(bytes) else { return Ok(None) };
         let is_known = head.version == 5 && head.version_minor <= 1;
@@ -111,7 +111,7 @@ pub(crate) fn write(kind: u8, flags: u8, call: u32, fill: impl FnOnce(&mut Vec<u
     out
 }
 
-/// A fault, which is the whole answer.
+/// Encodes a fault, which is the whole answer.
 pub(crate) fn fault(call: u32, context: u16, fault: Fault) -> Vec<u8> {
     write(kind::FAULT, flags::FIRST | flags::LAST | flags::DID_NOT_EXECUTE, call, |out| {
         out.extend(0u32.to_le_bytes());
@@ -122,7 +122,7 @@ pub(crate) fn fault(call: u32, context: u16, fault: Fault) -> Vec<u8> {
     })
 }
 
-/// An answer, in fragments of at most `fragment_max` bytes.
+/// Encodes an answer, in fragments of at most `fragment_max` bytes.
 pub(crate) fn responses(call: u32, context: u16, stub: &[u8], fragment_max: usize) -> Vec<Vec<u8>> {
     let room = (fragment_max - HEAD_LEN - 8) / 8 * 8;
     let count = stub.len().div_ceil(room).max(1);

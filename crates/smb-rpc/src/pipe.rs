@@ -60,7 +60,7 @@ struct Call {
 /// Result of a read.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Answer {
-    /// At most as much as was asked for.
+    /// Bytes of the message, at most as many as were asked for.
     pub data: Vec<u8>,
     /// [`Status::SUCCESS`], or [`Status::BUFFER_OVERFLOW`]: the message has more.
     pub status: Status,
@@ -197,7 +197,7 @@ impl Pipe {
         }
     }
 
-    /// Bytes that are left of the next message.
+    /// Returns the number of bytes that are left of the next message.
     pub fn available(&self) -> usize {
         self.messages.front().map_or(0, |message| message.len() - self.read)
     }
@@ -207,7 +207,7 @@ impl Pipe {
         std::mem::take(&mut self.tally)
     }
 
-    /// Bytes that it keeps.
+    /// Returns the number of bytes that it keeps.
     fn kept(&self) -> usize {
         let call = self.call.as_ref().map_or(0, |call| call.stub.capacity());
         self.partial.capacity() + call + self.waiting + self.messages.len() * MESSAGE_OVERHEAD
@@ -304,7 +304,7 @@ impl Pipe {
         }
         let call = self.call.as_ref().expect("just put");
         if call.stub.len() > CALL_MAX {
-            // What is left of it could not be told from a new call: the pipe is at its end, with a reason.
+            // What is left of it could not be distinguished from a new call: the pipe is at its end, with a reason.
             self.fault(id, context, Fault::TOO_MUCH);
             return Err(Broken);
         }

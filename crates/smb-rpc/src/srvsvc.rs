@@ -17,7 +17,7 @@ pub(crate) const PLATFORM: u32 = 500;
 pub(crate) const VERSION: (u32, u32) = (6, 1);
 /// `SV_TYPE_WORKSTATION`, `SV_TYPE_SERVER`, `SV_TYPE_NT`, `SV_TYPE_SERVER_NT`.
 const SERVER_TYPE: u32 = 0x9003;
-/// As many as come.
+/// Number of users of a share that as many as come may use.
 const UNLIMITED: u32 = u32::MAX;
 /// `SHI1005_FLAGS_ACCESS_BASED_DIRECTORY_ENUM`.
 const ACCESS_BASED_DIRECTORY_ENUM: u32 = 0x800;
@@ -96,7 +96,7 @@ impl Level {
         if is_open || facts.caller.is_administrator() { Ok(level) } else { Err(error::ACCESS_DENIED) }
     }
 
-    /// The fixed part.
+    /// Writes the fixed part.
     fn fixed(self, out: &mut Writer, share: &ShareFact<'_>) {
         out.pointer();
         if self == Self::Name {
@@ -136,7 +136,7 @@ impl Level {
     }
 }
 
-/// `NetrShareEnum`, MS-SRVS 3.1.4.8.
+/// Answers `NetrShareEnum`, MS-SRVS 3.1.4.8.
 fn share_enum(read: &mut Reader<'_>, out: &mut Writer, facts: &Facts<'_>) -> Result<(), Fault> {
     let _server = read.text_pointer()?;
     let asked = Asked::read(read)?;
@@ -152,7 +152,7 @@ fn share_enum(read: &mut Reader<'_>, out: &mut Writer, facts: &Facts<'_>) -> Res
     Ok(())
 }
 
-/// `NetrShareGetInfo`, MS-SRVS 3.1.4.10.
+/// Answers `NetrShareGetInfo`, MS-SRVS 3.1.4.10.
 fn share_get_info(read: &mut Reader<'_>, out: &mut Writer, facts: &Facts<'_>) -> Result<(), Fault> {
     let _server = read.text_pointer()?;
     let name = read.text()?;
@@ -185,7 +185,7 @@ fn share_get_info(read: &mut Reader<'_>, out: &mut Writer, facts: &Facts<'_>) ->
     Ok(())
 }
 
-/// `NetrServerGetInfo`, MS-SRVS 3.1.4.17.
+/// Answers `NetrServerGetInfo`, MS-SRVS 3.1.4.17.
 fn server_get_info(read: &mut Reader<'_>, out: &mut Writer, facts: &Facts<'_>) -> Result<(), Fault> {
     let _server = read.text_pointer()?;
     let level = read.u32()?;
@@ -229,7 +229,7 @@ fn server_get_info(read: &mut Reader<'_>, out: &mut Writer, facts: &Facts<'_>) -
     Ok(())
 }
 
-/// `NetrRemoteTOD`, MS-SRVS 3.1.4.21: the time of day, which is told as UTC.
+/// Answers `NetrRemoteTOD`, MS-SRVS 3.1.4.21: the time of day, in UTC.
 fn remote_tod(read: &mut Reader<'_>, out: &mut Writer, facts: &Facts<'_>) -> Result<(), Fault> {
     let _server = read.text_pointer()?;
     let (days, second) = (facts.now_s / 86_400, (facts.now_s % 86_400) as u32);
@@ -257,8 +257,8 @@ fn remote_tod(read: &mut Reader<'_>, out: &mut Writer, facts: &Facts<'_>) -> Res
     Ok(())
 }
 
-/// Year, month and day of a day since 1970, in the Gregorian calendar: years are counted from March, so that the odd day
-/// is a year's last.
+/// Returns year, month and day of a day since 1970, in the Gregorian calendar: years are counted from March, so that
+/// the odd day is a year's last.
 fn date(days: u64) -> (u32, u32, u32) {
     let shifted = days + 719_468;
     let (era, day) = (shifted / 146_097, shifted % 146_097);

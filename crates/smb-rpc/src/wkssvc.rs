@@ -35,7 +35,7 @@ pub(crate) fn call(
     }
 }
 
-/// `NetrWkstaGetInfo`, MS-WKST 3.2.4.1.
+/// Answers `NetrWkstaGetInfo`, MS-WKST 3.2.4.1.
 fn get_info(read: &mut Reader<'_>, out: &mut Writer, facts: &Facts<'_>) -> Result<(), Fault> {
     let _server = read.text_pointer()?;
     let level = read.u32()?;

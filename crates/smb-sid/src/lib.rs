@@ -98,8 +98,10 @@ pub struct Sids {
 }
 
 impl Sids {
-    /// Of the server of that name; case does not matter. The same name gives the same identifiers after a restart and
-    /// on another machine, so that descriptors that clients keep go on meaning the same.
+    /// Creates the identifiers of the server of that name; case does not matter.
+    ///
+    /// The same name gives the same identifiers after a restart and on another machine, so that descriptors that
+    /// clients keep go on meaning the same.
     pub fn new(server_name: &str) -> Self {
         let name = server_name.to_uppercase();
         let hash = digest(&SHA256, format!("account domain of {name}").as_bytes());
@@ -108,17 +110,17 @@ impl Sids {
         Self { domain, name: name.into() }
     }
 
-    /// The identifier of the accounts as a whole.
+    /// Returns the identifier of the accounts as a whole.
     pub fn domain(&self) -> Sid {
         self.domain
     }
 
-    /// The name of the accounts as a whole: the server's, in capitals.
+    /// Returns the name of the accounts as a whole: the server's, in capitals.
     pub fn domain_name(&self) -> &str {
         &self.name
     }
 
-    /// The identifier of a user or group.
+    /// Returns the identifier of a user or group.
     pub fn of_id(&self, id: Id) -> Sid {
         if let Some((_, known)) = WELL_KNOWN.iter().find(|(known, _)| *known == id) {
             return known.sid();
@@ -138,12 +140,12 @@ impl Sids {
         id.filter(|id| *id != Id::ANONYMOUS)
     }
 
-    /// The identifier of a POSIX user.
+    /// Returns the identifier of a POSIX user.
     pub fn of_uid(uid: u32) -> Sid {
         Sid::new(UNIX, &[1, uid]).expect("two parts")
     }
 
-    /// The identifier of a POSIX group.
+    /// Returns the identifier of a POSIX group.
     pub fn of_gid(gid: u32) -> Sid {
         Sid::new(UNIX, &[2, gid]).expect("two parts")
     }
@@ -171,7 +173,7 @@ impl Sids {
         unix(sid).and_then(|(kind, id)| (kind == 1).then_some(id))
     }
 
-    /// The POSIX group that is called so.
+    /// Returns the POSIX group that is called so.
     pub fn gid_of(sid: &Sid) -> Option<u32> {
         unix(sid).and_then(|(kind, id)| (kind == 2).then_some(id))
     }
@@ -245,12 +247,12 @@ pub fn machine_name() -> String {
     if short.is_empty() { "LINERATE".to_owned() } else { short.to_uppercase() }
 }
 
-/// An identifier below a domain's.
+/// Returns an identifier below a domain's.
 fn joined(domain: &Sid, rid: u32) -> Option<Sid> {
     Sid::new(domain.authority(), &[domain.sub_authorities(), &[rid]].concat())
 }
 
-/// An identifier as that of its domain and the last part.
+/// Splits an identifier into that of its domain and the last part.
 fn split(sid: &Sid) -> Option<(Sid, u32)> {
     let (rid, domain) = sid.sub_authorities().split_last()?;
     Some((Sid::new(sid.authority(), domain)?, *rid))

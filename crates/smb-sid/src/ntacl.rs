@@ -20,7 +20,7 @@ pub const BYTES_MAX: usize = 65_536;
 /// Reason why an attribute's value is no descriptor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unreadable {
-    /// It is not as Samba writes it, or has entries that do more than to allow or deny rights.
+    /// The value is not as Samba writes it, or has entries that do more than to allow or deny rights.
     #[error("it is damaged, or says what is not understood: {0}")]
     Malformed(#[from] Malformed),
     /// The attribute is of an unknown version.
@@ -28,7 +28,7 @@ pub enum Unreadable {
     Version(u16),
 }
 
-/// The descriptor of an attribute's value.
+/// Parses the descriptor of an attribute's value.
 ///
 /// # Errors
 /// [`Unreadable`].
@@ -60,7 +60,7 @@ pub fn parse(value: &[u8]) -> Result<Descriptor, Unreadable> {
     Ok(Descriptor::parse(&descriptor)?)
 }
 
-/// The attribute's value for a descriptor; `None` where it is too long.
+/// Returns the attribute's value for a descriptor; `None` where it is too long.
 pub fn encode(descriptor: &Descriptor) -> Option<Vec<u8>> {
     let mut bytes = descriptor.to_bytes();
     shift(&mut bytes, |offset| offset + FIRST as u32).ok()?;
@@ -93,7 +93,7 @@ const FIRST: usize = 8;
 const POINTER: usize = 4;
 const HASH: usize = 64;
 const TIME: usize = 8;
-/// Of a descriptor: revision, control, and four offsets.
+/// Bytes of a descriptor's head: revision, control, and four offsets.
 const HEAD: usize = 20;
 
 #[cfg(test)]

@@ -11,9 +11,9 @@ use vfs::{FoundWithRights, Ownership};
 /// Rights of a caller over a file, as SMB sees them.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Allowed {
-    /// Over the file, or in the directory.
+    /// Rights over the file, or in the directory.
     pub(crate) own: Rights,
-    /// In the directory above, which says whether it may be deleted or renamed; `None` for a share's root.
+    /// Rights in the directory above, by which it may be deleted or renamed; `None` for a share's root.
     pub(crate) above: Option<Rights>,
     pub(crate) is_directory: bool,
     pub(crate) is_administrator: bool,
@@ -63,8 +63,8 @@ impl Allowed {
         }
     }
 
-    /// The share mode of an open that asks for `wanted`. Without the right to lock it denies nothing, and the open succeeds all the same:
-    /// most programs that read deny writing by default.
+    /// Returns the share mode of an open that asks for `wanted`. Without the right to lock it denies nothing, and the
+    /// open succeeds all the same: most programs that read deny writing by default.
     pub(crate) fn shared(&self, wanted: u32) -> u32 {
         if self.locks() { wanted } else { wanted | share::READ | share::WRITE | share::DELETE }
     }
@@ -131,7 +131,7 @@ pub(crate) fn deletes(above: Option<Rights>, is_own: impl FnOnce() -> bool) -> O
     if above.as_ref().is_some_and(own) { above.map(|above| above | Rights::DELETE) } else { above }
 }
 
-/// The rights over a file that it takes to use an open with this mask, which the open was found to be allowed.
+/// Returns the rights over a file that it takes to use an open with this mask, which the open was found to be allowed.
 pub(crate) fn needed(mask: u32, is_directory: bool) -> Rights {
     if is_directory {
         // Each change in it is looked at by itself.

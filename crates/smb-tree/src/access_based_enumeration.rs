@@ -10,18 +10,18 @@ use crate::request_context::RequestContext;
 use crate::share::Share;
 
 impl Share {
-    /// Returns whether a name of the directory that is open is told in its listing. A link that is told as
-    /// one has nothing to be read.
+    /// Returns whether a name is in the listing of the open directory. A link that is listed as one has nothing to be
+    /// read.
     pub(crate) async fn is_listed(&self, ctx: &RequestContext, open: &Open, entry: &Entry) -> bool {
         entry.attributes.kind == FileKind::Symlink || self.is_shown(ctx, open, &entry.name).await
     }
 
-    /// Returns whether a name is shown that is no link, or is told as what it leads to.
+    /// Returns whether a name is shown that is no link, or is listed as what it leads to.
     pub(crate) async fn is_shown(&self, ctx: &RequestContext, open: &Open, name: &[u8]) -> bool {
         !self.options().hide_unreadable || self.may_read(ctx, open, name).await.unwrap_or(false)
     }
 
-    /// `None` for what is gone or cannot be looked at.
+    /// Checks whether the caller may read an entry; `None` for what is gone or cannot be looked at.
     async fn may_read(&self, ctx: &RequestContext, open: &Open, name: &[u8]) -> Option<bool> {
         let above = open.grants().path(self.volume())?;
         let path = above.as_path().join(Name::parse(name).ok()?).ok()?;

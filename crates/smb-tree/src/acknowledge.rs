@@ -14,7 +14,7 @@ use crate::request_context::RequestContext;
 use crate::share::Share;
 
 impl Share {
-    /// The client keeps this level of an oplock; says which the response tells.
+    /// Acknowledges an oplock break: the client keeps this level. Returns the level of the response.
     ///
     /// # Errors
     /// `STATUS_INVALID_PARAMETER` for a level that no break leaves; `STATUS_INVALID_OPLOCK_PROTOCOL` where nothing was asked back.
@@ -42,7 +42,7 @@ impl Share {
         })
     }
 
-    /// The client keeps this state of a lease; says which the response tells.
+    /// Acknowledges a lease break: the client keeps this state. Returns the state of the response.
     ///
     /// # Errors
     /// `STATUS_OBJECT_NAME_NOT_FOUND` for a lease that is not there; `STATUS_UNSUCCESSFUL` where nothing was asked back;

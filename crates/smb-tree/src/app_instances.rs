@@ -27,7 +27,7 @@ pub(crate) struct AppInstanceMember {
 }
 
 impl AppInstances {
-    /// FileId.Volatile of what an instance has open.
+    /// Returns the FileId.Volatile of what an instance has open.
     pub(crate) fn of(&self, id: Guid) -> Vec<u64> {
         self.lock().get(&id).cloned().unwrap_or_default()
     }

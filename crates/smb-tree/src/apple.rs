@@ -23,7 +23,7 @@ pub struct Apple {
 /// The parts of a file's AFP_AfpInfo and AFP_Resource streams that listings report.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FinderInfo {
-    /// Type and creator, flags, further flags; the date of arrival is told for itself.
+    /// Type and creator, flags, further flags; the date of arrival has a field of its own.
     finder: [u8; 12],
     resource_len: u64,
     is_known: bool,
@@ -47,7 +47,7 @@ impl Apple {
         self.lists.load(Ordering::Relaxed)
     }
 
-    /// Returns what it is told of the server, and agreed on with that; `None` for what it asks beside that.
+    /// Returns the answer about the server, and notes what it agrees on; `None` if the client asks anything else.
     pub(crate) fn answer(&self, asked: &AaplRequest) -> Option<Vec<u8>> {
         if asked.command.get() != SERVER_QUERY {
             return None;
@@ -99,7 +99,7 @@ impl AppleDirEntry {
 }
 
 impl Share {
-    /// The extra fields for macOS of a directory entry. A user that may not look at it sees no rights.
+    /// Returns the extra fields for macOS of a directory entry. A user that may not look at it sees no rights.
     pub(crate) async fn apple_dir_entry(&self, ctx: &RequestContext, lookup: &PathLookup) -> AppleDirEntry {
         let nothing = FinderInfo { finder: [0; 12], resource_len: 0, is_known: false };
         match self.try_apple_dir_entry(ctx, lookup).await {
@@ -123,7 +123,7 @@ impl Share {
     }
 }
 
-/// The parts of `AFP_AfpInfo` that listings tell; `None` for what is none.
+/// Returns the parts of `AFP_AfpInfo` that listings tell; `None` for what is none.
 fn finder_of(information: &[u8]) -> Option<[u8; 12]> {
     let finder = information.strip_prefix(INFORMATION_MAGIC)?.get(12..44)?;
     let mut out = [0; 12];
@@ -138,14 +138,14 @@ fn since_2000(time: u64) -> u32 {
 }
 
 const SERVER_QUERY: u32 = 1;
-/// Of what it asks.
+/// Bits of the answers that a client asks for.
 const SERVER_CAPABILITIES: u64 = 1;
 const VOLUME_CAPABILITIES: u64 = 2;
 const MODEL: u64 = 4;
-/// Of what clients and servers can.
+/// Capabilities of clients and servers.
 const READ_DIR_ATTR: u64 = 1;
 const UNIX_BASED: u64 = 4;
-/// Of volumes: what is flushed with that wish is on the disk.
+/// Capability of a volume: data that a client flushes with this wish is on the disk.
 const FULL_SYNC: u64 = 4;
 const MODEL_NAME: &str = "Linerate";
 

@@ -43,7 +43,7 @@ pub(crate) struct Info {
 }
 
 impl Info {
-    /// The format that it is compressed in (MS-FSCC 2.3.18).
+    /// Returns the format that it is compressed in (MS-FSCC 2.3.18).
     pub(crate) fn compression(&self) -> u16 {
         if self.attributes & attributes::COMPRESSED == 0 { compression::NONE } else { compression::LZNT1 }
     }
@@ -149,7 +149,7 @@ impl Share {
         Ok(self.seen(handle, &now).await?.dos)
     }
 
-    /// Finder's metadata of a file, from its streams or the cache.
+    /// Returns Finder's metadata of a file, from its streams or the cache.
     pub(crate) async fn finder_info(&self, handle: &LaneHandle) -> Result<apple::FinderInfo, Status> {
         let now = handle.attributes()?;
         let seen = self.seen(handle, &now).await?;
@@ -259,8 +259,8 @@ impl Share {
     }
 }
 
-/// Bytes that clients are told to be taken by so many of a stream, or to be set aside: whole units. What a file takes its file system says
-/// ([`Attributes::allocated`]).
+/// Returns the allocation size that clients see for so many bytes of a stream, or set aside: whole units. What a file
+/// takes its file system says ([`Attributes::allocated`]).
 pub(crate) fn allocated(size: u64) -> u64 {
     size.checked_next_multiple_of(UNIT_BYTES).unwrap_or(!(UNIT_BYTES - 1))
 }
@@ -274,7 +274,7 @@ fn is_settled(changed: Timestamp) -> bool {
     lane::time::wall_clock().duration_since(changed.to_system_time()).is_ok_and(|age| age >= tick)
 }
 
-/// Bytes of an allocation unit, as clients are told.
+/// Bytes of an allocation unit, as clients see it.
 pub(crate) const UNIT_BYTES: u64 = 4096;
 //@ limit: DOS attributes and times of birth remembered
 //@ section: SMB

@@ -56,7 +56,7 @@ pub(crate) enum BrokenGrant {
 /// Breaks that wait for their acknowledgement, and the clients that were late with one.
 #[derive(Debug, Default)]
 pub(crate) struct BreakTimeouts {
-    /// Whether there is anything in it: most requests look at nothing else.
+    /// Set if there is anything in it: most requests look at nothing else.
     is_used: AtomicBool,
     all: Mutex<BreakTimes>,
     hasher: RandomState,
@@ -94,7 +94,7 @@ impl From<BreakTarget> for BrokenGrant {
 }
 
 impl BreakTimeouts {
-    /// The holder that an open of `path` by `ctx` would be.
+    /// Returns the holder that an open of `path` by `ctx` would be.
     pub(crate) fn grant_holder(&self, ctx: &RequestContext, path: RelPath<'_>) -> GrantHolder {
         let user = UserAtAddress { address: ctx.address, user: ctx.caller.principal.id() };
         GrantHolder { user, client: ctx.client, file: self.hasher.hash_one(path) }
@@ -125,12 +125,12 @@ impl BreakTimeouts {
         left
     }
 
-    /// The client has closed all that a break was of.
+    /// Notes that the client has closed all that a break was of.
     pub(crate) fn closed(&self, of: BrokenGrant) {
         self.answered(of, self.asked(of));
     }
 
-    /// The break that is under way, to be [answered](Self::answered).
+    /// Returns the time of the break that is under way, to be [answered](Self::answered).
     fn asked(&self, of: BrokenGrant) -> Option<Instant> {
         self.is_used.load(Ordering::Acquire).then(|| self.lock().asked.get(&of).copied()).flatten()
     }

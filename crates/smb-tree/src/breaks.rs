@@ -1,4 +1,4 @@
-//! Delivery of lease and oplock breaks to clients: the lane of a holder is told by `vfs`, and hands it to its
+//! Delivery of lease and oplock breaks to clients: `vfs` notifies the lane of a holder, which hands the break to its
 //! service.
 
 use grants::Caching;
@@ -9,11 +9,11 @@ use smb_wire::{FileId, Guid};
 /// is queued already, before these return: the reply to the client that caused the break comes after. One of
 /// [names](LeaseBroken::names) may come behind it where both leave by one connection.
 pub trait Breaks {
-    /// The open of this session is left the oplock `level`: [`oplock_level::II`] or [`oplock_level::NONE`]. Unless it falls from
-    /// level II its client answers.
+    /// Breaks an oplock: the open of this session is left `level`, [`oplock_level::II`] or [`oplock_level::NONE`].
+    /// Unless it falls from level II its client answers.
     fn oplock(&self, open: FileId, session: u64, level: u8);
 
-    /// A lease falls.
+    /// Breaks a lease.
     fn lease(&self, broken: &LeaseBroken);
 }
 

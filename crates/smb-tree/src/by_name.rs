@@ -13,7 +13,7 @@ use crate::status;
 
 /// Reason why something could not be done to a name.
 pub(crate) enum NameRefusal {
-    /// By the tree, which says too that the name leads elsewhere.
+    /// The tree refuses, also where the name leads elsewhere.
     Tree(Error),
     Refused(Status),
 }
@@ -38,14 +38,15 @@ pub(crate) struct NamedOpen<'a> {
 }
 
 impl<'a> NamedOpen<'a> {
-    /// Of what is deleted and renamed by an open: the symbolic link whose name it was opened by, where it may do that.
+    /// Returns the name that an open deletes and renames: that of the symbolic link it was opened by, where it may do
+    /// that.
     pub(crate) fn of_name(open: &'a Open, handle: &'a LaneHandle) -> Self {
         // Of a symbolic link nothing is open that would tell.
         let file = if open.by_link.is_some() { None } else { handle.lane_file() };
         Self { open: open.named(), file }
     }
 
-    /// Of what is read and written by an open.
+    /// Returns the name of the file that an open reads and writes.
     pub(crate) fn of_file(open: &'a Open, handle: &'a LaneHandle) -> Self {
         Self { open: open.grants(), file: handle.lane_file() }
     }
@@ -117,7 +118,7 @@ impl Share {
         confirmed.await
     }
 
-    /// The path of an open as the lane knows it, or where another program has moved what it is of.
+    /// Returns the path of an open as the lane knows it, or where another program has moved what it is of.
     pub(crate) async fn present_path(&self, open: &Open, handle: &LaneHandle) -> Option<RelPathBuf> {
         let path = open.grants().path(self.volume())?;
         let operator = vfs::Caller::operator();

@@ -23,7 +23,7 @@ pub(crate) enum DirectoryNames {
 /// The directory names that a lane's handle keeps, with the scan that they were read for.
 #[derive(Clone)]
 pub(crate) struct CachedNames {
-    /// Which of the open's scans they were read for.
+    /// Number of the open's scan that they were read for.
     pub(crate) scan: u64,
     pub(crate) names: DirectoryNames,
 }
@@ -42,7 +42,7 @@ impl DirectoryNames {
         }
     }
 
-    /// Bytes of a page.
+    /// Returns the number of bytes of a page.
     pub(crate) fn page_bytes(&self) -> usize {
         match self {
             Self::Whole(_) => 0,
@@ -74,7 +74,7 @@ impl PageLru {
 }
 
 impl Share {
-    /// The names behind `after` of the directory that an open is of, as the lane has read them for this scan.
+    /// Returns the names behind `after` of the directory that an open is of, as the lane has read them for this scan.
     pub(crate) async fn names_behind(
         &self,
         ctx: &RequestContext,
@@ -106,7 +106,8 @@ impl Share {
         Ok(names)
     }
 
-    /// The names behind `after` as they are now; a whole listing only where the directory was not found to be large before.
+    /// Reads the names behind `after` as they are now; a whole listing only where the directory was not found to be
+    /// large before.
     ///
     /// # Errors
     /// As [`Directory::entries_as`] and [`Directory::page_after`].

@@ -104,7 +104,7 @@ impl Share {
     async fn remove_stream(&self, ctx: &RequestContext, open: &Arc<Open>) {
         let Ok(handle) = self.handle(ctx, open).await else { return };
         let (object, stream) = (open.grants().object(), open.stream().unwrap_or_default());
-        // As with names: the closing client is not told why it stayed.
+        // As with names: the closing client does not learn why it stayed.
         let _ = self.change_stream(&ctx.by(open), &handle, object, &stream, StreamChange::Remove).await;
     }
 

@@ -52,7 +52,7 @@ lane::counter_block! {
 }
 
 impl TreeCounters {
-    /// An open was made.
+    /// Counts an open that was made.
     pub(crate) fn made(&self, open: &Open) {
         self.opens_made.increment();
         self.caching_opens_made.add((open.held != GrantedCaching::Nothing).into());

@@ -34,12 +34,12 @@ pub(crate) struct Disconnected {
 }
 
 struct DisconnectedTables {
-    /// By FileId.Volatile.
+    /// Disconnected opens by FileId.Volatile.
     disconnected: HashMap<u64, DisconnectedEntry>,
     holders: HashMap<Holder, Vec<Arc<Open>>>,
-    /// Of an address, in the order in which they came.
+    /// Opens of an address, in the order in which they came.
     addresses: HashMap<IpAddr, BTreeMap<u64, Arc<Open>>>,
-    /// Of which addresses, networks and users there are how many.
+    /// Number of opens of each address, network and user.
     books: Books,
     ends: BTreeMap<(Instant, u64), Arc<Open>>,
     next: u64,
@@ -92,7 +92,8 @@ impl Disconnected {
         goes
     }
 
-    /// Until an open has no session, or for `patience`: a client that has lost its connection may be back before the server knows.
+    /// Waits until an open has no session, at most for `patience`. A client that has lost its connection may be back
+    /// before the server knows.
     pub(crate) async fn until_disconnected(&self, open: &Open, patience: Duration) {
         let waits = DisconnectWaiter { disconnected: self, number: self.lock().number() };
         let lost = std::future::poll_fn(|cx| {
@@ -155,7 +156,7 @@ impl Disconnected {
 impl Default for DisconnectedTables {
     fn default() -> Self {
         let (disconnected, holders, addresses, ends, next, waiting) = Default::default();
-        // How many there may be is told with each.
+        // Each call passes the limit.
         let books = Books::new(usize::MAX, Shares::THRICE);
         Self { disconnected, holders, addresses, books, ends, next, waiting }
     }
@@ -197,7 +198,8 @@ impl DisconnectedTables {
         true
     }
 
-    /// The open to evict: the oldest of an address at its limit, or, where the table is full, of the heaviest address, network or user.
+    /// Returns the open to evict: the oldest of an address at its limit, or, where the table is full, of the heaviest
+    /// address, network or user.
     fn to_evict(&self, address: IpAddr, max: usize, per_address_max: usize) -> Option<Arc<Open>> {
         let own = self.addresses.get(&address).filter(|own| own.len() >= per_address_max);
         if let Some(own) = own {
@@ -237,8 +239,8 @@ impl Open {
 }
 
 impl Tree {
-    /// The session that had these opens has ended: durable ones stay without one, until their clients come back or their time is over;
-    /// the others are closed, with the deletions that come of it.
+    /// Takes opens whose session has ended: durable ones stay without one, until their clients come back or their time
+    /// is over. The others are closed, with the deletions that come of it.
     pub fn leave_session<'a>(
         &'a self,
         ctx: &'a RequestContext,
@@ -278,7 +280,7 @@ impl crate::tree::LaneState {
             opens.disconnected().claim(open);
             return close;
         }
-        // A holder that was told meanwhile is not heard any more.
+        // A holder that was notified meanwhile is not heard any more.
         if !open.keeps_handle() && opens.disconnected().claim(open) {
             counters.durable_gave_way_conflict.increment();
             close.push(Arc::clone(open));

@@ -13,7 +13,7 @@ use crate::share::Share;
 use crate::{Answer, status, streams};
 use smb_wire::dos;
 
-/// Names of a file's attributes that clients see.
+/// Returns the names of a file's attributes that clients see.
 async fn names(handle: &LaneHandle, hidden: &[String]) -> Result<Vec<Vec<u8>>, Status> {
     let mut names = handle.extended_names().await?;
     names.retain(|name| is_shown(name, hidden));
@@ -28,7 +28,7 @@ fn is_shown(name: &[u8], hidden: &[String]) -> bool {
     !is_own && !is_hidden && name.len() <= NAME_MAX && ea::is_name(name)
 }
 
-/// Bytes that a list of all of them takes; 0 where there are none.
+/// Returns the number of bytes that a list of all of them takes; 0 where there are none.
 pub(crate) async fn size(handle: &LaneHandle, hidden: &[String]) -> Result<u32, Status> {
     let mut size = 0;
     for name in names(handle, hidden).await? {
@@ -38,7 +38,7 @@ pub(crate) async fn size(handle: &LaneHandle, hidden: &[String]) -> Result<u32, 
     Ok(size as u32)
 }
 
-/// All of them, from the entry `first` on, as many as fit; says how many were told.
+/// Lists the attributes from the entry `first` on, as many as fit; returns how many these were.
 ///
 /// # Errors
 /// `STATUS_NO_EAS_ON_FILE`; `STATUS_BUFFER_TOO_SMALL` where not even one fits.
@@ -104,7 +104,7 @@ pub(crate) async fn named(
     Ok(Answer { status: Status::SUCCESS, output })
 }
 
-/// The attributes of a list that a client sets.
+/// Parses the attributes of a list that a client sets.
 ///
 /// # Errors
 /// `STATUS_INVALID_EA_NAME` for a name that none has, `STATUS_INVALID_PARAMETER` for a list that is not whole.
@@ -159,5 +159,5 @@ impl Share {
 const HEAD_LEN: usize = 8;
 /// Bytes that an attribute's name has room for behind `user.`.
 const SET_NAME_MAX: usize = 250;
-/// Beyond these a name's length does not fit its field.
+/// Longest name of an attribute, bytes; a longer one does not fit its field.
 const NAME_MAX: usize = 254;

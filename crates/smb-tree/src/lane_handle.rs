@@ -15,7 +15,7 @@ use crate::status;
 pub(crate) struct LaneHandle {
     pub(crate) what: HandleKind,
     writer: RefCell<Option<Writer>>,
-    /// The names of a directory, while they are told reply after reply.
+    /// Names of a directory, while they are listed reply after reply.
     names: RefCell<Option<CachedNames>>,
 }
 
@@ -60,7 +60,7 @@ impl LaneHandle {
         }
     }
 
-    /// The open file or directory, of which the file system tells.
+    /// Returns the open file or directory, of which the file system tells.
     pub(crate) fn lane_file(&self) -> Option<&lane::fs::File> {
         match &self.what {
             HandleKind::File(file) => Some(file.lane_file()),
@@ -83,7 +83,7 @@ impl LaneHandle {
         }
     }
 
-    /// The file to write. Takes [`Rights::WRITE`] the first time.
+    /// Returns the file to write. Takes [`Rights::WRITE`] the first time.
     pub(crate) async fn writer(
         &self,
         volume: &Volume,
@@ -102,7 +102,7 @@ impl LaneHandle {
         Ok(self.writer.borrow_mut().get_or_insert(writer).clone())
     }
 
-    /// The names that are at hand.
+    /// Returns the names that are at hand.
     pub(crate) fn names(&self) -> Option<CachedNames> {
         self.names.borrow().clone()
     }
@@ -117,12 +117,12 @@ impl LaneHandle {
         drop(forgotten);
     }
 
-    /// Bytes of the page of names that is at hand.
+    /// Returns the number of bytes of the page of names that is at hand.
     pub(crate) fn page_bytes(&self) -> usize {
         self.names.borrow().as_ref().map_or(0, |kept| kept.names.page_bytes())
     }
 
-    /// The value of an extended attribute, at most `max` bytes.
+    /// Reads the value of an extended attribute, at most `max` bytes.
     pub(crate) async fn extended(&self, name: &[u8], max: usize) -> Result<Option<Vec<u8>>, Status> {
         let value = match &self.what {
             HandleKind::File(file) => file.extended(name, max).await,
@@ -137,7 +137,7 @@ impl LaneHandle {
         }
     }
 
-    /// Names of all extended attributes.
+    /// Returns the names of all extended attributes.
     pub(crate) async fn extended_names(&self) -> Result<Vec<Vec<u8>>, Status> {
         let names = match &self.what {
             HandleKind::File(file) => file.extended_names().await,
@@ -203,7 +203,7 @@ pub(crate) fn is_unsupported(error: &Error) -> bool {
 //@ empty: STATUS_DISK_FULL; others feel nothing
 //@ counter: none
 //@ attack: smb-pools
-/// Of what is to be looked at before a directory's is replaced.
+/// Longest extended attribute that is read, one byte more than a named stream may have.
 pub(crate) const VALUE_MAX: usize = 65_536;
 
 /// Rights that a lane takes to reopen the file of another lane's open: its rights were looked at then.

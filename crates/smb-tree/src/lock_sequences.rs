@@ -192,7 +192,7 @@ impl Sequences {
         SequenceStart::First(Some(under_way))
     }
 
-    /// A request was done, if no other has its entry by now.
+    /// Records that a request was done, if no other has its entry by now.
     fn done(&mut self, under_way: &Arc<UnderWay>) {
         let is_last = self.under_way.iter().any(|other| Arc::ptr_eq(other, under_way));
         if let Some(numbers) = self.numbers.as_mut().filter(|_| is_last) {
@@ -201,7 +201,7 @@ impl Sequences {
     }
 }
 
-/// The table's entries are counted from 1; what is beyond them is not kept.
+/// Returns the place of a sequence's entry. Entries are counted from 1; what is beyond them is not kept.
 fn entry(sequence: LockSequence) -> Option<usize> {
     let at = (sequence.index as usize).checked_sub(1)?;
     (at < ENTRIES).then_some(at)
@@ -214,11 +214,11 @@ fn entry(sequence: LockSequence) -> Option<usize> {
 //@ empty: others are not kept
 //@ counter: none
 //@ attack: smb-trees
-/// Of the table of each open.
+/// Entries of the table of each open.
 pub(crate) const ENTRIES: usize = 64;
 /// Bits of a number.
 const NUMBER: u8 = 0xf;
-/// With the number of what has begun and was not done.
+/// Flag beside the number of a request that was begun and is not done.
 const UNDONE: u8 = 0x10;
 /// No number.
 const NONE: u8 = 0xff;

@@ -32,7 +32,7 @@ pub(crate) fn is_short(name: &str) -> bool {
         && base.chars().chain(extension.chars()).all(is_fine)
 }
 
-/// A path from the share's root on as clients write it, with a backslash in front.
+/// Returns a path from the share's root on as clients write it, with a backslash in front.
 pub(crate) fn path_to_wire(path: RelPath<'_>) -> String {
     let mut out = String::new();
     for name in path.components() {
@@ -45,7 +45,7 @@ pub(crate) fn path_to_wire(path: RelPath<'_>) -> String {
     out
 }
 
-/// The path that a name says, in just this case.
+/// Parses the path that a name says, in just this case.
 ///
 /// # Errors
 /// `STATUS_OBJECT_NAME_INVALID`.
@@ -168,7 +168,7 @@ fn below(found: vfs::Resolved) -> Result<Directory, Status> {
     found.into_directory().map(|(directory, _)| directory).map_err(status::of_way)
 }
 
-/// A place by its real path.
+/// Creates the look-up of a place by its real path.
 pub(crate) fn lookup(share: &Share, path: RelPathBuf, found: Option<FoundWithRights>) -> PathLookup {
     let is_root = path.as_path() == share.root_path();
     let above = path.as_path().parent().filter(|_| !is_root).map(RelPathBuf::from);

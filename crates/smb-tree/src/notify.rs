@@ -24,9 +24,9 @@ use crate::share::Share;
 /// The directory watch of an open, and its CHANGE_NOTIFY requests that wait.
 #[derive(Debug, Default)]
 pub(crate) struct DirectoryWatch {
-    /// From its first request on, so that nothing between two of them is lost.
+    /// Watch of the directory from the first request on, so that nothing between two requests is lost.
     watch: Option<Watch>,
-    /// Requests that wait, in the order in which they came: the first is told what happens next.
+    /// Requests that wait, in the order in which they came: the first gets the next events.
     waiting: VecDeque<(u64, Option<Waker>)>,
     /// Events of a request that ended before it could tell them: the next request tells them.
     unsent: Vec<Event>,
@@ -190,7 +190,7 @@ impl Share {
         })
     }
 
-    /// The answer that tells those of the events that the client may know; `None` where it may know none.
+    /// Returns the answer that tells those of the events that the client may know; `None` where it may know none.
     async fn tell(&self, ctx: &RequestContext, open: &Open, events: &[Event], room: usize) -> Option<Answer> {
         let mut output = Vec::new();
         let mut known = BTreeMap::new();
@@ -218,8 +218,8 @@ impl Share {
         Some(if fits { Answer { status: Status::SUCCESS, output } } else { self.overflown() })
     }
 
-    /// Checks whether a client that watches is told of a name beneath: whether a listing would show it.
-    /// `known` holds what was found before.
+    /// Checks whether a client that watches is notified of a name beneath: whether a listing would show it. `known`
+    /// holds what was found before.
     async fn is_told(
         &self,
         ctx: &RequestContext,
@@ -261,7 +261,7 @@ impl Share {
         Ok(allowed.mask() & READ_DATA != 0)
     }
 
-    /// The path in the volume of what has this path beneath the watched directory; `None` where that is gone.
+    /// Returns the path in the volume of what has this path beneath the watched directory; `None` where that is gone.
     fn watched_path(&self, open: &Open, path: RelPath<'_>) -> Option<RelPathBuf> {
         let mut whole = open.grants().path(self.volume())?;
         path.components().try_for_each(|name| whole.push(name)).ok()?;

@@ -42,7 +42,7 @@ pub struct Open {
     /// it leads to.
     pub(crate) by_link: Option<vfs::Open>,
     pub(crate) room: Room,
-    /// The open's client can be told of breaks for as long as this lives.
+    /// Registration by which the open's client gets breaks.
     pub(crate) _break_registration: Option<BreakRegistration>,
     /// The key of its lease is another file's too for as long as this lives.
     pub(crate) _shared_lease_key: Option<Arc<SharedLeaseKey>>,
@@ -68,7 +68,7 @@ pub struct Open {
     pub(crate) durability: Option<Durability>,
     /// CreateGuid; zero where the request named none.
     pub(crate) create_guid: Guid,
-    /// By which the CREATE is known when it comes again.
+    /// Entry by which the CREATE is recognised when it comes again.
     pub(crate) replay: Option<ReplayEntry>,
     pub(crate) app_instance: Option<AppInstanceMember>,
     pub(crate) word: ChannelWord,
@@ -89,11 +89,11 @@ pub(crate) struct OpenState {
     pub(crate) mode: Option<u32>,
     /// The open was made to delete on close, and is not to after all.
     pub(crate) stays_on_close: bool,
-    /// Extended attribute that is told next.
+    /// Index of the extended attribute that is listed next.
     pub(crate) ea_next: usize,
-    /// The time of the last write that was set by this open, which its writes do not move,
+    /// Time of the last write that was set by this open, which its writes do not move.
     pub(crate) sticky: Option<lane::fs::Timestamp>,
-    /// and the time of change, 100 ns since 1601.
+    /// Time of change that was set by this open, 100 ns since 1601.
     pub(crate) sticky_change: Option<u64>,
     /// Delayed time of the last write, where it tells that late.
     pub(crate) late: Option<crate::write_time::DelayedWriteTime>,
@@ -102,8 +102,8 @@ pub(crate) struct OpenState {
     pub(crate) lock_sequences: crate::lock_sequences::Sequences,
 }
 
-/// The kernel's times of change before a rename by this open, and as it left it. The renaming open is told
-/// the former: to it a name is no part of the file, as with Samba. A new open is told the kernel's.
+/// The kernel's times of change before a rename by this open, and as it left it. The renaming open reports the former:
+/// to it a name is no part of the file, as with Samba. A new open reports the kernel's.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Renamed {
     pub(crate) before: lane::fs::Timestamp,
@@ -125,17 +125,17 @@ impl Open {
         self.room.id()
     }
 
-    /// SessionId; 0 for a durable open whose session has ended.
+    /// Returns the SessionId; 0 for a durable open whose session has ended.
     pub fn session(&self) -> u64 {
         self.room.session()
     }
 
-    /// TreeId.
+    /// Returns the TreeId.
     pub fn tree(&self) -> u32 {
         self.tree.load(Ordering::Acquire)
     }
 
-    /// ClientGuid of its maker.
+    /// Returns the ClientGuid of its maker.
     pub fn client(&self) -> Guid {
         self.made_by.client
     }
@@ -160,7 +160,7 @@ impl Open {
         self.made_by.caller.principal.name()
     }
 
-    /// The share that it is in.
+    /// Returns the share that it is in.
     pub fn share_name(&self) -> &str {
         &self.share
     }
@@ -175,12 +175,12 @@ impl Open {
         self.kind == OpenKind::Directory
     }
 
-    /// The named stream that it is of, by the name that it has now.
+    /// Returns the named stream that it is of, by the name that it has now.
     pub fn stream(&self) -> Option<Arc<str>> {
         if self.kind == OpenKind::Stream { self.state().stream.clone() } else { None }
     }
 
-    /// Rights that it was granted: [`smb_wire::create::access::rights`].
+    /// Returns the rights that it was granted: [`smb_wire::create::access::rights`].
     pub fn granted_access(&self) -> u32 {
         self.access
     }

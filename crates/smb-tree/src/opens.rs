@@ -1,5 +1,5 @@
-//! Table of opens, process-wide: by FileId, by session; how many a session, an address, a user and all may
-//! have; which holder is told of breaks.
+//! Table of opens, process-wide: by FileId, by session; how many a session, an address, a user and all may have; which
+//! holder gets breaks.
 
 use std::collections::hash_map::Entry;
 use std::collections::{HashMap, HashSet};
@@ -23,16 +23,16 @@ use crate::replays::Replays;
 use crate::request_context::RequestContext;
 use crate::tunnel::Tunnel;
 
-/// Number of opens that there may be.
+/// Bounds of opens and of locked ranges.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OpensLimits {
-    /// Of the whole process. One client address, or one user, may have three times what is free of them.
+    /// Opens of the whole process. One client address, or one user, may have three times what is free of them.
     pub all_max: usize,
-    /// Of one session.
+    /// Opens of one session.
     pub per_session_max: usize,
     /// Durable opens without a session, of the whole process.
     pub disconnected_max: usize,
-    /// Of one client address among them.
+    /// Durable opens without a session, of one client address.
     pub disconnected_per_address_max: usize,
     /// Locked ranges of the whole process. One client address, or one user, may have three times what is free of them.
     pub ranges_max: usize,
@@ -108,7 +108,7 @@ pub struct Opens {
     next: AtomicU64,
 }
 
-/// By FileId.Volatile.
+/// Opens by FileId.Volatile.
 type OpensShard = NumberMap<u64, Arc<Open>>;
 
 struct Owners {
@@ -181,7 +181,7 @@ impl Opens {
         })
     }
 
-    /// The session's open of this id, for a request about it: the CREATE that made it does not come again.
+    /// Returns the session's open of this id, for a request about it: the CREATE that made it does not come again.
     ///
     /// # Errors
     /// `STATUS_FILE_CLOSED`.
@@ -191,8 +191,7 @@ impl Opens {
         self.seen(session, id).inspect(|open| open.end_replay()).ok_or(Status::FILE_CLOSED)
     }
 
-    /// The open of this FileId, for display only: the session's, as `find` finds it, and nothing is done to
-    /// it.
+    /// Returns the open of this FileId, for display only: the session's, as `find` finds it, and nothing is done to it.
     pub fn seen(&self, session: u64, id: FileId) -> Option<Arc<Open>> {
         self.find_any(id.volatile.get()).filter(|open| open.id() == id && open.session() == session)
     }
@@ -207,7 +206,7 @@ impl Opens {
         self.shard(volatile).get(&volatile).cloned()
     }
 
-    /// All opens of a session.
+    /// Returns all opens of a session.
     pub fn of_session(&self, session: u64) -> Vec<Arc<Open>> {
         let ids: Vec<_> = self.owners().sessions.get(&session).into_iter().flatten().copied().collect();
         ids.into_iter().filter_map(|id| self.shard(id).get(&id).cloned()).collect()
@@ -224,7 +223,7 @@ impl Opens {
         all.filter(|open| open.tree() == tree).collect()
     }
 
-    /// All opens, for display.
+    /// Returns all opens, for display.
     pub fn all(&self) -> Vec<Arc<Open>> {
         self.shards.iter().flat_map(|shard| lock(shard).values().cloned().collect::<Vec<_>>()).collect()
     }
@@ -253,17 +252,17 @@ impl Opens {
         &self.app_instances
     }
 
-    /// Keys of leases by which two files are open.
+    /// Returns the keys of leases by which two files are open.
     pub(crate) fn shared_lease_keys(&self) -> &Arc<SharedLeaseKeys> {
         &self.shared_lease_keys
     }
 
-    /// Long names of what was found by short ones.
+    /// Returns the long names of what was found by short ones.
     pub(crate) fn tunnel(&self) -> &Tunnel {
         &self.tunnel
     }
 
-    /// Room for one more of this session and client.
+    /// Takes room for one more of this session and client.
     ///
     /// # Errors
     /// `STATUS_INSUFFICIENT_RESOURCES`; `STATUS_TOO_MANY_OPENED_FILES` where it is the session's, the address's or the user's fault.
@@ -279,8 +278,8 @@ impl Opens {
         Ok(self.new_room(session, consumer, volatile, descriptors))
     }
 
-    /// Room for an open of an earlier process by the number that it had there, without a session; `None` where there is none, or one of
-    /// this process has the number. Those to come have greater ones.
+    /// Takes room for an open of an earlier process by the number that it had there, without a session. `None` where
+    /// there is none, or one of this process has the number. Those to come have greater ones.
     pub(crate) fn room_again(self: &Arc<Self>, volatile: u64, consumer: Consumer) -> Option<Room> {
         if self.find_any(volatile).is_some() {
             return None;
@@ -290,7 +289,7 @@ impl Opens {
         Some(self.new_room(0, consumer, volatile, descriptors))
     }
 
-    /// The descriptors that one lane may hold for an open of a client.
+    /// Takes the descriptors that one lane may hold for an open of a client.
     ///
     /// # Errors
     /// `STATUS_TOO_MANY_OPENED_FILES` where its address or user has its share of them, or there are no more.
@@ -373,12 +372,12 @@ impl Opens {
         }
     }
 
-    /// The number of opens that a holder has registered.
+    /// Returns the number of opens that a holder has registered.
     pub(crate) fn break_registrations(&self, holder: Holder) -> usize {
         lock(&self.break_targets).get(&holder).map_or(0, |known| known.break_registrations)
     }
 
-    /// The destination of a holder's breaks; `None` without one.
+    /// Returns the destination of a holder's breaks; `None` without one.
     pub(crate) fn break_target(&self, holder: Holder) -> Option<BreakTarget> {
         lock(&self.break_targets).get(&holder).map(|known| known.target)
     }
@@ -418,7 +417,7 @@ impl Room {
         self.session.load(Ordering::Acquire)
     }
 
-    /// To whose shares the open in it is counted.
+    /// Returns the consumer to whose shares the open in it is counted.
     pub(crate) fn consumer(&self) -> Consumer {
         self.consumer
     }
@@ -538,7 +537,7 @@ const SHARDS: usize = 64;
 const SPREAD: u64 = 0x9e37_79b9_7f4a_7c15;
 const SPREAD_INVERSE: u64 = inverse(SPREAD);
 
-/// Of an odd number, modulo 2^64: each round doubles how many bits are right.
+/// Returns the inverse of an odd number, modulo 2^64: each round doubles how many bits are right.
 const fn inverse(odd: u64) -> u64 {
     let (mut inverse, mut round) = (odd, 0);
     while round < 5 {
@@ -548,7 +547,7 @@ const fn inverse(odd: u64) -> u64 {
     inverse
 }
 
-/// To read by and to write by, or to list by.
+/// Descriptors of an open: one to read by and one to write by, or one to list by.
 const DESCRIPTORS_PER_OPEN: usize = 2;
 
 #[cfg(test)]

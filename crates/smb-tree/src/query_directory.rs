@@ -26,15 +26,15 @@ use crate::share::Share;
 use crate::status;
 use crate::{ANSWER_MAX, Answer, short_names};
 
-/// How far an open's enumeration has come.
+/// Progress of an open's enumeration.
 #[derive(Clone, Debug)]
 pub(crate) struct Enumeration {
-    /// In one case.
+    /// Pattern with its case folded.
     pattern: Arc<[char]>,
-    /// As the client gave it, where it names one file.
+    /// Pattern as the client gave it, where it names one file.
     single: Option<Arc<str>>,
     next: ScanPosition,
-    /// How often it was begun anew: what a lane has read for an earlier scan is of before.
+    /// Number of times that it was begun anew. Names that a lane has read for a lower number are outdated.
     scan: u64,
     /// A name was given.
     has_given: bool,
@@ -57,13 +57,13 @@ struct ListingSource<'a> {
     directory: &'a Directory,
 }
 
-/// How far a reply was filled.
+/// Reason why filling a reply came to its end.
 enum Filled {
     /// The next entry finds no room in it.
     NoRoom,
-    /// It is to hold no more.
+    /// The reply is to hold no more.
     Enough,
-    /// There are no more names at hand.
+    /// The names at hand are all in it.
     All,
 }
 
@@ -72,7 +72,7 @@ struct ReplyBuffer<'a> {
     entries: EntryWriter<'a>,
     class: Class,
     is_single: bool,
-    /// Long names are told with the short ones beside them.
+    /// Set if long names are listed with the short ones beside them.
     short_names: bool,
     given: usize,
     matcher: Matcher,
@@ -83,7 +83,7 @@ struct ReplyBuffer<'a> {
 }
 
 impl Share {
-    /// The next names that fit, as many as there is room for.
+    /// Answers with the next names that fit, as many as there is room for.
     ///
     /// # Errors
     /// `STATUS_INVALID_INFO_CLASS`; `STATUS_ACCESS_DENIED`; `STATUS_NO_SUCH_FILE` where none fits at all, `STATUS_NO_MORE_FILES` behind
@@ -309,7 +309,7 @@ impl Share {
         reply.is_over().then_some(Filled::Enough)
     }
 
-    /// What those names of a batch are that this lane remembers nothing of, by one look at all of them.
+    /// Looks at once at all names of a batch that this lane remembers nothing of.
     async fn look_over(
         &self,
         directory: &Directory,
@@ -368,7 +368,7 @@ impl Share {
         Ok(!reply.push(&name, &info, more))
     }
 
-    /// What a Mac is told besides, in the class that it asks for.
+    /// Returns the extra fields of an entry for a Mac, in the class that it asks for.
     async fn apple_entry(
         &self,
         ctx: &RequestContext,
@@ -384,7 +384,7 @@ impl Share {
         Some(self.apple_dir_entry(ctx, &names::lookup(self, path, None)).await)
     }
 
-    /// What a name of a directory is of: looked up where this lane does not remember it.
+    /// Returns the information of a name of a directory: looked up where this lane does not remember it.
     async fn entry_info(
         &self,
         ctx: &RequestContext,
@@ -406,7 +406,7 @@ impl Share {
         {
             return info;
         }
-        // It went meanwhile, or cannot be looked at: what the directory said of it is told.
+        // It went meanwhile, or cannot be looked at: the directory's own information is listed.
         self.plain_info_of(attributes, name)
     }
 
@@ -431,7 +431,7 @@ impl Share {
 }
 
 impl ReplyBuffer<'_> {
-    /// Whether a name is asked for, or the short one beside it.
+    /// Returns true if a name, or the short one beside it, fits the pattern.
     fn fits(&mut self, pattern: &[char], name: &str) -> bool {
         self.fits_alone(pattern, name)
             || (self.short_names
@@ -444,7 +444,7 @@ impl ReplyBuffer<'_> {
         self.matcher.fits(pattern, &self.name)
     }
 
-    /// Whether other tasks of the lane are due a turn before the next name is looked at.
+    /// Counts the steps of a name, and returns true if other tasks of the lane must run before the next one.
     fn is_to_give_way(&mut self) -> bool {
         self.steps += self.matcher.take_steps() + STEPS_PER_NAME;
         let is_long = self.steps >= STEPS_PER_TURN;
@@ -491,7 +491,7 @@ impl ReplyBuffer<'_> {
         self.is_single && self.given > 0
     }
 
-    /// About how many names the room that is left takes.
+    /// Returns about how many names the room that is left takes.
     fn names_wanted(&self) -> usize {
         if self.is_single {
             return 1;
@@ -501,7 +501,7 @@ impl ReplyBuffer<'_> {
     }
 }
 
-/// The entries behind a name. Who lists by POSIX is told of links as links, others of what they lead to.
+/// Returns the entries behind a name. Classes of POSIX list links as links, others what they lead to.
 fn behind<'a>(listing: &'a Listing, name: Option<&[u8]>, class: Class) -> impl Iterator<Item = &'a Entry> {
     let behind = |entries: &'a [Entry]| {
         let first = name.map_or(0, |name| entries.partition_point(|entry| *entry.name <= *name));
@@ -520,7 +520,7 @@ fn behind<'a>(listing: &'a Listing, name: Option<&[u8]>, class: Class) -> impl I
     })
 }
 
-/// Where the open's enumeration stands, begun anew where the request says so.
+/// Returns the open's enumeration, begun anew where the request says so.
 fn begin_or_go_on(open: &Open, request: &QueryDirectoryRequest<'_>, bits: u8) -> Result<Enumeration, Status> {
     let known = open.state().enumeration.clone();
     // No name is longer, and a comparison costs the product of both lengths.
@@ -551,7 +551,7 @@ fn begin_or_go_on(open: &Open, request: &QueryDirectoryRequest<'_>, bits: u8) ->
     }
 }
 
-/// As patterns and names are compared.
+/// Folds the case of a pattern or name, as they are compared.
 pub(crate) fn folded(name: &str) -> Vec<char> {
     name.chars().map(fold).collect()
 }
@@ -575,5 +575,5 @@ const STEPS_PER_TURN: usize = 64 << 10;
 const NAME_LEN: usize = 12;
 /// Names that one look by a helper is for: about a millisecond.
 const BATCH_MAX: usize = 512;
-/// What a name costs in these steps beside the comparison.
+/// Steps that a name costs beside the comparison.
 const STEPS_PER_NAME: usize = STEPS_PER_TURN / 256;

@@ -23,7 +23,7 @@ enum ReplaySlot {
 
 /// The result of a look-up by ClientGuid and CreateGuid.
 pub(crate) enum ReplayLookup {
-    /// Nothing: this is the first, and is under way from now on.
+    /// The CREATE is the first, and is under way from now on.
     First(ReplayEntry),
     /// The first is not answered yet.
     UnderWay,
@@ -70,7 +70,7 @@ impl Replays {
 }
 
 impl ReplayEntry {
-    /// The CREATE has opened this.
+    /// Records the open that the CREATE has made.
     pub(crate) fn done(&self, open: &Arc<Open>) {
         if self.is_in.load(Ordering::Acquire) {
             self.replays.lock().insert(self.key, ReplaySlot::Done(Arc::downgrade(open)));

@@ -32,18 +32,19 @@ pub struct RequestContext {
     pub apple: Arc<Apple>,
 }
 
-/// The [`Consumer`] that a client's opens, locks and sessions are counted to: its address, and its user where it has signed in.
+/// Returns the [`Consumer`] that a client's opens, locks and sessions are counted to: its address, and its user where
+/// it has signed in.
 pub fn consumer_of(address: IpAddr, principal: &Principal) -> Consumer {
     Consumer { address, user: principal.is_user().then(|| UserNumber(principal.id().0)) }
 }
 
 impl RequestContext {
-    /// The [`Consumer`] of the request's client. It leaves out what a client can choose, such as its GUID.
+    /// Returns the [`Consumer`] of the request's client. It leaves out what a client can choose, such as its GUID.
     pub(crate) fn consumer(&self) -> Consumer {
         consumer_of(self.address, &self.caller.principal)
     }
 
-    /// The caller as the holder of `open`: what it holds itself is not broken.
+    /// Returns the caller as the holder of `open`: what it holds itself is not broken.
     pub(crate) fn by(&self, open: &Open) -> Caller {
         open.grants().caller(&self.caller)
     }

@@ -22,7 +22,7 @@ pub struct Root {
 }
 
 impl Root {
-    /// The volume's own directory.
+    /// Returns the volume's own directory.
     pub fn whole() -> Arc<Self> {
         Arc::new(Self { path: RelPathBuf::root(), varies: false })
     }
@@ -38,7 +38,7 @@ impl Root {
         self.path.as_path()
     }
 
-    /// A path of the volume from here on; `None` for one that lies elsewhere.
+    /// Returns a path of the volume from here on; `None` for one that lies elsewhere.
     pub(crate) fn inside<'a>(&self, path: RelPath<'a>) -> Option<RelPath<'a>> {
         let root = self.path().as_bytes();
         let rest = match path.as_bytes().strip_prefix(root)? {
@@ -61,7 +61,7 @@ pub struct RootSpec {
 }
 
 impl Share {
-    /// The root that a tree connect has from now on, also where the directory was reached by a link.
+    /// Finds the root that a tree connect has from now on, also where the directory was reached by a link.
     ///
     /// # Errors
     /// `STATUS_BAD_NETWORK_NAME` where there is no such directory; `STATUS_ACCESS_DENIED` for a client that
@@ -110,7 +110,7 @@ impl Share {
         Self { inner: self.inner.clone(), root: Arc::clone(root) }
     }
 
-    /// The path that names below the share begin with.
+    /// Returns the path that names below the share begin with.
     pub(crate) fn root_path(&self) -> RelPath<'_> {
         self.root.path()
     }
@@ -139,7 +139,7 @@ impl Share {
         if self.is_whole() { Ok(()) } else { self.holds(found.directory()).map(drop) }
     }
 
-    /// A directory in which something is to be changed lies there.
+    /// Checks that a directory in which something is to be changed lies there.
     ///
     /// # Errors
     /// `STATUS_ACCESS_DENIED`.
@@ -150,7 +150,8 @@ impl Share {
         self.holds(directory.object().and_then(|object| self.volume().path_of(object))).map(drop)
     }
 
-    /// A name leads to what was opened by it just now, and that lies there: a link on the way may have come to lead elsewhere.
+    /// Checks that a name leads to what was opened by it just now, and that lies there: a link on the way may have come
+    /// to lead elsewhere.
     ///
     /// # Errors
     /// `STATUS_ACCESS_DENIED`.
@@ -169,7 +170,7 @@ impl Share {
         if is_it { self.holds_found(&found) } else { Err(Status::ACCESS_DENIED) }
     }
 
-    /// A path that lies there.
+    /// Returns a path that lies there.
     pub(crate) fn holds(&self, path: Option<RelPathBuf>) -> Result<RelPathBuf, Status> {
         path.filter(|path| self.root.inside(path.as_path()).is_some()).ok_or(Status::ACCESS_DENIED)
     }
@@ -186,7 +187,7 @@ fn of_root_spec(error: Error) -> Status {
     }
 }
 
-/// Of a directory that is made for a tree connect: its owner's alone.
+/// Mode of a directory that is made for a tree connect: its owner's alone.
 const ROOT_MODE: u32 = 0o700;
 
 #[cfg(test)]

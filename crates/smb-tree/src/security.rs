@@ -74,7 +74,7 @@ impl Share {
         Ok(descriptor)
     }
 
-    /// Of a descriptor that is kept, what is asked for.
+    /// Returns those parts of a kept descriptor that are asked for.
     fn part_of(&self, own: &Descriptor, info: &Info, wanted: u32) -> Descriptor {
         let of = |bit: u32, sid: Option<Sid>| sid.filter(|_| wanted & bit != 0);
         let owner = of(OWNER, own.owner.or_else(|| Some(self.owner_of(info))));
@@ -109,7 +109,7 @@ impl Share {
         })
     }
 
-    /// The directory whose list counts for an open.
+    /// Returns the directory whose list counts for an open.
     async fn list_directory(
         &self,
         ctx: &RequestContext,
@@ -250,7 +250,7 @@ impl Share {
         Status::ACCESS_DENIED
     }
 
-    /// The entries as a directory's list, if it can hold them.
+    /// Returns the entries as a directory's list, if it can hold them.
     pub(crate) fn to_acl(&self, aces: &[Ace]) -> Option<Acl> {
         let mut all: BTreeMap<(u8, i32), Rights> = BTreeMap::new();
         for ace in aces {
@@ -321,7 +321,7 @@ impl Share {
     }
 }
 
-/// The descriptor that what is open has of its own; links have none.
+/// Returns the descriptor that what is open has of its own; links have none.
 fn own_of(handle: &LaneHandle, open: &Open) -> Option<Arc<Descriptor>> {
     open.grants().object().descriptor().filter(|_| handle.link().is_none())
 }
@@ -341,7 +341,7 @@ pub(crate) fn kept_list(aces: &[Ace]) -> Result<Vec<Ace>, Status> {
     Ok(aces.iter().map(kept).collect())
 }
 
-/// Rights of a list as a mask.
+/// Returns the rights of a list as a mask.
 fn mask_of(rights: Rights, is_directory: bool) -> u32 {
     let traverse = if rights.contains(Rights::LOOKUP) { Rights::TRAVERSE } else { Rights::NONE };
     let (own, above) = (rights | traverse, Some(rights));
@@ -349,7 +349,8 @@ fn mask_of(rights: Rights, is_directory: bool) -> u32 {
     Allowed { own, above, is_directory, is_administrator, is_user, ownership, granted: None }.mask()
 }
 
-/// The rights that a mask means in a directory, if there are such: what a list says more than the mask, or less, is another meaning.
+/// Returns the rights that a mask means in a directory, if there are such: what a list says more than the mask, or
+/// less, is another meaning.
 fn rights_of(mask: u32) -> Option<Rights> {
     let mask = expand_generic(mask);
     if mask & FILE_ALL == FILE_ALL {

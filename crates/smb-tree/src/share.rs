@@ -49,9 +49,9 @@ pub struct ShareOptions {
     pub whole_names_max: usize,
     /// Bytes of the names of a large directory that an open has at hand.
     pub page_bytes_max: usize,
-    /// Users and groups of security descriptors,
+    /// Users and groups of security descriptors.
     pub accounts: Arc<Accounts>,
-    /// and by which identifiers.
+    /// Identifiers of these users and groups.
     pub sids: Sids,
 }
 
@@ -116,7 +116,7 @@ pub(crate) struct ShareInner {
     pub(crate) volume: Volume,
     pub(crate) options: ShareOptions,
     pub(crate) lane_state: Rc<LaneState>,
-    /// Whether files of the volume can share their room, once that is known.
+    /// Set if files of the volume can share their room; `None` until that is known.
     pub(crate) shares_room: Cell<Option<bool>>,
 }
 
@@ -170,8 +170,8 @@ impl Share {
         })
     }
 
-    /// The path of an open below the share as it is stored, with its stream: `/directory/file:stream`. `None` once it cannot be
-    /// reached, or is closed.
+    /// Returns the path of an open below the share as it is stored, with its stream: `/directory/file:stream`. `None`
+    /// once it cannot be reached, or is closed.
     pub fn stored_path(&self, open: &Open) -> Option<String> {
         let path = open.grants().path(self.volume())?;
         let mut text = String::new();
@@ -205,7 +205,7 @@ impl Share {
         self.inner.lane_state.counters()
     }
 
-    /// This lane's handle of an open: opened again where another lane has made the open.
+    /// Returns this lane's handle of an open: opened again where another lane has made the open.
     pub(crate) async fn handle(
         &self,
         ctx: &RequestContext,

@@ -9,7 +9,7 @@ use crate::names::{is_short, to_wire};
 use crate::share::Share;
 use crate::status;
 
-/// The short name beside a name that is none itself.
+/// Returns the short name beside a name that is none itself.
 pub(crate) fn beside(name: &str) -> Option<String> {
     if is_short(name) || matches!(name, "." | "..") {
         return None;
@@ -34,7 +34,7 @@ pub(crate) fn beside(name: &str) -> Option<String> {
     Some(short)
 }
 
-/// The name in a directory that has this one beside it, as it is stored. Only what looks like one is looked for.
+/// Finds the name in a directory that has this one beside it, as it is stored. Only what looks like one is looked for.
 pub(crate) async fn find(
     share: &Share,
     directory: &Directory,
@@ -72,7 +72,7 @@ pub(crate) async fn find(
     }
 }
 
-/// FNV-1a of the name in one case.
+/// Computes FNV-1a of the name in one case.
 fn hash(name: &str) -> u32 {
     let lower = name.to_lowercase();
     lower.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))

@@ -4,7 +4,7 @@ use grants::Refused;
 use smb_wire::Status;
 use vfs::{Error, OpenError};
 
-/// Of a command on what is open, or of a name that was looked up.
+/// Returns the status of a failed command on what is open, or on a name that was looked up.
 pub(crate) fn of(error: Error) -> Status {
     match error {
         Error::NotFound | Error::Hidden | Error::Unexpected => Status::OBJECT_NAME_NOT_FOUND,
@@ -35,7 +35,7 @@ pub(crate) fn of(error: Error) -> Status {
     }
 }
 
-/// Of a directory on the way to a name, which may have gone since it was found.
+/// Returns the status of a failure at a directory on the way to a name, which may have gone since it was found.
 pub(crate) fn of_way(error: Error) -> Status {
     match error {
         //= MS-SMB2 3.3.5.9
@@ -47,7 +47,7 @@ pub(crate) fn of_way(error: Error) -> Status {
     }
 }
 
-/// Of what others hold.
+/// Returns the status of a conflict with what others hold.
 pub(crate) fn of_refused(refused: Refused) -> Status {
     match refused {
         Refused::Sharing => Status::SHARING_VIOLATION,
@@ -61,7 +61,7 @@ pub(crate) fn of_refused(refused: Refused) -> Status {
     }
 }
 
-/// Of an open.
+/// Returns the status of an open that failed.
 pub(crate) fn of_open(error: OpenError) -> Status {
     match error {
         OpenError::Refused(refused) => of_refused(refused),

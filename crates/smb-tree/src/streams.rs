@@ -23,12 +23,12 @@ pub(crate) struct Stream {
     pub(crate) size: u64,
 }
 
-/// The attribute that holds a stream.
+/// Returns the attribute that holds a stream.
 pub(crate) fn attribute(stream: &str) -> Vec<u8> {
     [PREFIX, stream.as_bytes(), SUFFIX].concat()
 }
 
-/// The stream that an attribute holds; `None` for another.
+/// Returns the stream that an attribute holds; `None` for another.
 fn stream_of(attribute: &[u8]) -> Option<&str> {
     let name = std::str::from_utf8(attribute.strip_prefix(PREFIX)?).ok()?;
     let Some((name, kind)) = name.rsplit_once(':') else { return Some(name) };
@@ -40,7 +40,7 @@ pub(crate) fn folded(stream: &str) -> String {
     stream.to_lowercase()
 }
 
-/// The stream of this name in whatever case, as it is stored.
+/// Finds the stream of this name in whatever case, as it is stored.
 pub(crate) async fn find(handle: &LaneHandle, stream: &str) -> Result<Option<String>, Status> {
     let names = handle.extended_names().await?;
     let stored = || names.iter().filter_map(|name| stream_of(name));
@@ -50,7 +50,7 @@ pub(crate) async fn find(handle: &LaneHandle, stream: &str) -> Result<Option<Str
     Ok(found.map(str::to_owned))
 }
 
-/// All of them, with their sizes.
+/// Returns all streams, with their sizes.
 pub(crate) async fn all(handle: &LaneHandle) -> Result<Vec<Stream>, Status> {
     let mut streams = Vec::new();
     for attribute in handle.extended_names().await? {
@@ -81,7 +81,7 @@ pub(crate) async fn content(handle: &LaneHandle, stream: &str) -> Result<Option<
     }))
 }
 
-/// Without Samba's zero byte.
+/// Returns a stream's content: the value without Samba's zero byte.
 fn data(value: &[u8]) -> &[u8] {
     value.split_last().map_or(value, |(_, data)| data)
 }

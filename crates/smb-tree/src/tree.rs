@@ -62,7 +62,7 @@ type Shares = RefCell<HashMap<Arc<str>, Share>>;
 struct HandleEntry {
     open: Weak<Open>,
     handle: Rc<LaneHandle>,
-    /// Of the client, where another lane has made the open.
+    /// Descriptors charged to the client, where another lane has made the open.
     _descriptors: Option<Rc<Descriptors>>,
 }
 
@@ -75,7 +75,7 @@ struct BreakHandler {
 }
 
 impl Tree {
-    /// Of this lane, without a share: breaks of holders on it go to `breaks`.
+    /// Creates the tree of this lane, without a share: breaks of holders on it go to `breaks`.
     pub fn new(opens: Arc<Opens>, breaks: Rc<dyn Breaks>) -> Self {
         let counters = Arc::new(TreeCounters::default());
         let shares = Rc::<Shares>::default();
@@ -129,12 +129,12 @@ impl Tree {
         drop(removed);
     }
 
-    /// The share of this name, in any case of ASCII.
+    /// Returns the share of this name, in any case of ASCII.
     pub fn share(&self, name: &str) -> Option<Share> {
         find(&self.shares.borrow(), name)
     }
 
-    /// Every open of the process.
+    /// Returns every open of the process.
     pub fn opens(&self) -> &Arc<Opens> {
         &self.lane_state.opens
     }
@@ -153,7 +153,7 @@ impl Tree {
         })
     }
 
-    /// Clients of these opens are told of breaks on this lane from now on.
+    /// Makes this lane the one that sends breaks to the clients of these opens.
     pub fn adopt(&self, opens: &[Arc<Open>]) {
         for open in opens {
             if let Some(share) = self.share(open.share_name()) {
@@ -177,7 +177,7 @@ impl OpenCloser {
         let share = self.shares.upgrade().and_then(|shares| find(&shares.borrow(), open.share_name()));
         match share {
             Some(share) => {
-                // No client can be told why a name stayed.
+                // No client can learn why a name stayed.
                 let _ = share.close(ctx, open, 0).await;
             }
             None => {
@@ -189,7 +189,7 @@ impl OpenCloser {
     }
 }
 
-/// The share of this name, in any case of ASCII.
+/// Returns the share of this name, in any case of ASCII.
 fn find(shares: &HashMap<Arc<str>, Share>, name: &str) -> Option<Share> {
     let in_any_case = || shares.values().find(|share| share.name().eq_ignore_ascii_case(name));
     shares.get(name).or_else(in_any_case).cloned()
@@ -268,7 +268,7 @@ impl InvalidationListener for BreakHandler {
         None
     }
 
-    /// SMB's clients rely on leases alone.
+    /// Returns false: SMB's clients rely on leases alone.
     fn has_clients(&self) -> bool {
         false
     }
@@ -305,7 +305,7 @@ impl InvalidationListener for BreakHandler {
     }
 }
 
-/// The bytes of a GUID, as grants have them.
+/// Returns the bytes of a GUID, as grants have them.
 pub(crate) fn guid_bytes(guid: Guid) -> [u8; 16] {
     guid.as_bytes().try_into().expect("sixteen bytes")
 }

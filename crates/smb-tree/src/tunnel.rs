@@ -21,7 +21,7 @@ struct LongName {
 }
 
 impl Tunnel {
-    /// A file was found by its short name, which has this one as it is stored.
+    /// Keeps the long name, as it is stored, of a file that was found by its short one.
     pub(crate) fn keep(&self, share: &str, above: RelPath<'_>, short: &str, name: &[u8]) {
         let now = lane::time::now();
         let mut known = self.lock();
@@ -34,7 +34,7 @@ impl Tunnel {
         }
     }
 
-    /// The long name of what had this short one a moment ago, and has it no more.
+    /// Takes the long name of what had this short one a moment ago, and has it no more.
     pub(crate) fn take(&self, share: &str, above: RelPath<'_>, short: &str) -> Option<Box<[u8]>> {
         let long = self.lock().remove(&key(share, above, short))?;
         (lane::time::now().duration_since(long.found) < KEPT).then_some(long.name)

@@ -137,7 +137,7 @@ impl Share {
         Ok(())
     }
 
-    /// Bytes have been written.
+    /// Syncs written bytes, where the request or the open asks for write-through.
     async fn written(&self, open: &Open, writer: &Writer, write_through: bool) -> Result<(), Status> {
         //= MS-SMB2 3.3.5.13
         //# With SMB2_WRITEFLAG_WRITE_THROUGH, or an open made with FILE_WRITE_THROUGH, the data is on disk before the response.
@@ -148,8 +148,8 @@ impl Share {
     }
 }
 
-/// A share mode in the way of a write is that of a client of another service: for an open it was looked at
-/// when it was made.
+/// Returns the status of a refused write. A share mode in the way of a write is that of a client of another service:
+/// for an open it was looked at when it was made.
 fn of_write(error: vfs::Error) -> Status {
     match error {
         vfs::Error::Locked => Status::FILE_LOCK_CONFLICT,

@@ -1,7 +1,7 @@
-//! Time of the last write, as clients hear it: at once, or a while after an open's first write and then at
-//! its end, as from Windows before Server 2019 (MS-FSA 2.1.4.17) and from Samba
-//! (`smbd:writetimeupdatedelay`). Programs that rely on it look at the time of the last write by the very
-//! open that writes; by any other the file's own time is told.
+//! Time of the last write, as it is reported: at once, or a while after an open's first write and then at its end. The
+//! latter is as from Windows before Server 2019 (MS-FSA 2.1.4.17) and from Samba (`smbd:writetimeupdatedelay`).
+//! Programs that rely on it look at the time of the last write by the very open that writes; any other open reports the
+//! file's own time.
 
 use std::time::{Duration, Instant};
 
@@ -13,9 +13,9 @@ use crate::share::Share;
 /// The last write time that an open reports while its own writes are held back, in 100 ns since 1601.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DelayedWriteTime {
-    /// Time from before its first write,
+    /// Time of the last write from before the open's first write.
     before: u64,
-    /// and, once the delay is over, the first write's.
+    /// Time of the open's first write, reported once the delay is over.
     first: u64,
     since: Instant,
 }
@@ -27,7 +27,7 @@ impl DelayedWriteTime {
 }
 
 impl Share {
-    /// Before an open writes: the time that it tells for a while, where it is this one that makes it late.
+    /// Returns the last write time from before an open's first write, where this write is the one that delays it.
     pub(crate) fn before_write(&self, open: &Open, handle: &LaneHandle) -> Option<u64> {
         if self.options().write_time_delay.is_zero() || open.state().late.is_some() {
             return None;
@@ -46,12 +46,13 @@ impl Share {
         }
     }
 
-    /// FLUSH, CLOSE, and whatever sets times or lengths: the file's own time is told from here on, until something is written.
+    /// Ends the delay, after FLUSH, CLOSE, and whatever sets times or lengths: the open reports the file's own time
+    /// until it writes again.
     pub(crate) fn tell_write_time(&self, open: &Open) {
         open.state().late = None;
     }
 
-    /// The time of the last write that this open tells, where it is not the file's.
+    /// Returns the time of the last write that this open tells, where it is not the file's.
     pub(crate) fn late_write_time(&self, open: &Open) -> Option<u64> {
         let late = open.state().late?;
         Some(late.told(lane::time::now(), self.options().write_time_delay))

@@ -14,7 +14,7 @@ pub struct Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    /// Of the list `bytes`, which may be empty.
+    /// Creates an iterator over the list `bytes`, which may be empty.
     pub fn new(bytes: &'a [u8], align: usize, len_min: usize) -> Self {
         debug_assert!(len_min >= 4, "the distance is part of the entry");
         Self { rest: bytes, align, len_min }
@@ -69,7 +69,7 @@ impl<'a> EntryWriter<'a> {
         Self { out, base, last: None, align, len_max }
     }
 
-    /// Bytes that are left.
+    /// Returns the number of bytes that are left.
     pub fn room(&self) -> usize {
         self.len_max.saturating_sub(self.out.len() - self.base)
     }

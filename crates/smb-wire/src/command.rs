@@ -54,7 +54,7 @@ impl Command {
         Self::ServerToClientNotification,
     ];
 
-    /// The command of a wire value.
+    /// Returns the command of a wire value.
     pub fn from_wire(value: u16) -> Result<Self, Malformed> {
         Self::ALL.get(usize::from(value)).copied().ok_or(Malformed::Command(value))
     }

@@ -9,7 +9,7 @@ use crate::message::{Body, Message};
 /// Most messages of one frame that are taken. Clients compound up to five, test suites some dozens.
 pub const MESSAGES_MAX: usize = 256;
 
-/// Walks the messages of a frame. After a refusal it ends: what follows cannot be told from noise.
+/// Walks the messages of a frame. After a refusal it ends: what follows cannot be distinguished from noise.
 #[derive(Clone, Debug)]
 pub struct Messages<'a> {
     rest: &'a [u8],
@@ -18,7 +18,7 @@ pub struct Messages<'a> {
 }
 
 impl<'a> Messages<'a> {
-    /// Of the frame `bytes`.
+    /// Creates an iterator over the messages of the frame `bytes`.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes, left: MESSAGES_MAX, ended: false }
     }
@@ -37,7 +37,7 @@ impl<'a> Messages<'a> {
             return Err(Malformed::Compound);
         }
         let (this, rest) = self.rest.split_at_checked(next).ok_or(Malformed::Compound)?;
-        // What follows must be a header; a frame that ends where it promises one is refused whole.
+        // What follows must be a header; a frame that ends where one is announced is refused whole.
         if rest.len() < HEADER_LEN {
             return Err(Malformed::Compound);
         }
@@ -68,7 +68,7 @@ pub struct Compound<'a> {
 }
 
 impl<'a> Compound<'a> {
-    /// An empty frame.
+    /// Creates an empty frame.
     pub fn new(out: &'a mut Vec<u8>) -> Self {
         Self { out, last: None }
     }
@@ -100,7 +100,7 @@ impl<'a> Compound<'a> {
     }
 }
 
-/// The ranges that the messages of a frame take, for those that sign or seal it in place.
+/// Returns the ranges that the messages of a frame take, for those that sign or seal it in place.
 pub fn ranges(frame: &[u8]) -> impl Iterator<Item = Result<std::ops::Range<usize>, Malformed>> {
     let mut at = 0;
     Messages::new(frame).map(move |message| {

@@ -23,7 +23,7 @@ impl Dialect {
     /// Dialect in the answer to an SMB1 negotiation that offers "SMB 2.???": negotiate again, in SMB2.
     pub const WILDCARD: u16 = 0x02ff;
 
-    /// The dialect of a wire value.
+    /// Returns the dialect of a wire value.
     pub fn from_wire(value: u16) -> Option<Self> {
         Self::ALL.into_iter().find(|dialect| *dialect as u16 == value)
     }

@@ -23,7 +23,7 @@ pub const KEPT: u32 = attributes::READONLY
 /// DOS attributes and times that are kept with a file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Dos {
-    /// Of [`KEPT`].
+    /// Attributes: bits of [`KEPT`].
     pub attributes: Option<u32>,
     /// Time of creation, 100 ns since 1601.
     pub created: Option<u64>,
@@ -35,13 +35,13 @@ pub struct Dos {
 /// left, within a tick, and the time of the last write exactly so, until something changes the file. All are 100 ns since 1601.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetChange {
-    /// Value that clients are told.
+    /// Time of change that clients see.
     pub told: u64,
-    /// The kernel's time of change lies between this
+    /// Earliest time of change that the kernel may have.
     pub from: u64,
-    /// and this,
+    /// Latest time of change that the kernel may have.
     pub until: u64,
-    /// and its time of the last write is this.
+    /// Time of the last write that the kernel must have.
     pub written: u64,
 }
 
@@ -53,7 +53,7 @@ impl SetChange {
 }
 
 impl Dos {
-    /// Of a file whose content is another from now on, which was made at that time.
+    /// Returns what is kept once the file's content is another. `born` is its time of creation, if none is kept.
     #[must_use]
     pub fn replaced(self, born: Option<u64>) -> Self {
         let attributes = self.attributes.map(|bits| bits | attributes::ARCHIVE);
@@ -65,7 +65,7 @@ impl Dos {
         self.attributes.is_some_and(|bits| bits & attributes::ARCHIVE == 0)
     }
 
-    /// Of the attribute's value; what is not understood says nothing.
+    /// Parses the attribute's value; what is not understood says nothing.
     pub fn parse(value: &[u8]) -> Self {
         Self::read(value).unwrap_or_default()
     }
@@ -95,7 +95,7 @@ impl Dos {
         Some(Self { attributes, created: created.filter(|created| *created != 0), changed })
     }
 
-    /// The attribute's value.
+    /// Returns the attribute's value.
     pub fn to_bytes(self) -> Vec<u8> {
         let bits = self.attributes.unwrap_or_default();
         let mut out = vec![0; 2];
@@ -119,8 +119,8 @@ impl Dos {
     }
 }
 
-/// The time of change that was set, with what lies behind the structure that begins at `at`. Without that it says nothing: others
-/// that write it, if there are any, mean the kernel's.
+/// Returns the time of change that was set, with what lies behind the structure that begins at `at`. Without that it
+/// says nothing: others that write it, if there are any, mean the kernel's.
 fn set_change(value: &[u8], at: usize) -> Option<SetChange> {
     let proof = at + INFO3_LEN;
     let is_ours = value.get(proof..)?.starts_with(PROOF_MAGIC);
@@ -146,7 +146,7 @@ const VALID_CREATED: u32 = 0x10;
 const VALID_CHANGED: u32 = 0x20;
 /// Bytes of version 3 behind its number: what is valid, the attributes, four lengths and two times.
 const INFO3_LEN: usize = 44;
-/// Before what shows that a time of change holds.
+/// Bytes before what shows that a time of change holds.
 const PROOF_MAGIC: &[u8] = b"LRct";
 
 #[cfg(test)]

@@ -54,15 +54,15 @@ impl<T: FromBytes + IntoBytes + KnownLayout + Immutable + Unaligned + Copy> Plai
 /// A field of a structure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Field {
-    /// As the specification has it, in our spelling.
+    /// Name of the specification, in our spelling.
     pub name: &'static str,
     /// Bytes before it.
     pub offset: usize,
-    /// Its own bytes.
+    /// Bytes of the field.
     pub len: usize,
 }
 
-/// Where the fields of a structure lie, in their order and without gaps: tests vary each of them.
+/// Places of a structure's fields, in their order and without gaps: tests vary each of them.
 pub trait Layout: Plain {
     /// The fields.
     const FIELDS: &'static [Field];
@@ -81,18 +81,18 @@ pub trait Fixed: Plain {
     }
 }
 
-/// The structure that `bytes` begin with.
+/// Returns the structure that `bytes` begin with.
 pub fn prefix<T: Plain>(bytes: &[u8]) -> Result<(&T, &[u8]), Malformed> {
     T::ref_from_prefix(bytes).map_err(|_| Malformed::Short)
 }
 
-/// The `count` structures that `bytes` begin with.
+/// Returns the `count` structures that `bytes` begin with.
 pub fn prefix_of<T: Plain>(bytes: &[u8], count: usize) -> Result<&[T], Malformed> {
     let (all, _) = <[T]>::ref_from_prefix_with_elems(bytes, count).map_err(|_| Malformed::Count)?;
     Ok(all)
 }
 
-/// The part of `bytes` that an offset and a length of the wire name; an empty one may be anywhere.
+/// Returns the part of `bytes` that an offset and a length of the wire name; an empty one may be anywhere.
 pub fn part(bytes: &[u8], offset: usize, len: usize) -> Result<&[u8], Malformed> {
     if len == 0 {
         return Ok(&[]);

@@ -33,7 +33,7 @@ pub fn parse(prefix: [u8; PREFIX_LEN], max: usize) -> Result<Frame, Malformed> {
     }
 }
 
-/// The prefix of a message of `len` bytes; `None` if no prefix can say so.
+/// Returns the prefix of a message of `len` bytes; `None` if no prefix can say so.
 pub fn prefix(len: usize) -> Option<[u8; PREFIX_LEN]> {
     let [zero, rest @ ..] = u32::try_from(len).ok()?.to_be_bytes();
     (zero == 0).then_some([0, rest[0], rest[1], rest[2]])

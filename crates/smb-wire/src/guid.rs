@@ -11,7 +11,7 @@ wire! {
 }
 
 impl Guid {
-    /// Of these bytes.
+    /// Creates a GUID of these bytes.
     pub const fn new(bytes: [u8; 16]) -> Self {
         Self { bytes }
     }
@@ -48,7 +48,7 @@ impl FileId {
         volatile: zerocopy::little_endian::U64::from_bytes([0xff; 8]),
     };
 
-    /// Of these halves.
+    /// Creates an id of these halves.
     pub fn new(persistent: u64, volatile: u64) -> Self {
         Self { persistent: persistent.into(), volatile: volatile.into() }
     }

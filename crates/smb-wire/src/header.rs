@@ -42,7 +42,8 @@ wire! {
         protocol_id: [u8; 4],
         structure_size: U16,
         credit_charge: U16,
-        /// In a request of 3.x the channel sequence (low 16 bits); see [`Header::channel_sequence`].
+        /// Status of a response. In a request of 3.x its low 16 bits are the channel sequence; see
+        /// [`Header::channel_sequence`].
         status: U32,
         command: U16,
         /// Credits asked for in a request, given in a response.
@@ -51,7 +52,7 @@ wire! {
         /// Bytes from here to the next header of the compound; 0 in the last.
         next_command: U32,
         message_id: U64,
-        /// With [`Header::tree_id`] the `AsyncId`, where the flag says so.
+        /// First half of the `AsyncId` where the flag says so; [`Header::tree_id`] is the other.
         reserved: U32,
         tree_id: U32,
         session_id: U64,
@@ -60,7 +61,7 @@ wire! {
 }
 
 impl Header {
-    /// A request without credits, session or tree.
+    /// Creates a request without credits, session or tree.
     pub fn request(command: Command, message_id: u64) -> Self {
         Self {
             protocol_id: PROTOCOL_ID,
@@ -79,7 +80,7 @@ impl Header {
         }
     }
 
-    /// The response to `self`: same command, ids and charge, related as it was, unsigned, no credits yet.
+    /// Creates the response to `self`: same command, ids and charge, related as it was, unsigned, no credits yet.
     pub fn response(&self, status: Status) -> Self {
         //= MS-SMB2 3.3.4.1
         //# A response carries the request's command and MessageId, and SMB2_FLAGS_SERVER_TO_REDIR.
@@ -97,7 +98,7 @@ impl Header {
         }
     }
 
-    /// The header that `bytes` begin with.
+    /// Returns the header that `bytes` begin with.
     pub fn parse(bytes: &[u8]) -> Result<&Self, Malformed> {
         let (header, _) = prefix::<Self>(bytes)?;
         if header.protocol_id != PROTOCOL_ID || usize::from(header.structure_size.get()) != HEADER_LEN {
@@ -106,7 +107,7 @@ impl Header {
         Ok(header)
     }
 
-    /// The command, if there is one of that number.
+    /// Returns the command, if there is one of that number.
     pub fn command(&self) -> Result<Command, Malformed> {
         Command::from_wire(self.command.get())
     }
@@ -116,7 +117,7 @@ impl Header {
         Status(self.status.get())
     }
 
-    /// A request's channel sequence, from 3.0 on (MS-SMB2 2.2.1.2).
+    /// Returns a request's channel sequence, from 3.0 on (MS-SMB2 2.2.1.2).
     pub fn channel_sequence(&self) -> u16 {
         self.status.get() as u16
     }
@@ -132,13 +133,13 @@ impl Header {
         self
     }
 
-    /// The number of an operation that goes on after its interim response, where the header holds one.
+    /// Returns the number of an operation that goes on after its interim response, where the header holds one.
     pub fn async_id(&self) -> Option<u64> {
         let id = u64::from(self.tree_id.get()) << 32 | u64::from(self.reserved.get());
         self.has(flags::ASYNC_COMMAND).then_some(id)
     }
 
-    /// The header with that number in place of the tree.
+    /// Returns the header with that number in place of the tree.
     pub fn with_async_id(mut self, id: u64) -> Self {
         self.reserved.set(id as u32);
         self.tree_id.set((id >> 32) as u32);

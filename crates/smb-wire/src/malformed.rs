@@ -27,7 +27,7 @@ pub enum Malformed {
     /// The structure is not aligned as it must be.
     #[error("not aligned")]
     Alignment,
-    /// More elements than there are bytes for, none where one must be, or more than are taken.
+    /// A count is of more elements than there are bytes for, of none where one must be, or of more than are taken.
     #[error("a count that the message does not hold")]
     Count,
     /// An odd number of bytes of UTF-16.

@@ -12,7 +12,7 @@ pub struct Message<'a> {
 }
 
 impl<'a> Message<'a> {
-    /// The message that `bytes` are. Its header is checked, its body not yet.
+    /// Parses the message that `bytes` are. Its header is checked, its body not yet.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
         Ok(Self { bytes, header: Header::parse(bytes)? })
     }
@@ -32,7 +32,7 @@ impl<'a> Message<'a> {
         &self.bytes[HEADER_LEN..]
     }
 
-    /// The fixed part of the body, if the message says and has its size.
+    /// Returns the fixed part of the body, if the message says and has its size.
     pub fn fixed<T: Fixed>(&self) -> Result<&'a T, Malformed> {
         let body = self.body();
         //= MS-SMB2 3.3.5.2.6
@@ -49,8 +49,8 @@ impl<'a> Message<'a> {
         self.body().get(size_of::<T>()..).unwrap_or_default()
     }
 
-    /// The part of the body that an offset and a length of the wire name. It must lie behind the fixed part `T`; one
-    /// of no length may be anywhere.
+    /// Returns the part of the body that an offset and a length of the wire name. It must lie behind the fixed part
+    /// `T`; one of no length may be anywhere.
     pub fn part<T: Fixed>(&self, offset: u32, len: u32) -> Result<&'a [u8], Malformed> {
         if len == 0 {
             return Ok(&[]);
@@ -83,7 +83,7 @@ pub struct Body<'a> {
 }
 
 impl<'a> Body<'a> {
-    /// Of the message whose header stands in `out` at `header_at` and ends it.
+    /// Creates the body of the message whose header stands at `header_at` in `out`, and ends it.
     pub(crate) fn new(out: &'a mut Vec<u8>, header_at: usize) -> Self {
         debug_assert_eq!(out.len(), header_at + HEADER_LEN);
         Self { out, header_at }
@@ -130,19 +130,19 @@ impl<'a> Body<'a> {
 /// Place of appended bytes in their message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Placed {
-    /// From the header's first byte.
+    /// Offset from the header's first byte.
     pub offset: u32,
     /// Number of bytes.
     pub len: u32,
 }
 
 impl Placed {
-    /// The offset for a field of 16 bits: what such a field points to follows the fixed part at once.
+    /// Returns the offset for a field of 16 bits: what such a field points to follows the fixed part at once.
     pub(crate) fn offset16(self) -> zerocopy::little_endian::U16 {
         zerocopy::little_endian::U16::new(u16::try_from(self.offset).expect("near the header"))
     }
 
-    /// The length for a field of 16 bits; its writer has bounded it.
+    /// Returns the length for a field of 16 bits; its writer has bounded it.
     pub(crate) fn len16(self) -> zerocopy::little_endian::U16 {
         zerocopy::little_endian::U16::new(u16::try_from(self.len).expect("bounded to 64 KiB by its maker"))
     }

@@ -25,7 +25,7 @@ pub struct Name {
 }
 
 impl Name {
-    /// The name that a CREATE, a rename or a hard link gives.
+    /// Parses the name that a CREATE, a rename or a hard link gives.
     ///
     /// # Errors
     /// The status that the request fails with.
@@ -81,7 +81,7 @@ impl Name {
     }
 }
 
-/// A component, if the file systems that clients know allow it.
+/// Returns a component, if the file systems that clients know allow it.
 ///
 /// # Errors
 /// `STATUS_OBJECT_PATH_SYNTAX_BAD` for `..`, which leads out of the share; `STATUS_OBJECT_NAME_INVALID`.
@@ -103,7 +103,7 @@ pub fn check_component(component: &str) -> Result<&str, Status> {
     Ok(component)
 }
 
-/// `name`, `name:$DATA` or `:$DATA`, which is the file itself.
+/// Parses `name`, `name:$DATA` or `:$DATA`, which is the file itself.
 fn parse_stream(text: &str) -> Result<Option<String>, Status> {
     let (name, kind) = text.split_once(':').unwrap_or((text, "$DATA"));
     if !kind.eq_ignore_ascii_case("$DATA") {
@@ -122,7 +122,7 @@ fn parse_stream(text: &str) -> Result<Option<String>, Status> {
     }
 }
 
-/// Server and share of a tree connect's path, `\\server\share`.
+/// Parses server and share of a tree connect's path, `\\server\share`.
 ///
 /// # Errors
 /// `STATUS_INVALID_PARAMETER` where it is not of this form, `STATUS_BAD_NETWORK_NAME` where no share can have the name.

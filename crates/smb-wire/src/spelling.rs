@@ -5,7 +5,8 @@
 
 use std::borrow::Cow;
 
-/// A component as the file system has it; `None` for bytes that [`to_wire`] writes as the character that they are.
+/// Returns a component as the file system has it; `None` for bytes that [`to_wire`] writes as the character that they
+/// are.
 pub fn to_stored(component: &str) -> Option<Vec<u8>> {
     let stored = |c: char| match SPELLED.iter().find(|(_, wire)| *wire == c) {
         Some((stored, _)) => *stored,
@@ -19,7 +20,7 @@ pub fn to_stored(component: &str) -> Option<Vec<u8>> {
     to_bytes(component, stored, is_spelled)
 }
 
-/// A name as clients see it: each name is seen as another one.
+/// Returns a name as clients see it: each name is seen as another one.
 pub fn to_wire(stored: &[u8]) -> Cow<'_, str> {
     let is_plain = |byte: &u8| matches!(byte, b' '..=b'~') && !b"\"*:<>?\\|".contains(byte);
     if stored.iter().all(is_plain) && !stored.ends_with(b" ") && !stored.ends_with(b".") {
@@ -41,8 +42,8 @@ pub fn to_wire(stored: &[u8]) -> Cow<'_, str> {
     Cow::Owned(text.chars().map(wire).collect())
 }
 
-/// Bytes as text of Unicode: those that are no UTF-8, or a character that stands for something else, one by one by characters that
-/// stand for bytes.
+/// Returns bytes as text of Unicode: those that are no UTF-8, or a character that stands for something else, one by one
+/// by characters that stand for bytes.
 pub fn to_text(bytes: &[u8], is_taken: impl Fn(char) -> bool) -> Cow<'_, str> {
     let is_escaped = |c: char| is_byte(c) || is_taken(c);
     if let Ok(text) = std::str::from_utf8(bytes)
@@ -69,7 +70,8 @@ pub fn to_text(bytes: &[u8], is_taken: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// The bytes that [`to_text`] writes so, with `stored` for each other character; `None` where it would write them otherwise.
+/// Returns the bytes that [`to_text`] writes so, with `stored` for each other character; `None` where it would write
+/// them otherwise.
 pub fn to_bytes(
     text: &str,
     stored: impl Fn(char) -> char,

@@ -10,7 +10,7 @@ use crate::malformed::Malformed;
 pub struct Text<'a>(&'a [U16]);
 
 impl<'a> Text<'a> {
-    /// The text that `bytes` are.
+    /// Creates the text that `bytes` are.
     pub fn new(bytes: &'a [u8]) -> Result<Self, Malformed> {
         <[U16]>::ref_from_bytes(bytes).map(Self).map_err(|_| Malformed::OddText)
     }
@@ -52,7 +52,7 @@ pub fn encode(text: &str, out: &mut Vec<u8>) {
     out.extend(text.encode_utf16().flat_map(u16::to_le_bytes));
 }
 
-/// `text` as it travels.
+/// Returns `text` as it travels.
 pub fn encoded(text: &str) -> Vec<u8> {
     let mut out = Vec::with_capacity(2 * text.len());
     encode(text, &mut out);

@@ -18,7 +18,8 @@ pub enum SetTime {
 }
 
 impl SetTime {
-    /// Of a wire value; `None` for one that is no time (MS-FSA 2.1.5.15.2: less than -2).
+    /// Returns the change that a wire value asks for; `None` for one that is no time (MS-FSA 2.1.5.15.2: less than
+    /// -2).
     pub fn from_wire(value: u64) -> Option<Self> {
         match value as i64 {
             0 => Some(Self::Keep),
@@ -33,14 +34,15 @@ impl SetTime {
     }
 }
 
-/// A wire value as seconds since 1970 and nanoseconds.
+/// Converts a wire value to seconds since 1970 and nanoseconds.
 pub fn to_unix(value: u64) -> (i64, u32) {
     let ticks = value as i64;
     let nanoseconds = ticks.rem_euclid(TICKS_PER_S) as u32 * 100;
     (ticks.div_euclid(TICKS_PER_S) - EPOCH_S, nanoseconds)
 }
 
-/// The wire value of seconds since 1970 and nanoseconds; what lies before 1601 or after 30828 is the nearest that does not.
+/// Returns the wire value of seconds since 1970 and nanoseconds; what lies before 1601 or after 30828 is the nearest
+/// that does not.
 pub fn from_unix(seconds: i64, nanoseconds: u32) -> u64 {
     let ticks = seconds.saturating_add(EPOCH_S).saturating_mul(TICKS_PER_S);
     ticks.saturating_add(i64::from(nanoseconds / 100)).max(0) as u64

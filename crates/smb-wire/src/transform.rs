@@ -32,7 +32,7 @@ wire! {
 }
 
 impl TransformHeader {
-    /// In front of a message of `len` bytes.
+    /// Creates the header in front of a message of `len` bytes.
     pub fn new(session_id: u64, nonce: [u8; 16], len: u32) -> Self {
         Self {
             protocol_id: PROTOCOL_ID,
@@ -45,7 +45,7 @@ impl TransformHeader {
         }
     }
 
-    /// The header that a frame begins with, and the sealed message behind it.
+    /// Parses the header that a frame begins with, and the sealed message behind it.
     pub fn parse(frame: &[u8]) -> Result<(&Self, &[u8]), Malformed> {
         let (header, sealed) = prefix::<Self>(frame)?;
         //= MS-SMB2 3.3.5.2.1.1
@@ -75,7 +75,7 @@ pub enum FrameKind {
 }
 
 impl FrameKind {
-    /// Of a frame.
+    /// Returns the kind of a frame.
     pub fn of(frame: &[u8]) -> Result<Self, Malformed> {
         match *frame.first_chunk().ok_or(Malformed::Protocol)? {
             crate::header::PROTOCOL_ID => Ok(Self::Plain),

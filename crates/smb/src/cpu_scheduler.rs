@@ -25,7 +25,7 @@ pub(crate) struct CpuTurn<'a> {
 }
 
 impl CpuScheduler {
-    /// The next turn of the connection's address.
+    /// Takes the next turn of the connection's address.
     pub(crate) async fn take(&self, account: &Account) -> CpuTurn<'_> {
         CpuTurn { of: self, turn: self.turns.take(account.last_round()).await }
     }

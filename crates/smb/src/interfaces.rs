@@ -13,7 +13,7 @@ use smb_wire::fsctl::interfaces::{Interface, RSS_CAPABLE};
 use crate::server::ServerState;
 use crate::settings::{InterfaceSection, SmbSection};
 
-/// The interfaces that clients are told of: the machine's own, or those of the configuration.
+/// The interfaces that clients get: the machine's own, or those of the configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum AdvertisedInterfaces {
     /// The interfaces that are configured; of none, the address that the client came by.
@@ -34,7 +34,7 @@ impl AdvertisedInterfaces {
         }
     }
 
-    /// Returns what a client is told that came by `here`.
+    /// Returns the interfaces for a client that came by `here`.
     pub(crate) async fn of_client(&self, here: SocketAddr, server_state: &ServerState) -> Vec<Interface> {
         let here = here.ip().to_canonical();
         let told = match self {
@@ -72,8 +72,8 @@ impl InterfaceCache {
     }
 }
 
-/// Every address of the interfaces that are up: those on the nodes of lanes first, which serve them without a way between nodes,
-/// and the fastest first among them.
+/// Reads every address of the interfaces that are up: those on the nodes of lanes first, which serve them without a way
+/// between nodes, and the fastest first among them.
 fn read(lane_nodes: &[u32]) -> Vec<Interface> {
     of_machine(&Nic::of_this_machine(), &Address::of_this_machine().unwrap_or_default(), lane_nodes)
 }
@@ -125,7 +125,7 @@ fn configured((section, index): (&InterfaceSection, u32)) -> Interface {
 
 /// Bits a second of an interface that tells no speed.
 const SPEED_UNKNOWN: u64 = 1_000_000_000;
-/// For so long the machine is not asked again.
+/// Time for which the machine is not asked again.
 const FRESH: Duration = Duration::from_secs(1);
 //@ limit: this machine's addresses, told to clients with several connections
 //@ section: SMB

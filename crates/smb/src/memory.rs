@@ -15,7 +15,7 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
-    /// Room for `capacity` bytes at least, and nothing in it. What it holds in truth is [`Pieces::size`].
+    /// Returns room for `capacity` bytes at least, and nothing in it. What it holds in truth is [`Pieces::size`].
     pub(crate) fn take(&self, capacity: usize) -> Vec<u8> {
         let class = class(capacity);
         match self.take_kept(class) {
@@ -34,7 +34,7 @@ impl Pieces {
         Some(piece)
     }
 
-    /// Bytes of the piece that [`Pieces::take`] gives for this.
+    /// Returns the number of bytes of the piece that [`Pieces::take`] gives for this.
     pub(crate) fn size(capacity: usize) -> usize {
         bytes(class(capacity))
     }
@@ -73,7 +73,7 @@ impl Piece {
         Self { bytes, pieces: Rc::clone(pieces) }
     }
 
-    /// `part` of it, all of which is there.
+    /// Returns `part` of it, all of which is there.
     pub(crate) fn into_part(mut self, part: Range<usize>) -> Buf {
         let (bytes, len) = (std::mem::take(&mut self.bytes), part.len());
         self.pieces.lend(bytes, part, len)
@@ -112,7 +112,7 @@ impl Lender for Pieces {
     }
 }
 
-/// Of what is at least so long.
+/// Returns the class of the smallest pieces of at least this capacity.
 fn class(capacity: usize) -> usize {
     let units = capacity.saturating_sub(HEAD).div_ceil(LEAST).max(1);
     (units.next_power_of_two().trailing_zeros() as usize).min(CLASSES - 1)
@@ -122,10 +122,10 @@ fn bytes(class: usize) -> usize {
     (LEAST << class) + HEAD
 }
 
-/// 64 KiB to 16 MiB.
+/// Sizes of pieces: 64 KiB to 16 MiB.
 const CLASSES: usize = 9;
 const LEAST: usize = 64 << 10;
-/// For headers beside the data, so that data of a power of two fits its class.
+/// Room of a piece for headers beside the data, so that data of a power of two fits its class.
 const HEAD: usize = 4 << 10;
 //@ limit: pieces of memory kept while they are not used
 //@ section: SMB

@@ -21,7 +21,7 @@ pub(crate) struct Options {
     /// AES-GMAC may sign where sessions may have several connections.
     pub(crate) gmac_over_channels: bool,
     pub(crate) accounts: Arc<Accounts>,
-    /// Whether any user has an NT hash, without which no user can sign in by SMB.
+    /// Set if any user has an NT hash, without which no user can sign in by SMB.
     pub(crate) has_users: bool,
     /// Security identifiers of users and groups.
     pub(crate) sids: Sids,
@@ -39,9 +39,9 @@ pub(crate) struct Options {
 }
 
 impl Options {
-    /// True when NEGOTIATE says that signing is required: where users with a key may sign in. A client of
-    /// MS-SMB2 takes no guest's session of a server that says so (3.2.5.3.1), and where guests alone come no
-    /// client could sign.
+    /// Returns true when NEGOTIATE says that signing is required: where users with a key may sign in. A client of
+    /// MS-SMB2 takes no guest's session of a server that says so (3.2.5.3.1), and where guests alone come no client
+    /// could sign.
     pub(crate) fn requires_signing(&self) -> bool {
         let guests_alone = !self.has_users && (self.policy.guest || self.policy.anonymous);
         self.signing == Signing::Required && !guests_alone
@@ -52,7 +52,8 @@ impl Options {
         if self.encryption == Encryption::Off { &[] } else { &Cipher::PREFERRED }
     }
 
-    /// Bytes of the longest answer of what is not READ, and of the longest input of what is not WRITE.
+    /// Returns the number of bytes of the longest answer of what is not READ, and of the longest input of what is not
+    /// WRITE.
     pub(crate) fn transact_max(&self) -> u32 {
         self.transfer_max.min(TRANSACT_MAX)
     }

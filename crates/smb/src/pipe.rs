@@ -82,7 +82,7 @@ impl Pipes {
         Ok((id, fixed))
     }
 
-    /// An open pipe of this tree.
+    /// Finds an open pipe of this tree.
     pub(crate) fn find(&self, session: u64, tree: u32, id: FileId) -> Result<Arc<PipeOpen>, Status> {
         let pipes = self.lock();
         let found = pipes.opens.get(&id).filter(|open| open.session == session && open.tree == tree);
@@ -159,7 +159,7 @@ impl PipeTable {
 }
 
 impl PipeOpen {
-    /// At most `max` bytes of the next message, once there is one.
+    /// Returns at most `max` bytes of the next message, once there is one.
     pub(crate) async fn read(&self, max: usize) -> Result<Answer, Status> {
         poll_fn(|cx| {
             let mut state = self.state();
@@ -197,7 +197,7 @@ impl PipeOpen {
         }
     }
 
-    /// Bytes of the message that is next.
+    /// Returns the number of bytes of the message that is next.
     pub(crate) fn available(&self) -> usize {
         self.state().pipe.available()
     }

@@ -50,7 +50,7 @@ pub(crate) struct ServerState {
 }
 
 impl ServerState {
-    /// By which clients know the server while it runs.
+    /// Returns the GUID by which clients know the server while it runs.
     pub(crate) fn guid(&self) -> Guid {
         *self.guid.get_or_init(|| Guid::new(lane::random::array()))
     }
@@ -60,13 +60,13 @@ impl ServerState {
         self.guid.get_or_init(|| guid);
     }
 
-    /// For how long it has run, at least.
+    /// Returns the time since the server began to listen, milliseconds.
     pub(crate) fn uptime_ms(&self) -> u64 {
         let started = self.started.get_or_init(Instant::now);
         started.elapsed().as_millis() as u64
     }
 
-    /// Every open file.
+    /// Returns every open file.
     pub(crate) fn opens(&self) -> &Arc<Opens> {
         self.opens.get_or_init(|| Opens::new(OpensLimits::default()))
     }
@@ -76,17 +76,17 @@ impl ServerState {
         self.nodes.get_or_init(|| nodes.collect());
     }
 
-    /// The node of a lane.
+    /// Returns the node of a lane.
     pub(crate) fn node_of(&self, lane: Member) -> Option<u32> {
         *self.nodes.get()?.get(lane.index())?
     }
 
-    /// The nodes of all lanes.
+    /// Returns the nodes of all lanes.
     pub(crate) fn lane_nodes(&self) -> Vec<u32> {
         self.nodes.get().into_iter().flatten().filter_map(|node| *node).collect()
     }
 
-    /// A number for a connection that no other has.
+    /// Returns a number for a connection that no other has.
     pub(crate) fn next_connection(&self) -> u64 {
         self.connections.fetch_add(1, Ordering::Relaxed) + 1
     }
@@ -102,7 +102,7 @@ impl ServerState {
     }
 }
 
-/// 100 ns since 1601.
+/// Returns the time in 100 ns since 1601.
 pub(crate) fn file_time(at: SystemTime) -> u64 {
     let since = at.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     from_unix(since.as_secs() as i64, since.subsec_nanos())

@@ -27,9 +27,9 @@ pub(crate) struct SignInAccounts<'a> {
     pub(crate) users: Users<'a>,
     /// `None`: however many fail, all are looked at.
     pub(crate) failures: Option<&'a Failures>,
-    /// From where,
+    /// Address that the sign-in comes from.
     pub(crate) address: IpAddr,
-    /// and when.
+    /// Time of the sign-in.
     pub(crate) now: Instant,
 }
 
@@ -105,9 +105,9 @@ impl Failures {
     }
 }
 
-/// With one name from one address: no password is guessed so.
+/// Limit of failures with one name from one address, so that no password is guessed.
 const OF_NAME: Limit = Limit { at_once: 20, forgiven_after: Duration::from_secs(3) };
-/// From one address, behind which there may be many clients.
+/// Limit of failures from one address, behind which there may be many clients.
 const OF_ADDRESS: Limit = Limit { at_once: 200, forgiven_after: Duration::from_millis(300) };
 //@ limit: sign-ins that fail
 //@ section: SMB

@@ -1,4 +1,4 @@
-//! Files in TOML that people write: what is refused is told in their words, with its line and key.
+//! Files in TOML that people write: what is refused is reported in their words, with its line and key.
 
 mod place;
 mod words;
@@ -48,7 +48,7 @@ pub fn read_hiding<T: DeserializeOwned>(text: &str, is_secret: impl Fn(&str) -> 
 /// # Errors
 /// As [`read`].
 pub fn read_tables<T: DeserializeOwned>(text: &str) -> Result<T, Refusal> {
-    // What is no TOML is told by who reads it.
+    // What is no TOML is reported by the caller that reads it.
     for (key, span) in place::inline_lists(text).into_iter().flatten() {
         let (before, after) = (&text[..span.start], &text[span.end..]);
         let Err(wrong) = toml::from_str::<T>(&format!("{before}true{after}")) else { continue };
@@ -133,7 +133,8 @@ fn refusal(
     Refusal { line, key, problem, shown }
 }
 
-/// The words that may stand where something else does: as they are told where an empty one stands in its place.
+/// Returns the words that may stand where something else does: those that the error names where an empty one stands in
+/// its place.
 fn words_instead<T: DeserializeOwned>(text: &str, error: &toml::de::Error) -> Option<String> {
     let span = error.span().filter(|_| words::is_no_word(error.message()))?;
     let (before, after) = (text.get(..span.start)?, text.get(span.end..)?);
@@ -143,7 +144,7 @@ fn words_instead<T: DeserializeOwned>(text: &str, error: &toml::de::Error) -> Op
 }
 
 impl fmt::Display for Refusal {
-    /// Line, key and problem on one line.
+    /// Writes line, key and problem on one line.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(line) = self.line {
             write!(f, "line {line}: ")?;

@@ -1,7 +1,7 @@
 //! Wording of errors in values: text, number, list, table.
 
-/// Words the message about `value` in users' terms; `known` are the [words](words_of) that may stand there. Of a secret only
-/// the kind is told.
+/// Words the message about `value` in users' terms; `known` are the [words](words_of) that may stand there. A secret is
+/// not shown, only its kind.
 pub(super) fn of_users(message: &str, value: &str, known: Option<&str>, is_secret: bool) -> String {
     if is_no_word(message) {
         let wanted = known.map_or_else(|| "a word".to_owned(), one_of);
@@ -46,7 +46,7 @@ pub(super) fn is_list_found(message: &str) -> bool {
     message.starts_with("invalid type: sequence")
 }
 
-/// The words that may stand where another does, as the message that refuses that one has them.
+/// Returns the words that may stand where another does, as the message that refuses that one has them.
 pub(super) fn words_of(message: &str) -> Option<&str> {
     unknown(message, "unknown variant `").map(|(_, known)| known)
 }

@@ -35,7 +35,7 @@ pub mod code {
     pub const CC_XDRFREE: i32 = -457;
 }
 
-/// Reason why a stub gave up. [`Fault::abort_code`] is what the peer is told.
+/// Reason why a stub gave up. [`Fault::abort_code`] is the code that the peer gets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum Fault {
     /// Client: a parameter of the request does not fit its declaration or the buffer.

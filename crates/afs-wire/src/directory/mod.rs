@@ -14,9 +14,9 @@
 //! slots 1 to 63                       128 chains, u16 each                  the slots that follow
 //! ```
 //!
-//! `.` is in slot 13 and `..` in slot 14. A new entry takes the first slots in a row that are free, and goes to the head of its
-//! chain: so do servers, and so do clients with their own copy after a change of theirs, if the version told them that nothing
-//! else has changed. Pages are never given back.
+//! `.` is in slot 13 and `..` in slot 14. A new entry takes the first slots in a row that are free, and goes to the
+//! head of its chain. So do servers, and so do clients with their own copy after a change of theirs, if the version
+//! shows that nothing else has changed. Pages are never given back.
 
 mod check;
 mod hash;

@@ -2,7 +2,8 @@
 
 use strum::{FromRepr, IntoStaticStr, VariantArray};
 
-/// A call that is told of. Named as its procedure of RXAFS, and in text as OpenAFS's file server calls it (its src/audit/audit.h).
+/// A call that the audit log records. Named as its procedure of RXAFS, and in text as OpenAFS's file server calls it
+/// (its src/audit/audit.h).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromRepr, IntoStaticStr, VariantArray)]
 #[repr(u8)]
 #[expect(missing_docs, reason = "they are procedures of RXAFS")]

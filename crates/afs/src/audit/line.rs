@@ -17,7 +17,7 @@ pub fn put_line(format: Format, record: &Record<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Behind what every line has: the files, names in them, and lists.
+/// Appends what follows the head of a line: the files, names in them, and lists.
 fn openafs(record: &Record<'_>, out: &mut Vec<u8>) {
     put_head(record.event.into(), &record.act, out);
     match record.event {
@@ -36,7 +36,7 @@ fn openafs(record: &Record<'_>, out: &mut Vec<u8>) {
     out.push(b'\n');
 }
 
-/// Each file, and behind it its name.
+/// Appends each file, and behind it its name.
 fn files(record: &Record<'_>, out: &mut Vec<u8>) {
     for (place, file) in record.files.iter().enumerate() {
         put_fid(*file, out);

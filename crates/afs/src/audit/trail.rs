@@ -1,4 +1,4 @@
-//! One call on its way: what is known of it so far, told when it ends.
+//! One call on its way: what is known of it so far, recorded when it ends.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -45,12 +45,12 @@ struct TrailInner<'a> {
 }
 
 impl Audit {
-    /// To this log.
+    /// Creates an audit that writes to this log; without a log it writes nothing.
     pub fn new(log: Option<LaneLog>) -> Self {
         Self { log: log.map(RefCell::new) }
     }
 
-    /// A call begins; `who` is asked where there is a log.
+    /// Begins the record of a call; `who` is called where there is a log.
     pub fn begin(&self, event: Event, who: impl FnOnce() -> AuditIdentity) -> Trail<'_> {
         let inner = self.log.as_ref().map(|log| TrailInner {
             log,
@@ -74,14 +74,14 @@ impl Audit {
 }
 
 impl Trail<'_> {
-    /// The call is about this file, after those that were said before.
+    /// Adds a file that the call is about, after those added before.
     #[must_use]
     pub fn of(mut self, fid: Fid) -> Self {
         self.file(fid);
         self
     }
 
-    /// ... and this name in it, which is a directory.
+    /// Adds a name in the file added last, which is a directory.
     #[must_use]
     pub fn name(mut self, name: &[u8]) -> Self {
         if let Some(inner) = &mut self.inner {
@@ -93,7 +93,7 @@ impl Trail<'_> {
         self
     }
 
-    /// ... and these.
+    /// Adds these files.
     #[must_use]
     pub fn all(mut self, fids: &[Fid]) -> Self {
         if let Some(inner) = &mut self.inner {
@@ -109,7 +109,7 @@ impl Trail<'_> {
         }
     }
 
-    /// The access list that is read or set.
+    /// Records the access list that is read or set.
     pub fn acl(&mut self, text: &[u8]) {
         if let Some(inner) = &mut self.inner {
             inner.acl = text.into();

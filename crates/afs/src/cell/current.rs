@@ -9,7 +9,7 @@ use std::rc::Rc;
 pub struct Current<T>(Rc<RefCell<Rc<T>>>);
 
 impl<T> Current<T> {
-    /// This, until it is replaced.
+    /// Creates a state that is served until it is replaced.
     pub fn new(value: T) -> Self {
         Self(Rc::new(RefCell::new(Rc::new(value))))
     }
@@ -19,7 +19,7 @@ impl<T> Current<T> {
         Rc::clone(&self.0.borrow())
     }
 
-    /// From now on this.
+    /// Replaces the state that is served.
     pub fn set(&self, value: T) {
         let before = self.0.replace(Rc::new(value));
         drop(before);

@@ -58,7 +58,7 @@ impl Location {
         self.found(self.cell.get().attached.located_by_name(name))
     }
 
-    /// `kind` is what the number is said to be of; [`ANY_KIND`] says nothing.
+    /// Finds a volume by its number. `kind` is what the number is said to be of; [`ANY_KIND`] says nothing.
     fn by_id(&self, id: u32, kind: i32) -> Result<Located, Refusal> {
         if !(ANY_KIND..=2).contains(&kind) {
             return Err(Failure::Refused(VL_BADVOLTYPE));
@@ -78,7 +78,7 @@ impl Location {
         self.cell.get().server_addresses.address_list(call.local_ip())
     }
 
-    /// The entry behind the first `previous`, and where to go on.
+    /// Returns the entry behind the first `previous`, and where to go on.
     fn next(&self, previous: i32) -> Result<Option<(VldbEntry, i32, i32)>, Refusal> {
         let cell = self.cell.get();
         let all = cell.attached.known();
@@ -124,14 +124,14 @@ struct VldbEntry {
 }
 
 impl VldbEntry {
-    /// Makes the entry that clients are told.
+    /// Makes the entry that clients get.
     fn listed(volume: &VolumeEntry) -> Self {
         let (exists, site) = flags(volume.kind);
         Self { volume: volume.clone(), flags: exists, sites: vec![site] }
     }
 
-    /// Makes the entry for a client that asked for the tree or a copy of it. A copy that the client has not
-    /// asked for is not told of: clients would take it in place of the tree.
+    /// Makes the entry for a client that asked for the tree or a copy of it. The entry has no copy that the client has
+    /// not asked for: clients would take it in place of the tree.
     fn asked((volume, kind): &Located) -> Self {
         let mut entry = Self::listed(volume);
         let (exists, site) = flags(*kind);
@@ -150,7 +150,7 @@ impl VldbEntry {
         VolumeType::ALL.map(|kind| self.volume.first + kind.index())
     }
 
-    /// The value of each site, and zeros.
+    /// Returns the value of each site, and zeros.
     fn by_site<T: Default + Copy, const N: usize>(&self, value: impl Fn(i32) -> T) -> [T; N] {
         let mut all = [T::default(); N];
         for (place, flags) in all.iter_mut().zip(&self.sites) {
@@ -206,7 +206,7 @@ impl AddressList {
     }
 }
 
-/// Of the entry, and of the site where there is such a volume.
+/// Returns the flags of an entry and of its site where there is a volume of this type.
 fn flags(kind: VolumeType) -> (i32, i32) {
     let (exists, site) = match kind {
         VolumeType::ReadWrite => (wire::VL_READ_WRITE_EXISTS, wire::VL_SITE_READ_WRITE),
@@ -216,7 +216,7 @@ fn flags(kind: VolumeType) -> (i32, i32) {
     (exists as i32, site as i32)
 }
 
-/// On the wire.
+/// Converts a number for the wire; what does not fit becomes `i32::MAX`.
 fn count(count: usize) -> i32 {
     i32::try_from(count).unwrap_or(i32::MAX)
 }
@@ -425,7 +425,7 @@ impl vl::Server<ServerCall> for Location {
 
 /// Matches a number of any kind.
 const ANY_KIND: i32 = -1;
-/// Of a stock server's database that knows servers by UUID.
+/// Version of the database of a stock server that knows servers by UUID.
 const DATABASE_VERSION: i32 = 4;
 //@ limit: entries of one answer
 //@ section: AFS cell
@@ -438,5 +438,5 @@ const DATABASE_VERSION: i32 = 4;
 const PAGE: usize = 500;
 /// Largest number of entries of a list that cannot be gone on with.
 const LISTED_MAX: usize = 10_000;
-/// By which a list that could be of some names is of all; else a name stands for itself alone.
+/// Patterns by which a list that could be of some names is of all; any other pattern stands for itself alone.
 const EVERY_NAME: [&[u8]; 3] = [b"", b".*", b"^.*$"];

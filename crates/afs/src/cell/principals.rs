@@ -18,7 +18,7 @@ pub struct Principals {
 pub(super) struct PrincipalEntry {
     pub(super) name: Box<str>,
     pub(super) owner: i32,
-    /// Of a group: those directly in it, ascending.
+    /// Direct members of a group, ascending; none of a user.
     pub(super) members: Vec<i32>,
     /// Groups that the principal is in directly, ascending.
     pub(super) groups: Vec<i32>,
@@ -69,17 +69,18 @@ impl Principals {
         self.by_name.get(name).copied()
     }
 
-    /// All, by number.
+    /// Returns all principals, by number.
     pub(super) fn all(&self) -> impl Iterator<Item = (i32, &PrincipalEntry)> {
         self.by_id.iter().map(|(id, person)| (*id, person))
     }
 
-    /// The greatest number of a user and the least of a group that was ever given.
+    /// Returns the greatest number of a user and the least of a group that was ever given.
     pub(super) fn last(&self) -> (i32, i32) {
         (self.last_user, self.last_group)
     }
 
-    /// The current protection subdomain: the number, and those of all groups it is in, also through others; ascending.
+    /// Returns the current protection subdomain: the number, and those of all groups it is in, also through others;
+    /// ascending.
     pub(super) fn subdomain(&self, id: i32) -> Option<Vec<i32>> {
         let mut found = BTreeSet::from([id, Id::ANYUSER.0]);
         if id != Id::ANONYMOUS.0 {

@@ -51,7 +51,7 @@ impl Protection {
     }
 }
 
-/// As many as fit an answer, and how many do not.
+/// Returns as many numbers as fit an answer, and how many do not fit.
 fn listed(mut ids: Vec<i32>) -> (wire::ProtectionIds, i32) {
     let over = ids.len().saturating_sub(wire::PR_IDS as usize);
     ids.truncate(wire::PR_IDS as usize);
@@ -94,7 +94,7 @@ impl pr::Server<ServerCall> for Protection {
             return Err(Failure::Refused(PRBADARG));
         }
         let cell = self.cell.get();
-        // A principal without a name is told by its number.
+        // A principal without a name goes by its number.
         let name = |id: &i32| {
             cell.principals.get(*id).map_or_else(|| name_of(&id.to_string()), |person| name_of(&person.name))
         };

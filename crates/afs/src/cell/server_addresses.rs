@@ -17,7 +17,7 @@ pub struct ServerAddresses {
 }
 
 impl ServerAddresses {
-    /// A server that listens at these addresses, wildcards among them.
+    /// Creates a server that listens at these addresses, wildcards among them.
     pub fn new(uuid: AfsUuid, since: u32, listening: &[SocketAddr]) -> Self {
         let mut addresses: Vec<Ipv4Addr> = Vec::new();
         for address in listening.iter().flat_map(|address| reachable(*address)) {
@@ -30,13 +30,13 @@ impl ServerAddresses {
         Self { uuid, since, addresses }
     }
 
-    /// All addresses; none where it listens at IPv6 alone.
+    /// Returns all addresses; none where it listens at IPv6 alone.
     pub fn addresses(&self) -> &[Ipv4Addr] {
         &self.addresses
     }
 
-    /// Returns the addresses for a client that has reached the server by `local`: that one first, which is
-    /// sure to work for it. Loopback is told to a client that came by it, and where there is nothing else.
+    /// Returns the addresses for a client that has reached the server by `local`: that one first, which is sure to work
+    /// for it. Loopback is among them for a client that came by it, and where there is nothing else.
     pub(super) fn address_list(&self, local: Option<IpAddr>) -> AddressList {
         let used = match local {
             Some(IpAddr::V4(ip)) if !ip.is_unspecified() => Some(ip),

@@ -44,7 +44,7 @@ impl Volumes {
         });
     }
 
-    /// The volumes of a partition.
+    /// Returns the volumes of a partition.
     fn on(&self, partition: i32) -> Result<Vec<VolumeEntry>, Refusal> {
         let mut found = self.cell.get().attached.known();
         found.retain(|volume| i32::from(volume.partition) == partition);
@@ -82,7 +82,7 @@ impl Volumes {
         cell.attached.synthetic().now().by_id(volume.first).map(|root| VolumeReport::synthetic(volume, root))
     }
 
-    /// Of the partition's file system.
+    /// Returns the name of a partition and the capacity of its file system.
     async fn room(&self, name: &[u8]) -> Result<(String, SystemStat), Refusal> {
         let cell = self.cell.get();
         let found = cell.attached.partitions().into_iter().find(|served| {
@@ -190,7 +190,7 @@ fn full_name(known: &VolumeEntry) -> Chars<32> {
     Chars::from_text(known.full_name().as_bytes()).expect("names of AFS leave room for the suffix")
 }
 
-/// `/vicepa` to `/vicepz`, then `/vicepaa` and so on.
+/// Returns the name of a partition: `/vicepa` to `/vicepz`, then `/vicepaa` and so on.
 fn partition_name(index: u8) -> String {
     let letter = |index: u8| char::from(b'a' + index);
     match index.checked_sub(26) {
@@ -199,7 +199,7 @@ fn partition_name(index: u8) -> String {
     }
 }
 
-/// Since 1970, as far as 32 bits go.
+/// Converts seconds since 1970, as far as 32 bits go.
 fn seconds(seconds: i64) -> u32 {
     u32::try_from(seconds.max(0)).unwrap_or(u32::MAX)
 }
@@ -217,7 +217,7 @@ fn room_of(room: &SystemStat) -> [i64; 2] {
     [kilobytes(room.blocks), kilobytes(room.blocks_free)]
 }
 
-/// In a field of 32 bits.
+/// Clips a size to a field of 32 bits.
 fn clipped(kilobytes: i64) -> i32 {
     i32::try_from(kilobytes).unwrap_or(i32::MAX)
 }

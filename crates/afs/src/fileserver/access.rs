@@ -5,7 +5,7 @@ use std::fmt::Write;
 
 use identity::{Acl, Rights, Side, Who};
 
-/// The text of a list, without a zero at its end.
+/// Returns the text of a list, without a zero at its end.
 pub(super) fn text_of(acl: &Acl) -> String {
     let (given, denied) = (acl.entries(Side::Given), acl.entries(Side::Denied));
     let mut text = format!("{}\n{}\n", given.len(), denied.len());
@@ -15,7 +15,7 @@ pub(super) fn text_of(acl: &Acl) -> String {
     text
 }
 
-/// The list that a text says; `None` if it says none that can be kept. Bytes from a zero on do not count.
+/// Returns the list that a text says; `None` if it says none that can be kept. Bytes from a zero on do not count.
 pub(super) fn list_of(text: &[u8]) -> Option<Acl> {
     let end = text.iter().position(|byte| *byte == 0).unwrap_or(text.len());
     let mut lines = std::str::from_utf8(&text[..end]).ok()?.lines();

@@ -8,7 +8,7 @@ use xdr::rpc::Failure;
 use super::{Call, CallFailure, ServedCall};
 use crate::audit::{AuditIdentity, Event, Trail};
 
-/// A call that is told of.
+/// A call that the audit log records.
 pub(super) trait Audited {
     const EVENT: Event;
 

@@ -12,7 +12,7 @@ use super::status_and_callback::{StatusAndCallback, need_for_status};
 use super::{Call, CallFailure, ServedCall};
 
 impl ServedCall {
-    /// A refusal of one file is that of the call.
+    /// Answers BulkStatus: a refusal of one file is that of the call.
     pub(super) async fn statuses(
         &self,
         call: &Call,
@@ -27,7 +27,7 @@ impl ServedCall {
         Ok((List(statuses), List(call_backs)))
     }
 
-    /// A refusal of one file is told in its status.
+    /// Answers InlineBulkStatus: a refusal of one file is in its status.
     pub(super) async fn statuses_inline(
         &self,
         call: &Call,
@@ -52,7 +52,8 @@ impl ServedCall {
         Ok((List(statuses), List(call_backs)))
     }
 
-    /// `until`: what is just changing then is left to be asked for by itself.
+    /// Returns the status of one file of InlineBulkStatus. A file that is still changing at `until` is left to be asked
+    /// for by itself.
     async fn status_inline(
         &self,
         call: &Call,
@@ -77,7 +78,7 @@ impl ServedCall {
         }
     }
 
-    /// Returns what may be told of a file that is at hand.
+    /// Returns the status of a file that is at hand, as far as the client may see it.
     fn try_status_and_callback(&self, context: &CallContext, fid: Fid) -> Option<StatusAndCallback> {
         let promise = self.server.inner.hosts.promise();
         let lookup = self.try_lookup(context, fid, need_for_status(fid), promise.until)?;

@@ -27,7 +27,7 @@ impl ServedCall {
     pub(super) async fn call_context(&self, call: &Call, fid: Fid) -> Result<CallContext, CallFailure> {
         let volume = self.volume(fid.volume)?;
         let host = self.host(call).await?;
-        // By its own number it is told of anyway.
+        // A break names its own number anyway.
         if let Some(shared) = volume.volume.shared().filter(|shared| shared.id().0 != fid.volume) {
             host.add_volume_alias(shared.id(), fid.volume);
         }
@@ -57,7 +57,7 @@ impl ServedCall {
 
     pub(super) fn volume(&self, id: u32) -> Result<AttachedVolume, CallFailure> {
         let found = self.server.inner.attached.borrow().by_id(id);
-        // What is made up is told of before any client comes here; all else that may be asked for changes it.
+        // Reads of synthetic volumes are answered before a call comes here; all other calls would change them.
         found.ok_or(if roots::has_number(id) { EROFS } else { VNOVOL }.into())
     }
 }
@@ -68,17 +68,17 @@ impl CallContext {
         sync(&self.host)
     }
 
-    /// The number of a file in the volume.
+    /// Returns the number of a file in the volume.
     pub(super) fn number(&self, fid: Fid) -> Result<Number, CallFailure> {
         if fid.vnode == 0 || fid.uniquifier == 0 { Err(VNOVNODE.into()) } else { Ok(fid::number(fid)) }
     }
 
-    /// A file of the volume, by the number that the client knows that by.
+    /// Returns the FID of a file of the volume, by the number that the client knows that by.
     pub(super) fn fid(&self, number: Number) -> Fid {
         Fid { volume: self.volume.id, ..fid::of(vfs::VolumeId(self.volume.id), number) }
     }
 
-    /// Of rights those that count by the number that the volume was asked for by.
+    /// Returns those of `rights` that count for the volume type that the client named: copies cannot be changed.
     pub(super) fn left_of(&self, rights: Rights) -> Rights {
         match self.volume.kind {
             VolumeType::ReadWrite => rights,
@@ -86,14 +86,14 @@ impl CallContext {
         }
     }
 
-    /// A directory, to change something in it.
+    /// Finds a directory, to change something in it.
     pub(super) async fn directory(&self, fid: Fid) -> Result<Directory, CallFailure> {
         let found = self.volume.volume.find(&self.caller, self.number(fid)?, Rights::NONE).await?;
         Ok(found.into_directory()?.0)
     }
 }
 
-/// A name of a directory's entry.
+/// Parses a name of a directory's entry.
 pub(super) fn name<'n>(
     bytes: &'n xdr::Bytes<'_, { afs_wire::NAME_MAX as usize }>,
 ) -> Result<Name<'n>, CallFailure> {

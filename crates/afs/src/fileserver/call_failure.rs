@@ -8,7 +8,7 @@ use crate::code;
 /// A call is aborted, or is dead.
 #[derive(Debug)]
 pub(super) enum CallFailure {
-    /// With this code.
+    /// The call is aborted with this code.
     Code(i32),
     /// The call's stream ended.
     Stream(CallError),

@@ -9,11 +9,11 @@ use super::call_context::Reply;
 use super::{Call, CallFailure, ServedCall};
 
 impl ServedCall {
-    /// A hint that the server need not take: a client that is told of a file of which it keeps nothing says that it has heard. What it
-    /// was promised goes with its time.
+    /// Takes callbacks back, as far as this is cheap. The server need not: a client acknowledges breaks of files of
+    /// which it keeps nothing, and its callbacks expire.
     pub(super) async fn give_up(&self, call: &Call, request: &GiveUpCallBacks) -> Result<(), CallFailure> {
         let GiveUpCallBacks { fids, call_backs } = request;
-        // Each promise is that of the file in its place; stock servers ask for no more of them either.
+        // Each callback is that of the file in its place; stock servers ask for no more of them either.
         if call_backs.0.len() > fids.0.len() {
             return Err(EINVAL.into());
         }
@@ -28,11 +28,11 @@ impl ServedCall {
         Ok(())
     }
 
-    /// Returns the server's capabilities, for any client. A client is met first, as by stock servers: Linux's
-    /// begins with this call, and counts every promise void, for as long as it keeps the file, that comes by
-    /// a call during which it is told that it relies on nothing.
+    /// Returns the server's capabilities, for any client. A client is met first, as by stock servers. Linux's begins
+    /// with this call. Where its callbacks are reset during a call, it counts every callback of that call void for as
+    /// long as it keeps the file.
     pub(super) async fn capabilities(&self, call: &Call) -> Reply<GetCapabilities> {
-        // A client that cannot be called is told as well: it will hear so when it asks for a file.
+        // A client that cannot be called is answered as well: it is refused when it asks for a file.
         let _ = self.host(call).await;
         let word = CAPABILITY_ERROR_TRANSLATION | CAPABILITY_64_BIT_FILES | CAPABILITY_WRITE_LOCKS;
         Reply::<GetCapabilities> { capabilities: List(vec![word]) }

@@ -31,7 +31,7 @@ impl ServedCall {
         Err(EFBIG.into())
     }
 
-    /// The reply of a call that made something of this number in the directory.
+    /// Makes the reply of a call that made something of this number in the directory.
     pub(super) async fn created(
         &self,
         context: &CallContext,
@@ -43,8 +43,9 @@ impl ServedCall {
         Ok(CreatedFile { fid, file, directory: self.directory_status(context, directory).await? })
     }
 
-    /// A directory's status after a change in it: as it is, with no promise but the one that the client may have, which its own changes
-    /// spare. Where many make names, each would else have to break what all the others were told.
+    /// Returns a directory's status after a change in it: as it is, with no callback but the one that the client may
+    /// have, which its own changes spare. Where many make names, each would else have to break the callbacks of all the
+    /// others.
     pub(super) async fn directory_status(
         &self,
         context: &CallContext,
@@ -73,7 +74,7 @@ impl ServedCall {
     }
 }
 
-/// Permission bits of something new, before what the process's umask takes is put back.
+/// Returns the permission bits of something new, before what the process's umask takes is put back.
 pub(super) fn mode_of(change: &StoreStatus, default: u32) -> u32 {
     attribute_change(change).mode.unwrap_or(default) & 0o777
 }

@@ -1,7 +1,7 @@
 //! Counters of one lane's file server, beside the results of its calls (`xdr::rpc::Tally`).
 
 lane::counter_block! {
-    /// What one lane's file server did, and what it refused.
+    /// Work and refusals of one lane's file server.
     pub struct FileCounters {
         count fetched_bytes: "Bytes of files, directories and links sent to clients.",
         count stored_bytes: "Bytes received from clients and written to files.",

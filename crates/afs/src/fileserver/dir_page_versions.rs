@@ -1,11 +1,11 @@
 //! Versions of directories whose pages clients may have: one table for all lanes.
 //!
-//! A client edits its copy of a directory when a reply tells the version after the one that it has, and takes
-//! what it is told of a version for the same whenever it is told. So a version has one image: all readers of
-//! the directory at that version look at the same bytes, and an image of the next is the one before with the
-//! change made in it. An image of names alone, in their order, is *compact*: the same names give the same
-//! bytes on each lane and after each start. One that changes were made in is not: where no image of it is
-//! left, it cannot be made again. Then the directory gets another version, which no client was told.
+//! A client edits its copy of a directory when a reply has the version after its own. It takes all contents of one
+//! version for the same, whenever they come. So a version has one image: all readers of the directory at that version
+//! look at the same bytes, and an image of the next is the one before with the change made in it. An image of names
+//! alone, in their order, is *compact*: the same names give the same bytes on each lane and after each start. One that
+//! changes were made in is not: where no image of it is left, it cannot be made again. Then the directory gets another
+//! version, which no client has.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard};
@@ -35,7 +35,7 @@ struct PublishedPages {
 /// Reason why a compact image cannot be that of the version of its names.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum VersionConflict {
-    /// Clients may have been told another one with that version, or with the one before and edit it.
+    /// Clients may have another image of that version, or one of the version before that they edit.
     Published,
     /// An image of a later version exists.
     Superseded,
@@ -99,7 +99,7 @@ fn conflict(
     may_be_another: bool,
 ) -> Option<VersionConflict> {
     let Some(known) = known else {
-        // An earlier server may have told anything, but of what has not changed since it was read.
+        // An earlier server may have published any image, but of what has not changed since it was read.
         return (!vfs::is_unchanged_since_read(version) || may_be_another)
             .then_some(VersionConflict::Published);
     };

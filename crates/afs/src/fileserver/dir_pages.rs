@@ -1,5 +1,5 @@
-//! Directories as clients fetch them, kept by the lane and edited in place as names come and go. What is made anew lies as it was told, or
-//! is told with another version: [`DirPageVersions`].
+//! Directories as clients fetch them, kept by the lane and edited in place as names come and go. An image that is built
+//! anew is the published one, or gets another version: [`DirPageVersions`].
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -63,8 +63,8 @@ impl DirPages {
         drop(before);
     }
 
-    /// Reads the pages of a directory as it is now, from the cache or by building them. The caller is not told of a version
-    /// that the directory gets by that.
+    /// Reads the pages of a directory as it is now, from the cache or by building them. The caller is not notified of a
+    /// version that the directory gets by that.
     pub(super) async fn of(
         &self,
         caller: &Caller,
@@ -95,7 +95,8 @@ impl DirPages {
         Ok(snapshot)
     }
 
-    /// The names of a directory, to make an image of them: of a version that has this image, or has none yet and gets this one.
+    /// Reads the names of a directory, to make an image of them: of a version that has this image, or has none yet and
+    /// gets this one.
     async fn names_of(
         &self,
         key: DirKey,
@@ -111,7 +112,7 @@ impl DirPages {
                 false => directory.names(NAMES_MAX).await,
             };
             let names = match names {
-                // Where many change it, it stands still for none to read it, but by its permit.
+                // Where many change it, it can be read in a settled state only under its change lock.
                 Err(vfs::Error::Unsettled) if !is_new => {
                     is_new = true;
                     continue;
@@ -156,7 +157,8 @@ impl DirPages {
         Some(inspect(&state))
     }
 
-    /// Bytes that a fetch of the directory gives, and the version of it that has so many, where that is known without reading it.
+    /// Returns the number of bytes that a fetch of the directory gives, and the version of it that has so many, where
+    /// that is known without reading it.
     pub(super) fn cached_size(&self, object: &Object, counters: &FileCounters) -> Option<(u64, Version)> {
         let key = (object.volume().id(), object.number());
         self.inspect(key, counters, |state| (state.directory.size() as u64, state.history.version()))
@@ -239,7 +241,7 @@ fn target(number: Number) -> Target {
 //@ empty: one more is refused (EFBIG); others feel nothing
 //@ counter: afs_directories_full
 //@ attack: afs-pools
-/// More fit no directory: 63 in each page, and 49 in the first.
+/// Most names of a directory: 63 in each page, and 49 in the first.
 const NAMES_MAX: usize = (PAGES_MAX - 1) * 63 + 49;
 /// Images that others overtake.
 const ATTEMPTS_MAX: u32 = 8;

@@ -31,7 +31,7 @@ impl ServedCall {
 }
 
 impl CallContext {
-    /// The directory whose list counts for a file: itself, if it is one.
+    /// Returns the directory whose list counts for a file: itself, if it is one.
     pub(super) async fn directory_of(&self, fid: Fid) -> Result<Directory, CallFailure> {
         if fid.is_directory() {
             return self.directory(fid).await;

@@ -87,7 +87,7 @@ impl ServedCall {
         Ok(())
     }
 
-    /// Promise, version and size first, the bytes after.
+    /// Begins a fetch: callback, version and size come first, the bytes after.
     pub(super) async fn begin_fetch(&self, context: &CallContext, fid: Fid) -> Result<Fetch, CallFailure> {
         let inner = &self.server.inner;
         for _ in 0..ATTEMPTS_MAX {
@@ -119,8 +119,8 @@ impl ServedCall {
         Err(vfs::Error::Busy.into())
     }
 
-    /// Returns what is told behind the bytes. Did the file change while they were sent, they are told of with
-    /// the version before that, so that the client asks for them anew, and without a promise.
+    /// Returns the status and callback behind the bytes. Where the file changed while they were sent, they get the
+    /// version before that and no callback, so that the client asks for them anew.
     pub(super) fn end_fetch(&self, context: &CallContext, fetch: &Fetch) -> StatusAndCallback {
         let size = Size { bytes: fetch.size, of: Some(fetch.version) };
         if let Some(found) = fetch.lookup.status_and_callback(self, context, &fetch.promise, size) {
@@ -137,7 +137,7 @@ impl ServedCall {
 }
 
 impl FetchContent {
-    /// Bytes of what is at hand whole; how many a file has its look says.
+    /// Returns the bytes of what is at hand whole; those of a file are known from its look.
     fn size(&self) -> u64 {
         match self {
             Self::File(_) => 0,

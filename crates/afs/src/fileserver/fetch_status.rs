@@ -17,7 +17,7 @@ impl ServedCall {
         Ok(Reply::<FetchStatus> { status: found.status, call_back: found.call_back, sync: self.sync(call) })
     }
 
-    /// Returns what may be told of a file, with a promise.
+    /// Returns the status of a file as far as the client may see it, with a callback.
     pub(super) async fn status_of_fid(
         &self,
         call: &Call,

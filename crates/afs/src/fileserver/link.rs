@@ -9,7 +9,8 @@ use super::call_context::{ATTEMPTS_MAX, CallContext, Reply, name};
 use super::{Call, CallFailure, ServedCall};
 
 impl ServedCall {
-    /// Says on disk what it says to clients: a mount point is told by what it says, whatever its mode.
+    /// Makes a symbolic link with the same text on disk as for clients: its text makes it a mount point, whatever its
+    /// mode.
     pub(super) async fn make_symlink(
         &self,
         call: &Call,

@@ -68,7 +68,7 @@ impl Locks {
         has_room
     }
 
-    /// A host's lock, if its time is not over.
+    /// Returns a host's lock, if its time is not over.
     fn find(&self, (holder, file): LockKey) -> Option<(Arc<Object>, bool)> {
         let books = self.books();
         let held = books.files.get(&file)?.iter().find(|held| held.holder == holder)?;
@@ -202,7 +202,8 @@ impl ServedCall {
         Ok(())
     }
 
-    /// To lock takes the right to lock, or, as clients are told ([`afs_wire::CAPABILITY_WRITE_LOCKS`]), to write; for reading also to read.
+    /// Finds the object of a FID that the caller may lock. The right to lock or to write is needed, as clients learn
+    /// by [`afs_wire::CAPABILITY_WRITE_LOCKS`]; for a read lock the right to read is enough.
     async fn lockable(
         &self,
         context: &CallContext,

@@ -73,7 +73,7 @@ impl Board {
         });
     }
 
-    /// A file has lost its last.
+    /// Removes a file that has lost its last lock.
     pub(super) fn goes(&self, file: FileKey) {
         self.write(file, |slot, _| {
             if slot.files.fetch_sub(1, Ordering::Relaxed) == 1 {
@@ -108,7 +108,7 @@ impl Board {
         &self.slots[std::hash::Hasher::finish(&hasher) as usize % SLOTS]
     }
 
-    /// Whole ones since the first that was asked for.
+    /// Returns the whole milliseconds since the first call.
     fn milliseconds(&self, at: Instant) -> u64 {
         let began = *self.began.get_or_init(lane::time::now);
         at.saturating_duration_since(began).as_millis() as u64
@@ -119,7 +119,7 @@ fn lock_count(word: u64) -> i32 {
     if word & EXCLUSIVE != 0 { -1 } else { (word & COUNT_MAX) as i32 }
 }
 
-/// No two files of a vnode are locked at once.
+/// Returns the name of a file on the board; no two files of a vnode are locked at once.
 fn name_of((volume, number): FileKey) -> u64 {
     u64::from(volume.0) << 32 | u64::from(number.vnode)
 }
@@ -127,7 +127,7 @@ fn name_of((volume, number): FileKey) -> u64 {
 const SLOTS: usize = 4096;
 /// Vnodes begin at 1.
 const NONE: u64 = 0;
-/// No volume has such a number.
+/// Mark of a slot with locks of several files; no volume has such a number.
 const SEVERAL: u64 = u64::MAX;
 /// A word: milliseconds above this bit,
 const TIME_AT: u32 = 24;

@@ -7,8 +7,8 @@ use super::changing::mode_of;
 use super::{Call, CallFailure, ServedCall};
 
 impl ServedCall {
-    /// The mode is what the process's umask leaves of what the client wants: rights in the directory come
-    /// from its access list.
+    /// Makes a directory. The mode is what the process's umask leaves of what the client wants: rights in the directory
+    /// come from its access list.
     pub(super) async fn make_directory(
         &self,
         call: &Call,

@@ -1,8 +1,7 @@
-//! The file server: RXAFS, service 1 on port 7000. One file a procedure, or for a few that say the same; what
-//! they share is `call_context` (client and volume of a call), `status_and_callback` (a file as it may be
-//! told) and `status`.
+//! The file server: RXAFS, service 1 on port 7000. One file a procedure, or for a few that say the same. They share
+//! `call_context` (client and volume of a call), `status_and_callback` (a file as the client may see it) and `status`.
 //!
-//! A reply that carries a promise to a client that would lose a break of it is told as on its way until the client has it.
+//! A reply that carries a callback to a client that would lose its break counts as in flight until the client has it.
 
 use std::cell::{Cell, RefCell};
 use std::future::poll_fn;
@@ -132,13 +131,13 @@ struct FileServerInner {
 /// One call being served.
 struct ServedCall {
     server: FileServer,
-    /// Promises that its reply carries.
+    /// Callbacks that its reply carries.
     in_flight_reply: RefCell<Vec<InFlightReply>>,
 }
 
 impl FileServer {
-    /// A file server of these volumes, whose clients are `hosts`; `locks`, `dir_page_versions` and `totals` are one for all lanes. What is asked of it
-    /// is told to `audit`.
+    /// Creates the file server of these volumes, whose clients are `hosts`; `locks`, `dir_page_versions` and `totals`
+    /// are one for all lanes. Its calls are recorded by `audit`.
     pub fn new(
         attached: Rc<AttachedVolumes>,
         hosts: Rc<LaneHosts>,
@@ -186,7 +185,7 @@ impl FileServer {
         *self.inner.oob.borrow_mut() = Some(oob.clone());
     }
 
-    /// Hands over what is told to the audit log.
+    /// Hands over what the audit log has recorded.
     pub fn flush_audit(&self) {
         self.inner.audit.flush();
     }
@@ -220,7 +219,7 @@ impl Handler for FileServer {
             rxafs::serve(&serving, &mut call, tally).await?;
             let in_flight_reply = serving.in_flight_reply.take();
             if !in_flight_reply.is_empty() {
-                // Whether it was received or never will be: from here on the client may be told of changes.
+                // The reply was received or never will be: from here on callbacks of the client may be broken.
                 let _ = call.closed().await;
             }
             Ok(())
@@ -284,7 +283,7 @@ mod tests {
             }
             assert_eq!(held(), 0, "{len}");
         }
-        // A client that may have no more is told so, few bytes or many.
+        // A client that may have no more is refused, few bytes or many.
         budget.set_limit(0);
         for len in [1, SENT_AT_ONCE + 1] {
             let mut call_failure = pin!(charged(remote, len, std::future::pending()));

@@ -11,8 +11,8 @@ use super::call_failure::CallFailure;
 use super::writers::OpenWriter;
 
 impl ServedCall {
-    /// A file open for writing by the client, if it has the right to: to write to it, or to add names to its directory where it has
-    /// made the file itself.
+    /// Returns a file open for writing by the client, if it has the right to write to it. A client that has made the
+    /// file itself may have the right to add names to its directory instead.
     pub(super) async fn writer(&self, context: &CallContext, fid: Fid) -> Result<Writer, CallFailure> {
         if fid.is_directory() {
             return Err(EISDIR.into());

@@ -68,7 +68,7 @@ impl ServedCall {
         .await
     }
 
-    /// Out-of-band TCP, if a listener is open: else there are no such procedures.
+    /// Returns out-of-band TCP, if a listener is open: else there are no such procedures.
     fn oob(&self, opcode: u32) -> Result<LaneOob, CallFailure> {
         let offered = self.server.inner.oob.borrow().clone().filter(LaneOob::is_listening);
         offered.ok_or(AbortCode(Fault::UnknownOpcode { opcode }.abort_code()).into())
@@ -87,7 +87,7 @@ fn begin(
     Ok(oob.begin(&Requester { address, principal: call.principal() }, wish, way, range)?)
 }
 
-/// The grant as it stands in front of a reply: how many bytes it has, and these.
+/// Returns the grant as it stands in front of a reply: how many bytes it has, and these.
 fn encoded(transfer: &GrantedTransfer) -> Vec<u8> {
     let mut bytes = vec![0; 4];
     Writer::new(&mut bytes).value(transfer.grant()).expect("it is within the interface's bounds");

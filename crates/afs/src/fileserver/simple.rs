@@ -15,7 +15,7 @@ impl ServedCall {
         Reply::<GetTime> { seconds: since.as_secs() as u32, microseconds: since.subsec_micros() }
     }
 
-    /// The volume at which clients begin that make no root of their own.
+    /// Returns the volume at which clients begin that make no root of their own.
     pub(super) fn root_volume(&self) -> Result<Reply<GetRootVolume>, CallFailure> {
         let attached = self.server.inner.attached.borrow();
         let (root, _) = attached.located_by_name(b"root.afs").ok_or(ENOENT)?;

@@ -11,7 +11,7 @@ use xdr::rpc::ProcedureCounts;
 use super::ServedCall;
 use super::totals::{CallBacks, Sum};
 
-/// Of the collections.
+/// Version of the collections of GetXStats.
 pub(super) const VERSION: i32 = 2;
 
 impl ServedCall {
@@ -36,7 +36,7 @@ impl ServedCall {
         }
     }
 
-    /// As many numbers as the client knows; newer servers may know more.
+    /// Returns as many numbers as the client knows; newer servers may know more.
     pub(super) fn statistics64(&self, count: i32) -> Statistics64 {
         let count = usize::try_from(count).unwrap_or_default().min(STATISTICS64_MAX as usize);
         List(self.numbers()[..count].to_vec())
@@ -63,7 +63,7 @@ impl ServedCall {
         words
     }
 
-    /// Names of partitions; how full they are the volume server says.
+    /// Returns the names of partitions; how full they are the volume server says.
     fn disks(&self) -> [Disk; afs_wire::DISKS as usize] {
         let mut disks: [Disk; afs_wire::DISKS as usize] = Default::default();
         let attached = self.server.inner.attached.borrow();
@@ -74,7 +74,8 @@ impl ServedCall {
         disks
     }
 
-    /// A collection of numbers as its tools know it; one that they do not know, or that has never been told of, is empty.
+    /// Answers a collection of numbers as its tools know it; one that they do not know, or that no server fills, is
+    /// empty.
     pub(super) fn collection(&self, request: &GetXStats) -> GetXStatsReply {
         let inner = &self.server.inner;
         let data: Vec<i32> = match request.collection {
@@ -87,7 +88,7 @@ impl ServedCall {
         GetXStatsReply { version: VERSION, time, data: List(data) as Collection }
     }
 
-    /// `struct afs_PerfStats` of OpenAFS's `fs_stats.h`, of which what this server has is told.
+    /// Fills `struct afs_PerfStats` of OpenAFS's `fs_stats.h` with what this server has of it.
     fn performance(&self, all: &Sum) -> [i32; PERFORMANCE_WORDS] {
         let mut words = [0; PERFORMANCE_WORDS];
         words[0] = clamped(all.of(opcode::GET_X_STATS).calls);
@@ -99,7 +100,8 @@ impl ServedCall {
         words
     }
 
-    /// `struct fs_stats_FullPerfStats` as machines of 32 bits have it: 424 words, which tools tell from the 666 of others.
+    /// Returns `struct fs_stats_FullPerfStats` as machines of 32 bits have it: 424 words, which tools tell from the 666
+    /// of others.
     fn full_performance(&self, all: &Sum) -> Vec<i32> {
         let mut words = self.performance(all).to_vec();
         words.extend([seconds(self.server.inner.began) as i32, 0]);
@@ -122,7 +124,7 @@ impl ServedCall {
     }
 }
 
-/// `struct cbcounters` of OpenAFS's `viced/callback.c`, of which what this server has is told.
+/// Fills `struct cbcounters` of OpenAFS's `viced/callback.c` with what this server has of it.
 fn call_backs(callbacks: &CallBacks) -> [i32; CALL_BACK_WORDS] {
     let mut words = [0; CALL_BACK_WORDS];
     let ended = callbacks.broken + callbacks.evicted + callbacks.expired;
@@ -147,7 +149,8 @@ fn sum(counts: &[ProcedureCounts], of: impl Fn(&ProcedureCounts) -> u64) -> u64 
     counts.iter().map(of).sum()
 }
 
-/// Sum, sum of squares, least and greatest, seconds and microseconds of each; squares and the least are not kept.
+/// Returns the sum, sum of squares, least and greatest, seconds and microseconds of each; squares and the least are not
+/// kept.
 fn times(counts: &[ProcedureCounts]) -> [i32; 8] {
     let pair = |us: u64| [clamped(us / 1_000_000), clamped(us % 1_000_000)];
     let [sum_s, sum_us] = pair(sum(counts, |of| of.took_us));
@@ -200,8 +203,8 @@ const GIVEN: usize = 7;
 const EXPIRED: usize = 9;
 const BREAKERS: usize = 10;
 
-/// Procedures whose times are told, in the order of the collection, each with its twins of other numbers. Two are of procedures that no
-/// server has any more.
+/// Procedures whose times are reported, in the order of the collection, each with its twins of other numbers. Two are
+/// of procedures that no server has any more.
 const TIMED: [&[u32]; 28] = [
     &[opcode::FETCH_DATA, opcode::FETCH_DATA64],
     &[opcode::FETCH_ACL],

@@ -1,4 +1,4 @@
-//! A file's status as clients are told: 21 words.
+//! A file's status as clients get it: 21 words.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The status of a file and the callback promise that a reply carries with it.
+//! The status of a file and the callback that a reply carries with it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use super::status::StatusBuilder;
 use super::{CallFailure, ServedCall};
 use crate::host::CallbackPromise;
 
-/// A file that was looked up under a callback promise to the client. A symbolic link is not followed.
+/// A file that was looked up under a callback of the client. A symbolic link is not followed.
 pub(super) enum FileLookup {
     Node(LookupWithCallback),
     Link(LinkWithCallback),
@@ -37,7 +37,7 @@ pub(super) struct StatusAndCallback {
 }
 
 impl ServedCall {
-    /// Looks up a file by its FID under a callback promise, and waits until no change of it is under way.
+    /// Looks up a file by its FID under a callback, and waits until no change of it is under way.
     pub(super) async fn lookup(
         &self,
         context: &CallContext,
@@ -73,7 +73,7 @@ impl ServedCall {
         volume.try_find_with_callback(caller, client, number, need, until).map(FileLookup::Node)
     }
 
-    /// Reads the status of a file and promises a callback; looks the file up again while it changes.
+    /// Reads the status of a file and gives a callback; looks the file up again while it changes.
     pub(super) async fn status_and_callback(
         &self,
         context: &CallContext,
@@ -120,15 +120,15 @@ impl ServedCall {
         }
     }
 
-    /// Keeps breaks of a promise back until the client has the reply that carries it, if it would lose them.
+    /// Holds breaks of a callback back until the client has the reply that carries it, if the client would lose them.
     pub(super) fn hold_in_flight(&self, context: &CallContext, lookup: &FileLookup) {
         if context.host.loses_overtaking_breaks() {
             self.in_flight_reply.borrow_mut().extend(lookup.in_flight_reply());
         }
     }
 
-    /// Bytes that a fetch gives: a page of a directory that cannot be fetched. Linux's client takes a size for that of all later replies
-    /// with the same version, and lists no more than that.
+    /// Returns the number of bytes that a fetch gives: a page of a directory that cannot be fetched. Linux's client
+    /// takes a size for that of all later replies with the same version, and lists no more than that.
     async fn size_of(&self, context: &CallContext, lookup: &FileLookup) -> Result<Size, CallFailure> {
         let inner = &self.server.inner;
         let FileLookup::Node(promised) = lookup else { return Ok(lookup.size_by_itself()) };
@@ -167,7 +167,7 @@ impl FileLookup {
         }
     }
 
-    /// Bytes of what is no directory.
+    /// Returns the number of bytes of what is no directory.
     fn size_by_itself(&self) -> Size {
         let bytes = match self {
             Self::Node(promised) => promised.resolved().attributes().size,
@@ -243,7 +243,7 @@ fn may_be_link(fid: Fid, error: &vfs::Error) -> bool {
     !fid.is_directory() && matches!(error, Stale | NotServable | SymlinkRefused | Escapes | AccessDenied)
 }
 
-/// Rights to see a status: of a directory that one may pass to, none.
+/// Returns the rights to see a status: of a directory that one may pass to, none.
 pub(super) fn need_for_status(fid: Fid) -> Rights {
     if fid.is_directory() { Rights::NONE } else { Rights::LOOKUP }
 }
@@ -251,7 +251,7 @@ pub(super) fn need_for_status(fid: Fid) -> Rights {
 /// Time for which a call that has changed something waits to learn its status, while others change it again
 /// and again. Less than clients wait.
 const PATIENCE: Duration = Duration::from_secs(30);
-/// Between two attempts.
+/// Shortest pause between two attempts.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 const PAUSE_MAX: Duration = Duration::from_millis(100);
 

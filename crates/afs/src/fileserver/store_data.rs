@@ -116,8 +116,9 @@ impl ServedCall {
     }
 }
 
-/// The client's second, of which the rest is by the clock here: what it stores twice within one would else be of one time and perhaps one
-/// length, by which others know contents (HTTP's entity tags). What it says of a time without content is kept as it says it.
+/// Returns the client's second, of which the rest is by the clock here. Two stores within a second would else be of one
+/// time and perhaps one length, by which others know contents (HTTP's entity tags). What it says of a time without
+/// content is kept as it says it.
 fn stamp(time: SetTime) -> SetTime {
     let SetTime::At(at) = time else { return time };
     let now = lane::time::wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();

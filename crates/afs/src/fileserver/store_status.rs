@@ -66,7 +66,7 @@ impl ServedCall {
         Err(vfs::Error::Busy.into())
     }
 
-    /// The directory that a file or link is in, and its name there.
+    /// Returns the directory that a file or link is in, and its name there.
     async fn placed(
         &self,
         context: &CallContext,

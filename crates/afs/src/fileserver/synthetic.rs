@@ -1,5 +1,5 @@
-//! Files of `root.afs` and `root.cell` where these are made up. Clients rely on them as on all others: when they become others, every host
-//! is told that all is void.
+//! Files of `root.afs` and `root.cell` where these are made up. Clients hold callbacks of them as of all others: when
+//! they change, all callbacks of every host become void.
 
 use afs_wire::code::{VNOVNODE, VNOVOL};
 use afs_wire::rxafs::{FetchACL, GetVolumeStatus};
@@ -15,8 +15,7 @@ use crate::fid;
 use crate::roots::{self, RootFile};
 
 impl ServedCall {
-    /// Returns what is told of a file that is made up, with a promise, and what it holds; `None` of any
-    /// other.
+    /// Returns the status and callback of a file that is made up, and its content; `None` of any other file.
     pub(super) async fn synthetic(
         &self,
         call: &Call,
@@ -25,7 +24,7 @@ impl ServedCall {
         if !roots::has_number(fid.volume) {
             return Ok(None);
         }
-        // A client that is a host before the look is told when what was seen counts no more.
+        // A client that is a host before the look is notified when what was seen becomes void.
         self.host(call).await?;
         let roots = self.server.inner.attached.borrow().synthetic().now();
         let root = roots.by_id(fid.volume).ok_or(VNOVOL)?;

@@ -19,9 +19,9 @@ pub struct Totals {
 #[derive(Default)]
 struct Lanes {
     serving: Vec<Arc<LaneCounts>>,
-    /// Of lanes' trees, each once, however often its lane began to serve.
+    /// Counters of lanes' trees, each once, however often its lane began to serve.
     trees: Vec<Arc<VfsCounters>>,
-    /// Of those that serve no more.
+    /// Sum of the lanes and trees that serve no more.
     past: Sum,
 }
 
@@ -55,12 +55,12 @@ pub(super) struct CallBacks {
     /// Clients' words that they rely on a file no more, and on nothing.
     pub(super) gave_up: u64,
     pub(super) gave_up_all: u64,
-    /// Calls that told clients.
+    /// Calls that broke callbacks.
     pub(super) calls: u64,
 }
 
 impl Totals {
-    /// A lane begins to serve.
+    /// Adds a lane that begins to serve.
     pub(super) fn add(&self, counts: LaneCounts, tree: &Arc<VfsCounters>) -> Arc<LaneCounts> {
         let mut lanes = self.lock();
         lanes.settle();
@@ -72,13 +72,13 @@ impl Totals {
         counts
     }
 
-    /// Of all lanes, those that serve no more among them.
+    /// Returns the sum over all lanes, those that serve no more among them.
     pub(super) fn sum(&self) -> Sum {
         let lanes = self.lock();
         let mut sum = lanes.past.clone();
         lanes.serving.iter().for_each(|counts| sum.add(counts));
         lanes.trees.iter().for_each(|tree| sum.add_tree(tree));
-        // What a lane that is gone had promised is void.
+        // The callbacks of a lane that is gone are void.
         for tree in lanes.trees.iter().filter(|tree| Arc::strong_count(tree) > 1) {
             sum.call_backs.given += tree.callbacks_held.get();
             sum.call_backs.files += tree.objects_shared.get();
@@ -131,7 +131,7 @@ impl Sum {
         self.call_backs.expired += tree.callbacks_expired.get();
     }
 
-    /// Of a procedure.
+    /// Returns the counts of a procedure.
     pub(super) fn of(&self, opcode: u32) -> ProcedureCounts {
         let at = PROCEDURES.iter().position(|entry| entry.opcode == opcode);
         at.and_then(|at| self.procedures.get(at)).copied().unwrap_or_default()

@@ -39,7 +39,7 @@ impl Writers {
         Self { shared: Rc::new(WritersShared { kept, is_swept: Cell::new(false) }) }
     }
 
-    /// A client has made a file.
+    /// Keeps the writer of a file that the client has made.
     pub(super) fn keep_made(&self, holder: Holder, object: &Arc<Object>, writer: &Writer) {
         self.keep(holder, object, writer, true);
     }

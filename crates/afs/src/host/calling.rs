@@ -97,7 +97,7 @@ impl Calls {
         told.map_or(NotifyOutcome::Acknowledged, Failed::outcome)
     }
 
-    /// Tells a client that what it was promised of these files is over.
+    /// Breaks a client's callbacks of these files.
     pub(super) async fn break_callbacks(
         &self,
         at: HostAddress,
@@ -148,7 +148,7 @@ impl Calls {
             open.used = used;
             return Some(open.connection.clone());
         }
-        // What a client was promised is nothing to it once its socket is closed.
+        // A client's callbacks mean nothing to it once its socket is closed.
         let options = ConnectOptions { local_ip: at.local, ends_at_closed_port: true, upgrade: false };
         let connection = self.driver.connect_with(at.address, SERVICE, &Anonymous, options).ok()?;
         let (idle_time, hard_time) = (Some(patience), Some(patience));

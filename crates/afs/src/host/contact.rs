@@ -16,17 +16,17 @@ pub struct Contact {
 }
 
 impl Contact {
-    /// A connection that has its first call.
+    /// Creates the contact of a connection that has its first call.
     pub fn new(connection: &ServerConnection) -> Self {
         Self { connection: connection.clone(), host: RefCell::default() }
     }
 
-    /// The connection.
+    /// Returns the connection.
     pub fn connection(&self) -> &ServerConnection {
         &self.connection
     }
 
-    /// The client that was found there last, whatever has become of it.
+    /// Returns the client that was found there last, whatever has become of it.
     pub fn host(&self) -> Option<Arc<Host>> {
         self.host.borrow().as_ref().map(|(_, host)| Arc::clone(host))
     }

@@ -1,7 +1,7 @@
 //! Counters of one lane about hosts.
 
 lane::counter_block! {
-    /// What one lane does about hosts: who was met, what they were told, and who was refused why.
+    /// Work of one lane about hosts: clients met and left, callbacks broken, calls refused and why.
     pub struct HostCounters {
         count hosts_made as hosts_met [how = "made"]: "Clients found to be a host, by how.",
         count hosts_again as hosts_met [how = "known"]: "Clients found to be a host, by how.",

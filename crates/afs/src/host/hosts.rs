@@ -38,9 +38,9 @@ pub(super) type Stepped = (IdentificationStep<Arc<Host>>, Option<Arc<Host>>);
 
 pub(super) struct HostsState {
     pub(super) table: HostTable<Arc<Host>>,
-    /// Hosts by number, also those that have left and are being told.
+    /// Hosts by number, also those that have left and are being notified.
     by_number: HashMap<u64, Weak<Host>>,
-    /// Addresses of hosts that are told though they are no longer in the table.
+    /// Addresses of hosts that are notified though they are no longer in the table.
     leaving: HashMap<u64, Vec<HostAddress>>,
     /// Keys of hosts in the index.
     keys: HashSet<[u8; 16]>,
@@ -86,7 +86,7 @@ impl Hosts {
         self.len() == 0
     }
 
-    /// The file server's identity, by which clients know it.
+    /// Returns the file server's identity, by which clients know it.
     pub fn server(&self) -> AfsUuid {
         self.shared.server
     }
@@ -163,12 +163,12 @@ impl Hosts {
         index.record_host(host.key, record).expect("a host has as many addresses as the index takes");
     }
 
-    /// A host that has left is to be told so, there.
+    /// Begins the eviction of a host that has left the table, and is notified at these addresses.
     pub(super) fn begin_eviction(&self, removed: &RemovedHost<Arc<Host>>) {
         self.lock().leaving.insert(removed.what.number, removed.places.clone());
     }
 
-    /// Ends an eviction, as the host has been told, or cannot be: nothing is kept of it.
+    /// Ends an eviction, as the host has been notified, or cannot be: nothing is kept of it.
     pub(super) fn end_eviction(&self, host: &Host) {
         let mut state = self.lock();
         state.leaving.remove(&host.number);
@@ -179,14 +179,14 @@ impl Hosts {
         }
     }
 
-    /// Releases a host that has been told that all is void, and the server stops.
+    /// Releases a host whose callbacks are void and that has been notified, as the server stops.
     pub(super) fn release(&self, host: &Host) {
         self.lock().table.remove(host.number);
         host.leave();
         self.end_eviction(host);
     }
 
-    /// Of what is recorded from an earlier run: forgets it, if no host has it by now.
+    /// Deletes the index's record of a host of an earlier run, unless a host of this run has its key by now.
     pub(super) fn forget_recorded(&self, key: [u8; 16]) {
         let state = self.lock();
         if let Some(index) = self.index().filter(|_| !state.keys.contains(&key)) {

@@ -1,5 +1,5 @@
-//! Identification of clients: one that calls from an unknown address is asked WhoAreYou, looked for where it was, told that it
-//! relies on nothing, and kept safe.
+//! Identification of clients: one that calls from an unknown address is asked WhoAreYou, probed where it was, notified
+//! that it has no callbacks, and recorded in the index.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -111,7 +111,7 @@ impl LaneHosts {
         Err(BUSY)
     }
 
-    /// A client that is a host already.
+    /// Accepts a client that is a host already.
     async fn accept_host(&self, host: Arc<Host>, how: AddressMatch) -> Result<Arc<Host>, AbortCode> {
         match how {
             AddressMatch::Same => {
@@ -132,7 +132,7 @@ impl LaneHosts {
         self.make_safe(host).await
     }
 
-    /// Waits until the index has a host safe: after a crash it is told that nothing counts any more.
+    /// Waits until the index has stored a host: after a crash it is notified that its callbacks are void.
     async fn make_safe(&self, host: Arc<Host>) -> Result<Arc<Host>, AbortCode> {
         if host.is_safe() {
             return Ok(host);

@@ -31,7 +31,7 @@ pub struct LaneHosts {
 }
 
 impl LaneHosts {
-    /// For the lane that this runs on, whose objects are in `cache`, and whose driver serves port 7000.
+    /// Creates the hosts of the current lane, whose objects are in `cache`, and whose driver serves port 7000.
     ///
     /// # Panics
     /// For a cache that does not share ([`Cache::sharing`]).
@@ -51,14 +51,13 @@ impl LaneHosts {
         made
     }
 
-    /// The host behind a connection, which has heard what it had to hear before it is served. Where it is
-    /// known and has moved nowhere, that is a look at the connection and at the host. Else its client is
-    /// asked for its identity, told that it relies on nothing yet, and kept in the index, before this
-    /// returns.
+    /// Returns the host behind a connection, which has been notified of all that it must know before it is served.
+    /// Where it is known and has moved nowhere, that is a look at the connection and at the host. Else its client is
+    /// asked for its identity, notified that it has no callbacks yet, and recorded in the index, before this returns.
     ///
     /// # Errors
-    /// What its call is to be aborted with: as for a dead call (-1) where the client does not answer when it is called, so that it
-    /// cannot be told of changes; VBUSY where there is no room for it now.
+    /// The code to abort its call with: that of a dead call (-1) where the client does not answer, so that its
+    /// callbacks could not be broken. VBUSY where there is no room for it now.
     pub async fn of(&self, contact: &Contact) -> Result<Arc<Host>, AbortCode> {
         for _ in 0..ATTEMPTS_MAX {
             let address = contact.connection().remote().ok_or(UNREACHABLE)?;
@@ -86,15 +85,14 @@ impl LaneHosts {
         Err(BUSY)
     }
 
-    /// Returns what a client is promised now, if `vfs` has room for it.
+    /// Returns the expiry of a callback that is given now, if `vfs` has room for it.
     pub fn promise(&self) -> CallbackPromise {
         let options = self.hosts.options();
         CallbackPromise::new(time::now(), options.promise, options.bias())
     }
 
-    /// The client says that it relies on nothing any more (GiveUpAllCallBacks): all that it was promised on
-    /// every lane is void. A client that says so from another address than where it is called is told that it
-    /// does, as it may not be the same one.
+    /// Takes all callbacks of the client back (GiveUpAllCallBacks), on every lane. A client that asks for that from
+    /// another address than where it is called is notified of it, as it may not be the same one.
     pub async fn give_up_all_callbacks(&self, contact: &Contact, host: &Arc<Host>) {
         self.counters.callbacks_given_up_all.increment();
         let first = self.hosts.places(host).first().map(|place| place.address);
@@ -104,9 +102,9 @@ impl LaneHosts {
         }
     }
 
-    /// The client says that it relies on so many files no more (GiveUpCallBacks). That is a hint, and only counted: it may have asked for one
-    /// of them again since, by a call that came before this one, and would not hear of its next change. What it does not
-    /// need runs out, or leaves when places are short.
+    /// Counts the callbacks that a client gives up (GiveUpCallBacks). That is a hint, and only counted: it may have
+    /// asked for one of them again since, by a call that came before this one, and would not hear of its next change.
+    /// What it does not need runs out, or leaves when places are short.
     pub fn give_up_callbacks(&self, files: usize) {
         self.counters.callbacks_given_up.add(files as u64);
     }
@@ -121,7 +119,7 @@ impl LaneHosts {
         self.cache.counters()
     }
 
-    /// All lanes' hosts.
+    /// Returns all lanes' hosts.
     pub fn hosts(&self) -> &Hosts {
         &self.hosts
     }

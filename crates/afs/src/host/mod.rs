@@ -1,9 +1,9 @@
-//! Hosts: clients that cache, each one record for all lanes, and what they are told.
+//! Hosts: clients that cache, each one record for all lanes, and the calls to them.
 //!
-//! [`Hosts`] is the table of the process, [`LaneHosts`] what one lane does with it: it finds the [`Host`]
-//! behind a connection ([`Contact`]), and tells those whose home it is what they can rely on no more. `vfs`
-//! knows which clients rely on what (`vfs::Client`); this knows which client that is and where it is called.
-//! docs/design/afs.md draws the life of a callback.
+//! [`Hosts`] is the table of the process, [`LaneHosts`] what one lane does with it. It finds the [`Host`] behind a
+//! connection ([`Contact`]), and breaks the callbacks of those whose home it is. `vfs` knows which clients rely on what
+//! (`vfs::Client`); this knows which client that is and where it is called. docs/design/afs.md draws the life of a
+//! callback.
 
 pub use contact::Contact;
 pub use counters::HostCounters;

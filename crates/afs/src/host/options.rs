@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Bounds of what is kept of hosts and promised to them.
+/// Bounds of hosts and of their callbacks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct HostOptions {
     /// Hosts known at once, by all lanes together; beyond it, and it is not to exceed
@@ -10,8 +10,9 @@ pub struct HostOptions {
     pub hosts_max: usize,
     /// Hosts of one address (IPv6: of one /64), as behind a NAT; beyond it the one that asked for something longest ago leaves.
     pub per_address_max: usize,
-    /// Of these, how many may be silent when they are called. Beyond it the one that has been so longest gives way to another of the
-    /// address, or none is taken while none has been silent for [`silence`](Self::silence).
+    /// Hosts of one address that may be silent when they are called. Beyond it the one that has been silent longest
+    /// gives way to another of the address. No other is taken while none has been silent for
+    /// [`silence`](Self::silence).
     pub silent_per_address_max: usize,
     /// Time for which a silent host keeps its place beside others of its address: clients that die keep no
     /// other out for longer, and an attacker that makes hosts only to be silent holds up a write of others by
@@ -19,20 +20,20 @@ pub struct HostOptions {
     pub silence: Duration,
     /// Clients that one lane asks at once for their identity.
     pub asking_max: usize,
-    /// Of these, how many of one address.
+    /// Clients of one address among these.
     pub asking_per_address_max: usize,
-    /// Time for which a client may rely on what it is told.
+    /// Time for which a client may rely on a callback.
     pub promise: Duration,
-    /// Time for which a call to a client may take. At most
-    /// [`CallbackOptions::patience`](vfs::CallbackOptions::patience), after which no change waits for it.
+    /// Time that a call to a client may take. At most [`CallbackOptions::patience`](vfs::CallbackOptions::patience),
+    /// after which no change waits for it.
     pub patience: Duration,
-    /// Time for which it may take a client to say whether it is still where it was.
+    /// Time that a client may take to answer whether it is still where it was.
     pub probe: Duration,
 }
 
 impl HostOptions {
-    /// Returns how much longer than the client the server keeps a promise: clocks differ, and the client
-    /// counts from before its request.
+    /// Returns how much longer than the client the server keeps a callback: clocks differ, and the client counts from
+    /// before its request.
     pub fn bias(&self) -> Duration {
         self.promise / 64 + Duration::from_secs(5)
     }

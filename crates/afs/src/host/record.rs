@@ -26,23 +26,24 @@ pub struct Host {
     seen: AtomicU32,
     /// Time when the index last heard of it.
     pub(super) recorded: AtomicU32,
-    /// Since when it has not answered when it was called, in seconds of the table's clock, and one more; 0 if it has.
+    /// Time since which it has not answered when it was called, in seconds of the table's clock, and one more; 0 if it
+    /// has.
     silent_since: AtomicU32,
-    /// Creation time of volumes that it is told: see [`Host::relies_since`].
+    /// Creation time of volumes for this host: see [`Host::relies_since`].
     relies_since: AtomicU32,
     has_left: AtomicBool,
-    /// The index has it safe, with where it is now: only then it is promised something.
+    /// Set if the index has stored it with its addresses. Only then it is given callbacks.
     is_safe: AtomicBool,
     /// Numbers that it knows volumes by, beside their own.
     names: Mutex<SmallVec<[(VolumeId, u32); 2]>>,
 }
 
-/// The expiry of a callback promise, for `vfs` and for the client.
+/// The expiry of a callback, for `vfs` and for the client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CallbackPromise {
-    /// For `vfs`: the client is told of changes before this moment.
+    /// Expiry for `vfs`: the client is notified of changes before this moment.
     pub until: Instant,
-    /// For the client: how many seconds from its request it may rely on what it is told. Less than it is kept.
+    /// Expiry for the client, in seconds from its request. It is earlier than that for `vfs`.
     pub seconds: u32,
 }
 
@@ -75,7 +76,7 @@ impl Host {
         }
     }
 
-    /// Returns the host as `vfs` knows it: for promises.
+    /// Returns the host as `vfs` knows it, for callbacks.
     pub fn client(&self) -> &Arc<Client> {
         &self.client
     }
@@ -91,11 +92,10 @@ impl Host {
         self.uuid
     }
 
-    /// Returns whether it would lose a break that overtakes the reply with the promise, and go on relying on
-    /// what is over: then the reply is held to be on its way ([`vfs::LookupWithCallback::in_flight_reply`])
-    /// until the client has acknowledged it. Linux's client does, which can be told by its counting no
-    /// addresses as its own. OpenAFS's notices, and may take 400 ms to acknowledge, for which changes would
-    /// wait.
+    /// Returns whether it would lose a break that overtakes the reply with the callback, and go on relying on that.
+    /// Such a reply is held in flight ([`vfs::LookupWithCallback::in_flight_reply`]) until the client has acknowledged
+    /// it. Linux's client does; it is recognised as it counts no addresses as its own. OpenAFS's notices, and may take
+    /// 400 ms to acknowledge, for which changes would wait.
     pub fn loses_overtaking_breaks(&self) -> bool {
         self.loses_overtaking
     }
@@ -109,7 +109,7 @@ impl Host {
         self.relies_since.load(Ordering::Acquire)
     }
 
-    /// Voids all promises to the host; to be called before its client is told.
+    /// Voids all callbacks of the host; to be called before its client is notified.
     pub(super) fn void_promises(&self) {
         let now = wall_milliseconds();
         let next = |before: u32| Some(if now == before { now.wrapping_add(1) } else { now });
@@ -117,8 +117,8 @@ impl Host {
         outcome.expect("there is always a next");
     }
 
-    /// Adds a number that the client knows this volume by, as that of its read-only name: breaks name that one as well. To be
-    /// called before the client is promised something there.
+    /// Adds a number that the client knows this volume by, as that of its read-only name: breaks name that one as well.
+    /// To be called before the client is given a callback there.
     pub fn add_volume_alias(&self, volume: VolumeId, number: u32) {
         let mut names = self.names.lock().expect("nobody panics while holding it");
         if number != volume.0 && !names.contains(&(volume, number)) {
@@ -126,7 +126,7 @@ impl Host {
         }
     }
 
-    /// All that it may know a file by.
+    /// Returns all FIDs that the client may know a file by.
     pub(super) fn fids(&self, volume: VolumeId, number: Number) -> SmallVec<[Fid; 3]> {
         let names = self.names.lock().expect("nobody panics while holding it");
         let others = names.iter().filter(|(of, _)| *of == volume).map(|(_, name)| *name);
@@ -184,7 +184,7 @@ impl Host {
     }
 }
 
-/// Since 1970, as far as 32 bits have them.
+/// Returns the milliseconds since 1970, as far as 32 bits have them.
 fn wall_milliseconds() -> u32 {
     lane::time::wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default().as_millis() as u32
 }

@@ -1,5 +1,5 @@
-//! Before the first change and after the last: hosts that rely on what an earlier run of the server has promised are told that it
-//! counts no more, and hosts of a server that stops are told before it does.
+//! Resets of hosts before the first change and after the last. Hosts with callbacks of an earlier run are notified that
+//! these are void. So are the hosts of a server that stops, before it does.
 
 use std::sync::Arc;
 use std::time::{Duration, UNIX_EPOCH};
@@ -20,18 +20,17 @@ use super::lane_hosts::LaneHosts;
 pub struct Resets {
     /// Number of hosts that have heard.
     pub heard: usize,
-    /// Number of hosts that did not answer: they may rely on what they were told until that runs out, or
-    /// until they come by themselves.
+    /// Number of hosts that did not answer: they may rely on their callbacks until these expire, or until they call.
     pub silent: usize,
-    /// Nothing that they were told can stand any more.
+    /// Number of hosts whose callbacks have all expired.
     pub over: usize,
 }
 
 impl LaneHosts {
-    /// Tells every host in the index that what an earlier run has promised it counts no more: after any stop, as promises do not
-    /// outlive the process. To be awaited on one lane, as the first thing of a start, while nothing may be changed in
-    /// any volume ([`vfs::Objects::freeze`]). All are told at once, each for as long as a client may
-    /// take to answer.
+    /// Notifies every host in the index that its callbacks of an earlier run are void: after any stop, as callbacks do
+    /// not outlive the process. To be awaited on one lane, as the first thing of a start, while nothing may be changed
+    /// in any volume ([`vfs::Objects::freeze`]). All are notified at once, each for as long as a client may take to
+    /// answer.
     ///
     /// # Errors
     /// When the index cannot be read.
@@ -63,15 +62,16 @@ impl LaneHosts {
         Ok(resets)
     }
 
-    /// Tells every host that all that it was promised is void: what they were told of has become something else as a whole.
+    /// Notifies every host that all of its callbacks are void, as the served trees have changed as a whole.
     pub async fn void_all(&self) {
         let hosts: Vec<Arc<Host>> = self.hosts.lock().table.all().cloned().collect();
         let told = iter(hosts).map(|host| async move { self.cache.void_all(host.client()).await });
         told.buffer_unordered(AT_ONCE).collect::<()>().await;
     }
 
-    /// The server stops in order: every host that may rely on something is told that all is void, and is a host no more. One that
-    /// gave up everything is not told, and so not waited for. Says how many did not hear; these stay in the index for the next start.
+    /// Notifies every host with callbacks that they are void, as the server stops in order; then it is no host any
+    /// more. A host that gave up all callbacks is not called, and so not waited for. Returns how many did not answer;
+    /// these stay in the index for the next start.
     pub async fn release_all(&self) -> usize {
         let hosts: Vec<Arc<Host>> = self.hosts.lock().table.all().cloned().collect();
         let told = iter(hosts).map(|host| async move {
@@ -94,7 +94,7 @@ impl LaneHosts {
         silent
     }
 
-    /// Returns whether something that it was promised may stand. A clock that was set back proves nothing.
+    /// Returns whether a callback of the host may still be valid. A clock that was set back proves nothing.
     fn may_rely(&self, record: &HostRecord) -> bool {
         let options = self.hosts.options();
         let now = time::wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
@@ -125,5 +125,5 @@ impl LaneHosts {
 //@ counter: afs_resets, vfs_changes_held_back
 //@ attack: none, only a start tells them
 //@ reach: server
-/// Hosts that are told at once: each is a connection, and a packet or two.
+/// Hosts that are notified at once: each is a connection, and a packet or two.
 const AT_ONCE: usize = 1024;

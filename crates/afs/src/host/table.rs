@@ -1,10 +1,9 @@
 //! The table of hosts, without packets or clocks: which host a client is that was met at an address, and
 //! which gives way where there are too many.
 //!
-//! A host is found by where it calls from and by the identity that it tells. Two clients are never taken for
-//! one as long as both answer: a client that tells an identity that another client answers to, from an
-//! address which that one does not count as its own, is a host for itself, so that each is told on its own
-//! way.
+//! A host is found by where it calls from and by the identity that it tells. Two clients are never taken for one as
+//! long as both answer. A client may give an identity that another client answers to, from an address which that one
+//! does not count as its own. It is a host for itself then, and each is notified at its own address.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};
@@ -20,7 +19,7 @@ pub(crate) trait Resident: Clone {
     /// Returns when it last asked for something, on a clock that rises.
     fn seen(&self) -> u32;
 
-    /// Since when it does not answer when it is called, on the same clock.
+    /// Returns since when it does not answer when it is called, on the same clock.
     fn silent_since(&self) -> Option<u32>;
 }
 
@@ -28,9 +27,9 @@ pub(crate) trait Resident: Clone {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TableLimits {
     pub(crate) hosts_max: usize,
-    /// Of one address, or IPv6 network.
+    /// Hosts of one address, or IPv6 network.
     pub(crate) per_source_max: usize,
-    /// Of one address, that do not answer.
+    /// Hosts of one address that do not answer.
     pub(crate) silent_per_source_max: usize,
     /// Seconds of silence after which one of these gives way to another of its address.
     pub(crate) silent_s_min: u32,
@@ -44,7 +43,7 @@ pub(crate) struct HostTable<T> {
     by_address: HashMap<SocketAddr, u64>,
     by_uuid: HashMap<AfsUuid, u64>,
     by_source: HashMap<IpAddr, Vec<u64>>,
-    /// Of which addresses and networks there are how many.
+    /// Number of hosts of each address and network.
     books: Books,
 }
 
@@ -67,7 +66,7 @@ pub(crate) struct HostIdentification {
     was_reset: bool,
 }
 
-/// Whether the client of an identity answers where it was called until now.
+/// Result of a probe: the client of an identity answers where it was called until now, or does not.
 #[derive(Clone, Copy, Debug)]
 struct Probed {
     host: u64,
@@ -79,7 +78,7 @@ struct Probed {
 #[derive(Clone, Debug)]
 pub(crate) struct RemovedHost<T> {
     pub(crate) what: T,
-    /// Addresses where it can be told so; nowhere if others are there by now.
+    /// Addresses where it can be notified of that; none if others are there by now.
     pub(crate) places: Vec<HostAddress>,
 }
 
@@ -88,13 +87,13 @@ pub(crate) struct RemovedHost<T> {
 pub(crate) enum IdentificationStep<T> {
     /// The client is this host.
     Known { host: T, how: AddressMatch },
-    /// Look whether the client of this identity answers where it was until now.
+    /// The client of this identity may answer where it was until now: it must be probed.
     Probe { host: u64, at: HostAddress, uuid: AfsUuid },
-    /// Tell it that it relies on nothing of this server.
+    /// The client must be notified that it has no callbacks from this server.
     Reset,
-    /// Make a host of it: [`HostTable::insert`].
+    /// The client is to become a host: [`HostTable::insert`].
     Make,
-    /// Too many hosts of its address do not answer, and have not been silent for long.
+    /// The client is refused: too many hosts of its address do not answer, and have not been silent for long.
     Refused,
 }
 
@@ -114,12 +113,12 @@ impl HostIdentification {
         Self { place, identity, probed: None, was_reset: false }
     }
 
-    /// For [`IdentificationStep::Probe`].
+    /// Takes the result of [`IdentificationStep::Probe`].
     pub(crate) fn probed(&mut self, host: u64, at: SocketAddr, answers: bool) {
         self.probed = Some(Probed { host, at, answers });
     }
 
-    /// For [`IdentificationStep::Reset`].
+    /// Notes that [`IdentificationStep::Reset`] is done.
     pub(crate) fn reset(&mut self) {
         self.was_reset = true;
     }
@@ -224,7 +223,7 @@ impl<T: Resident> HostTable<T> {
         self.hosts.insert(host, HostEntry { what, uuid, places: vec![place], interfaces, source });
     }
 
-    /// A host answers there: it is called there first from now on.
+    /// Has a host called first at an address where it answers.
     pub(crate) fn prefer(&mut self, host: u64, address: SocketAddr) {
         let Some(entry) = self.hosts.get_mut(&host) else { return };
         let Some(at) = entry.places.iter().position(|place| place.address == address) else { return };
@@ -288,7 +287,7 @@ impl<T: Resident> HostTable<T> {
         })
     }
 
-    /// The client that is known at this address, by connections of another epoch.
+    /// Identifies a client that is known at this address, by connections of another epoch.
     fn identify_again(&mut self, host: u64, identification: &HostIdentification) -> IdentificationStep<T> {
         let entry = self.hosts.get_mut(&host).expect("its address leads to it");
         let place = entry.places.iter_mut().find(|place| place.address == identification.place.address);
@@ -297,7 +296,7 @@ impl<T: Resident> HostTable<T> {
         IdentificationStep::Known { host: entry.what.clone(), how: AddressMatch::Same }
     }
 
-    /// The client is not where it was, but here.
+    /// Moves a host whose client is not where it was, but here.
     fn follow(
         &mut self,
         host: u64,
@@ -316,7 +315,7 @@ impl<T: Resident> HostTable<T> {
         IdentificationStep::Known { host: what, how: AddressMatch::Moved }
     }
 
-    /// The client is where it was, and here too.
+    /// Adds an address to a host whose client is where it was, and here too.
     fn add_place(
         &mut self,
         host: u64,
@@ -334,7 +333,7 @@ impl<T: Resident> HostTable<T> {
         IdentificationStep::Known { host: entry.what.clone(), how: AddressMatch::Additional }
     }
 
-    /// An address is another client's by now.
+    /// Takes an address from its host, as it is another client's by now.
     fn take(&mut self, address: SocketAddr, removed: &mut Vec<RemovedHost<T>>) {
         let Some(host) = self.by_address.get(&address).copied() else { return };
         let entry = self.hosts.get_mut(&host).expect("its address leads to it");
@@ -348,7 +347,7 @@ impl<T: Resident> HostTable<T> {
         self.set_source(host);
     }
 
-    /// The hosts of these addresses that were last seen longest ago give way.
+    /// Removes the hosts of these addresses that were last seen longest ago.
     fn thin(&mut self, sources: &[IpAddr], count: usize, removed: &mut Vec<RemovedHost<T>>) {
         let hosts = sources.iter().filter_map(|source| self.by_source.get(source)).flatten();
         let mut hosts: Vec<_> = hosts.map(|host| (self.hosts[host].what.seen(), *host)).collect();
@@ -390,7 +389,7 @@ impl<T: Resident> HostTable<T> {
         }
     }
 
-    /// Every way leads to a host that knows of it, and the shares are kept.
+    /// Asserts that each address and identity leads to a host that has it, and that the shares are kept.
     #[cfg(test)]
     pub(super) fn check(&self) {
         let places: usize = self.hosts.values().map(|entry| entry.places.len()).sum();
@@ -416,7 +415,7 @@ impl<T: Resident> HostTable<T> {
 //@ empty: the last one is forgotten
 //@ counter: none
 //@ attack: afs-pools
-/// As many addresses as a client can tell (AFS_MAX_INTERFACE_ADDR).
+/// Most addresses of a host: as many as a client can list (AFS_MAX_INTERFACE_ADDR).
 const PLACES_MAX: usize = 32;
 /// Looking for the host that was seen longest ago goes through the table, so this many leave for it.
 const GIVE_WAY_AT_ONCE: usize = 64;

@@ -24,7 +24,7 @@ impl LaneHosts {
         }
     }
 
-    /// Nothing that they were promised can stand any more.
+    /// Removes hosts whose callbacks have all expired.
     fn forget_idle(&self, now: u32) {
         let options = self.hosts.options();
         let longest = (options.promise + options.bias() + SPARE).as_secs();
@@ -38,7 +38,8 @@ impl LaneHosts {
         }
     }
 
-    /// After a crash only those are told that were seen so lately that they may rely on something.
+    /// Records again each host that was seen a quarter of a callback's lifetime after its last record. After a crash
+    /// only hosts that were seen so lately that they may hold callbacks are notified.
     fn record_busy(&self, now: u32) {
         let every = u32::try_from(self.hosts.options().promise.as_secs() / 4).unwrap_or(u32::MAX);
         let is_due =
@@ -58,5 +59,5 @@ impl LaneHosts {
 //@ attack: afs-pools
 /// Connections to clients that are not called are closed after this long, as stock peers close theirs.
 const CONNECTIONS_KEPT: Duration = Duration::from_secs(600);
-/// A call that a host was found for may take this long until it is promised something.
+/// Time that a call may take from finding its host until the host is given a callback.
 const SPARE: Duration = Duration::from_secs(300);

@@ -25,7 +25,7 @@ pub(super) struct WhoAreYouQueries {
 
 struct QueryTable {
     queries: HashMap<QueryKey, Rc<WhoAreYouQuery>>,
-    /// Numbers of queries by source. How many there may be is told with each.
+    /// Numbers of queries by source. Each call passes the limit.
     books: Books,
 }
 
@@ -55,7 +55,7 @@ pub(super) enum QueryTurn {
     Wait(Rc<WhoAreYouQuery>),
     /// Asks, and waits.
     Ask(QueryOwner, Rc<WhoAreYouQuery>),
-    /// Too many are being asked, or too many of this address.
+    /// The lane asks too many clients already, or too many of this address.
     Full,
 }
 

@@ -30,7 +30,7 @@ pub(super) struct ClaimedConnection {
 }
 
 impl ClaimedConnection {
-    /// A transfer begins.
+    /// Marks the connection as busy with a transfer.
     pub(super) fn busy(&self) {
         self.open.slot().busy(now());
     }
@@ -56,7 +56,7 @@ impl Awaited {
         Rc::new(Self { number, owner, arrived: RefCell::default(), waiting: RefCell::default() })
     }
 
-    /// The connection is there.
+    /// Hands the claimed connection to the transfer that waits for it.
     pub(super) fn arrive(&self, connection: ClaimedConnection) {
         *self.arrived.borrow_mut() = Some(connection);
         if let Some(waker) = self.waiting.borrow_mut().take() {

@@ -61,7 +61,7 @@ struct Stray {
 }
 
 impl LaneOob {
-    /// For the current lane, whose rate it shares by `pacer`.
+    /// Creates the out-of-band TCP of the current lane, which shares the lane's rate by `pacer`.
     ///
     /// # Errors
     /// The lane has one already.
@@ -140,7 +140,7 @@ impl LaneOob {
         self.inner.connections.drain().ask(deadline).await
     }
 
-    /// Returns what clients are told of it.
+    /// Returns what clients need to know of it.
     pub(crate) fn facts(&self) -> OobFacts {
         let options = self.options();
         OobFacts {
@@ -239,7 +239,7 @@ impl LaneOob {
         lane::spawn_restarting("connections of other lanes", take).detach();
     }
 
-    /// A connection says whose it is.
+    /// Takes a connection that has claimed its transfer.
     fn claimed(&self, stream: Rc<TcpStream>, open: Open, token: &Token) {
         let counters = &self.inner.counters;
         let claim = self.inner.claims.borrow_mut().claim(token, stream.peer_addr().ip(), now());
@@ -285,7 +285,7 @@ impl LaneOob {
         self.inner.counters.idle.set(self.inner.idle.borrow().len() as u64);
     }
 
-    /// An idle connection of this number, if it is the owner's.
+    /// Returns an idle connection of this number, if it is the owner's.
     pub(super) fn named(&self, number: u64, owner: &Owner) -> Option<ClaimedConnection> {
         let mut idle = self.inner.idle.borrow_mut();
         let found = idle.get(&number).is_some_and(|idle| idle.connection.owner == *owner);
@@ -314,7 +314,7 @@ impl LaneOob {
 }
 
 impl LaneOobInner {
-    /// An idle connection ends; called by the task that watched it.
+    /// Removes an idle connection that ends; called by the task that watched it.
     fn forget(self: Rc<Self>, number: u64) {
         let gone = self.idle.borrow_mut().remove(&number);
         self.counters.idle.set(self.idle.borrow().len() as u64);

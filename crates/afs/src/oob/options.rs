@@ -7,7 +7,7 @@ use oob_lane::Patience;
 /// Bounds of one lane's connections and transfers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OobOptions {
-    /// Time for which a new connection has to make its claim, and a token is good.
+    /// Time within which a new connection must make its claim, and for which a token is valid.
     pub claim: Duration,
     /// Time for which a connection is kept between two transfers.
     pub idle: Duration,
@@ -15,11 +15,11 @@ pub struct OobOptions {
     pub connections_max: usize,
     /// Transfers at once; those of an address that has as many as are free are refused.
     pub transfers_max: usize,
-    /// Of these, streams that stores receive by, for each of which there are 256 KiB.
+    /// Streams of these transfers that stores receive by; each takes 256 KiB.
     pub receiving_max: usize,
     /// Connections of one transfer.
     pub streams_max: usize,
-    /// Time for which clients may take.
+    /// Time that clients may take.
     pub patience: Patience,
 }
 

@@ -30,9 +30,9 @@ pub(crate) struct Requester {
 /// The direction of a transfer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Direction {
-    /// To the client.
+    /// The client receives.
     Fetch,
-    /// From the client.
+    /// The client sends.
     Store,
 }
 
@@ -164,7 +164,7 @@ impl LaneOob {
 }
 
 impl GrantedTransfer {
-    /// Returns what its client is told.
+    /// Returns the grant that its client gets.
     pub(crate) fn grant(&self) -> &OobGrant<'static> {
         &self.grant
     }
@@ -183,7 +183,7 @@ impl GrantedStream {
 }
 
 impl StreamSource {
-    /// The connection, or why there is none.
+    /// Waits for the connection; the error is the code for the client.
     pub(super) async fn connection(self, stop: &Stop) -> Result<ClaimedConnection, i32> {
         let waiting = match self {
             Self::Idle(connection) => return Ok(connection),
@@ -269,7 +269,7 @@ impl Drop for RunningTransfer {
 }
 
 impl TransferState {
-    /// A stream has ended: the others of its transfer with it, if not well.
+    /// Ends a stream, and with it the others of its transfer, if it did not end well.
     pub(super) fn ended(&self, outcome: Result<(), i32>) {
         self.left.set(self.left.get() - 1);
         if let Err(code) = outcome {

@@ -15,13 +15,13 @@ pub(super) struct TransferSlots {
 
 impl Default for TransferSlots {
     fn default() -> Self {
-        // How many there may be is told with each.
+        // Each call passes the limit.
         Self { books: RefCell::new(Books::new(0, Shares::ONCE)), receiving: Cell::new(0) }
     }
 }
 
 impl TransferSlots {
-    /// A place among `max`, if the address and its networks may have one more.
+    /// Takes a place among `max`, if the address and its networks may have one more.
     pub(super) fn take(&self, ip: IpAddr, max: usize) -> bool {
         let mut books = self.books.borrow_mut();
         books.set_limit(max);
@@ -38,7 +38,7 @@ impl TransferSlots {
         self.books.borrow().held()
     }
 
-    /// Up to `wanted` streams to receive by, of at most `max`: one at least, or none where there are none.
+    /// Reserves up to `wanted` streams to receive by, of at most `max`: one at least, or none where none is free.
     pub(super) fn receive(&self, wanted: usize, max: usize) -> usize {
         // No client gets more than half of what is free, but for the last.
         let free = max.saturating_sub(self.receiving.get());

@@ -35,17 +35,17 @@ pub(super) struct LaneAfs {
     process: Arc<ProcessState>,
     commons: Commons,
     audit: Option<LaneLog>,
-    /// While it listens.
+    /// The file server while it listens.
     files: RefCell<Option<FileService>>,
     file_counters: Arc<DeferredCounters>,
     cell_counters: Arc<CellCounters>,
-    /// Of the file server's driver.
+    /// Counters of the file server's driver.
     rx_counters: Arc<RxCounters>,
-    /// Numbered as they were opened.
+    /// Drivers of addresses, numbered as they were opened.
     drivers: RefCell<Vec<(u64, Driver)>>,
     opened: Slot<u64>,
     mark: Slot<u32>,
-    /// Set from before this lane serves any client until clients of an earlier run have been told.
+    /// Set before this lane serves any client, until clients of an earlier run have been notified.
     untold: RefCell<Option<Arc<PendingReset>>>,
     oob: LaneOob,
     dscp: Slot<Dscp>,
@@ -135,12 +135,12 @@ impl LaneAfs {
         let process = Arc::clone(&self.process);
         driver
             .on_proof_refused(move |remote, index| process.tokens.refused(lane::time::now(), remote, index));
-        // Where marks cannot be set the server has told it.
+        // The server has reported where marks cannot be set.
         let _ = driver.set_mark(self.mark.get());
         Ok(driver)
     }
 
-    /// Offers the file server, once clients of an earlier run have heard that what they were promised is over.
+    /// Offers the file server, once clients of an earlier run have been notified that their callbacks are void.
     async fn offer_files(&self, number: u64, driver: &Driver) {
         let attached = Rc::clone(&self.current.get().attached);
         // Settings without a volume are refused.
@@ -223,14 +223,14 @@ impl CounterBlock for DeferredCounters {
     }
 }
 
-/// Whether a socket is still wanted.
+/// Signal that a socket is no longer wanted.
 #[derive(Default)]
 struct Listening {
     is_over: Slot<bool>,
     waiting: RefCell<Option<Waker>>,
 }
 
-/// Says so when it is dropped.
+/// Raises the signal when it is dropped.
 struct Listener(Rc<Listening>);
 
 impl Listening {
@@ -332,7 +332,7 @@ impl LaneService for LaneAfs {
             let hosts = self.files.borrow().as_ref().map(|files| Rc::clone(&files.hosts));
             if let Some(hosts) = hosts {
                 let released = self.process.released.done(|| hosts.release_all());
-                // A client that is silent now is told by the next server.
+                // A client that is silent now is notified by the next server.
                 let until = deadline.min(lane::time::now() + RELEASED_WITHIN);
                 let _ = lane::time::timeout_at(until, released).await;
             }
@@ -364,7 +364,7 @@ impl LaneService for LaneAfs {
 /// little.
 const RELEASED_WITHIN: Duration = Duration::from_secs(5);
 
-/// Of a server that is asked now and then.
+/// Returns the configuration of a server that is asked now and then.
 fn small() -> DriverConfig {
     //@ limit: calls of the location, protection and volume servers
     //@ section: AFS cell
@@ -382,7 +382,7 @@ fn small() -> DriverConfig {
     config
 }
 
-/// Between two looks whether the last driver of an address has ended.
+/// Time between two checks that the last driver of an address has ended.
 const JOIN_INTERVAL: Duration = Duration::from_millis(5);
 /// Time for which calls of an address that is given up may go on.
 const LEAVE_WITHIN: Duration = Duration::from_secs(10);

@@ -110,8 +110,8 @@ impl Site for AfsSite {
     }
 }
 
-/// Returns what `linerate ls` opens: it asks for volumes at a port 3 higher, or where it is told to. `None`:
-/// the cell's location service is elsewhere.
+/// Returns what `linerate ls` opens: it asks for volumes at a port 3 higher, or where an option says. `None`: the
+/// cell's location service is elsewhere.
 fn url(files: SocketAddr, location: Option<u16>) -> Option<String> {
     let location = location?;
     Some(match files.port().checked_add(LOCATION_PORT - FILES_PORT) == Some(location) {

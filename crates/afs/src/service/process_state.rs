@@ -37,16 +37,16 @@ pub(crate) struct ProcessState {
     pub(super) totals: Totals,
     /// Volumes that are made up.
     pub(super) synthetic: SyntheticVolumes,
-    /// Clients of an earlier run have been told that what that promised is over.
+    /// Done once the clients of an earlier run have been notified that their callbacks are void.
     pub(super) reset: Once,
     untold: Mutex<Weak<PendingReset>>,
-    /// Clients have been told that the server stops.
+    /// Done once clients have been notified that the server stops.
     pub(super) released: Once,
     /// Clients with tokens that the log has reported.
     pub(super) tokens: Tokens,
 }
 
-/// Something that one lane does for all.
+/// Work that one lane does for all.
 #[derive(Debug, Default)]
 pub(super) struct Once(AtomicU8);
 
@@ -72,7 +72,7 @@ impl Once {
     }
 }
 
-/// Nothing is changed while clients of an earlier run have not been told, as long as there is a lane that is to tell them.
+/// Hold on changes until clients of an earlier run have been notified, as long as there is a lane that notifies them.
 pub(super) struct PendingReset {
     objects: Objects,
     is_over: AtomicBool,
@@ -108,8 +108,8 @@ const BEGUN: u8 = 1;
 const DONE: u8 = 2;
 
 impl ProcessState {
-    /// The server's UUID: the one in `state`, or a new one that is put there; without a place for it, a new one for each
-    /// process, which clients take for another server.
+    /// Returns the server's UUID: the one in `state`, or a new one that is put there. Without a place for it each
+    /// process has a new one, which clients take for another server.
     pub(super) fn uuid(&self, state: Option<&Path>) -> io::Result<AfsUuid> {
         if let Some(uuid) = self.uuid.get() {
             return Ok(*uuid);
@@ -127,15 +127,15 @@ impl ProcessState {
         *self.since.get_or_init(|| u32::try_from(now()).unwrap_or(u32::MAX))
     }
 
-    /// The clients of all lanes. They are kept in the index of `objects`, where it has one.
+    /// Returns the clients of all lanes. They are kept in the index of `objects`, where it has one.
     pub(super) fn hosts(&self, server: AfsUuid, objects: Option<&Objects>) -> Hosts {
         let index = objects.and_then(|objects| objects.persistent_index().cloned());
         self.hosts.get_or_init(|| Hosts::new(HostOptions::default(), server, index)).clone()
     }
 
-    /// Holds changes back until [`ProcessState::let_changes_in`], for a lane that is to tell clients of an
-    /// earlier run; `None` where they have been told. Called before any client could ask for a change: so
-    /// nothing is changed that a client of that run still relies on.
+    /// Holds changes back until [`ProcessState::let_changes_in`], for a lane that notifies clients of an earlier run;
+    /// `None` where they have been notified. Called before any client could ask for a change: so nothing is changed
+    /// that a client of that run still relies on.
     pub(super) fn hold_changes(&self, objects: &Objects) -> Option<Arc<PendingReset>> {
         let mut untold = self.untold.lock().expect("nobody panics while holding it");
         if self.reset.is_done() {
@@ -150,7 +150,7 @@ impl ProcessState {
         Some(new)
     }
 
-    /// Clients of an earlier run have been told.
+    /// Lets changes in: clients of an earlier run have been notified.
     pub(super) fn let_changes_in(&self) {
         let untold = self.untold.lock().expect("nobody panics while holding it").upgrade();
         untold.iter().for_each(|untold| untold.end());
@@ -175,7 +175,7 @@ impl ProcessState {
         self.has_listened.load(Ordering::Relaxed)
     }
 
-    /// The lanes that share an address.
+    /// Returns the lanes that share an address.
     pub(super) fn lane_group(&self, role: Role, address: SocketAddr) -> Option<LaneGroup> {
         self.lock().get(&(role, address)).cloned()
     }
@@ -216,7 +216,7 @@ fn kept_uuid(state: &Path) -> io::Result<AfsUuid> {
     Ok(uuid)
 }
 
-/// A random one (RFC 9562, version 4).
+/// Creates a random UUID (RFC 9562, version 4).
 fn new_uuid() -> io::Result<AfsUuid> {
     let mut uuid = [0; 16];
     lane::random::fill(&mut uuid)?;
@@ -225,10 +225,10 @@ fn new_uuid() -> io::Result<AfsUuid> {
     Ok(AfsUuid(uuid))
 }
 
-/// In the state directory: the server's UUID, 16 bytes.
+/// File in the state directory that has the server's UUID, 16 bytes.
 const UUID_FILE: &str = "afs-server-uuid";
 const UUID_FILE_NEW: &str = "afs-server-uuid.new";
-/// Between two looks whether another lane is done.
+/// Time between two checks that another lane is done.
 const LOOK_INTERVAL: Duration = Duration::from_millis(5);
 /// Runs of packets that may wait on their way from one lane to another.
 const HANDOVERS_MAX: usize = 1024;

@@ -44,7 +44,7 @@ pub(crate) struct AfsSite {
     pub(super) oob: OobOptions,
     pub(super) root_volumes: bool,
     pub(super) dscp: Dscp,
-    /// No number lasts, which is no trouble of the server that is to be.
+    /// Set for a check before a start: no number lasts then, which is no trouble of the server that is to be.
     pub(super) is_trial: bool,
 }
 
@@ -108,7 +108,7 @@ impl AfsSite {
         })
     }
 
-    /// The clients of all lanes.
+    /// Returns the clients of all lanes.
     pub(super) fn hosts(&self) -> &Hosts {
         &self.hosts
     }
@@ -123,7 +123,7 @@ impl AfsSite {
         self.dscp
     }
 
-    /// The cell's name, where its roots are made up.
+    /// Returns the cell's name, where its roots are made up.
     pub(super) fn root_of(&self) -> Option<&str> {
         self.root_volumes.then_some(self.cell.as_str())
     }

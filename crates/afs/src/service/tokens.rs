@@ -18,7 +18,7 @@ struct LoggedAddresses {
 }
 
 impl Tokens {
-    /// A client with a token was refused: the log says so once an hour for each address, and not more often than every ten
+    /// Logs that a client with a token was refused, once an hour for each address, and not more often than every ten
     /// seconds in all.
     pub(super) fn refused(&self, now: Instant, remote: SocketAddr, index: u8) {
         if !self.is_to_be_logged(now, remote.ip()) {

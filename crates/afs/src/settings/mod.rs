@@ -40,20 +40,23 @@ pub struct AfsSection {
     pub listen: Option<SocketAddr>,
     /// Name of the cell.
     pub cell: String,
-    /// Whether `root.afs` and `root.cell` are made up where no volume is called so; else the first volume is both.
+    /// Set if `root.afs` and `root.cell` are made up where no volume is called so; else the first volume is both.
     pub root_volumes: bool,
     /// DSCP of packets to clients of the file server.
     pub dscp: u8,
-    /// Of the server of users and groups; stock clients know no other than 7002. Of each of these three, 0: there is none here; absent:
-    /// as far from the file server's as 7002, 7003 and 7005 are from 7000.
+    /// Port of the protection server (users and groups); stock clients know no other than 7002.
+    ///
+    /// For each of these three ports 0 means that there is no such server here. Without a value it is as far from the
+    /// file server's as 7002, 7003 and 7005 are from 7000.
     pub protection_port: Option<u16>,
-    /// Of the server that says where volumes are; stock clients know no other than 7003 but by DNS SRV.
+    /// Port of the location server, which says where volumes are; stock clients find another than 7003 only by DNS
+    /// SRV.
     pub location_port: Option<u16>,
-    /// Of the server that `vos` asks about volumes; it knows no other than 7005.
+    /// Port of the volume server, which `vos` asks about volumes; `vos` knows no other than 7005.
     pub volume_port: Option<u16>,
-    /// Whether large files go over TCP for clients that ask for it (docs/design/oob.md).
+    /// Set if large files go over TCP for clients that ask for it (docs/design/oob.md).
     pub oob: bool,
-    /// TCP port for that; without it the file server's number.
+    /// TCP port of these transfers; without it the file server's number.
     pub oob_port: Option<u16>,
     /// Seconds that a connection is kept between two transfers.
     pub oob_idle_seconds: u32,
@@ -104,7 +107,7 @@ pub struct AfsSettings {
     pub address: Ipv4Addr,
     /// Volumes that it serves, in the order of the configuration.
     pub attachments: Vec<Attachment>,
-    /// The directories of these, to be told.
+    /// Directories of these volumes, for messages.
     pub paths: Vec<PathBuf>,
     /// Reason why the volume is not served though it is not switched off: known when it is read, or when it
     /// is loaded.
@@ -240,8 +243,8 @@ impl AfsSettings {
     }
 }
 
-/// The port of a server of the cell, from that of its file server: where `usual` is from 7000. Where that is chosen by the kernel, or the
-/// other would be none, it is `usual`.
+/// Returns the port of a server of the cell, from that of its file server: where `usual` is from 7000. Where that is
+/// chosen by the kernel, or the other would be none, it is `usual`.
 fn beside(listen: Option<SocketAddr>, usual: u16) -> u16 {
     let files = listen.map(|listen| listen.port()).filter(|port| *port != 0);
     files.and_then(|files| files.checked_add(usual - FILES_PORT)).unwrap_or(usual)
@@ -297,7 +300,7 @@ impl Default for AfsSection {
     }
 }
 
-/// Of the volumes that are not switched off, with the directories that they are.
+/// Returns the attachments of the volumes that are not switched off, and the directories of these volumes.
 fn attachments(
     volumes: &[VolumeSection],
     keys: &[VolumeKeys],

@@ -26,7 +26,7 @@ pub(crate) struct Connection {
     encoder: Encoder,
     /// A header block whose end has not come.
     block: Option<Unfinished>,
-    /// Since when the rest of a frame, but one of a body, or of a header block has been awaited.
+    /// Time since which the rest of a frame, but one of a body, or of a header block has been awaited.
     cut_since: Option<Instant>,
     streams: BTreeMap<u32, Stream>,
     /// The highest stream that the client has opened.
@@ -34,7 +34,7 @@ pub(crate) struct Connection {
     /// Streams that this side ended before the client had: what was on its way for them means nothing.
     let_go: VecDeque<u32>,
     send_window: i64,
-    /// Of streams to come (SETTINGS_INITIAL_WINDOW_SIZE).
+    /// Send window of streams to come (SETTINGS_INITIAL_WINDOW_SIZE).
     initial_window: i64,
     /// DATA that came and whose room was not given back, and the part of it that no stream has any more.
     received: usize,
@@ -68,7 +68,7 @@ pub(crate) enum FrameEvent {
     Request(u32, Box<Request>),
     /// The stream is over: nothing can be sent on it.
     Gone(u32),
-    /// More may be sent, on all streams or on this one.
+    /// The send window grew: more may be sent, on all streams or on this one.
     Room(Option<u32>),
     /// Part of a body that is kept, where in the input its content lies, and whether the body ends there.
     Body { stream: u32, content: Range<usize>, ends: bool },
@@ -89,7 +89,7 @@ enum ConnectionStage {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Leaving {
     No,
-    /// The client was told; what it had sent by then is still to come.
+    /// GOAWAY was sent; what the client had sent by then is still to come.
     Told,
     /// Requests up to this stream are answered.
     After(u32),
@@ -183,7 +183,7 @@ impl Connection {
         self.broken
     }
 
-    /// Since when the client has owed the rest of a frame that is none of a body, or of a header block.
+    /// Returns since when the client has owed the rest of a frame that is none of a body, or of a header block.
     pub(crate) fn cut_since(&self) -> Option<Instant> {
         self.cut_since
     }
@@ -203,7 +203,7 @@ impl Connection {
         &mut self.replies
     }
 
-    /// Bytes of a body that the client takes on this stream now.
+    /// Returns the number of bytes of a body that the client takes on this stream now.
     pub(crate) fn room(&self, stream: u32) -> usize {
         let window = self.streams.get(&stream).map_or(0, |stream| stream.send_window);
         usize::try_from(window.min(self.send_window)).unwrap_or(0)
@@ -309,9 +309,9 @@ impl Connection {
         }
     }
 
-    /// The answer has ended. A client that still sends its request is told that the rest is not wanted (RFC
-    /// 9113 8.1), whatever its method: a moment later, by [`Connection::end_upload`], as there are some that
-    /// pass over an answer which comes with a reset (curl before 8).
+    /// Ends a stream whose answer has ended. Where the client still sends its request the stream is reset (RFC 9113
+    /// 8.1), whatever the method. That happens a moment later, by [`Connection::end_upload`], as some clients pass over
+    /// an answer which comes with a reset (curl before 8).
     fn answered(&mut self, stream: u32) {
         if let Some(state) = self.streams.get_mut(&stream)
             && !state.is_half_closed
@@ -382,8 +382,8 @@ impl Connection {
         frame::put(&mut self.replies, frame::RST_STREAM, 0, stream, &(reason as u32).to_be_bytes());
     }
 
-    /// A stream error (RFC 9113 5.4.2). Clients can make this side reset streams as they can do it themselves, so it
-    /// costs them as much.
+    /// Ends a stream by a stream error (RFC 9113 5.4.2). Clients can make this side reset streams as they can do it
+    /// themselves, so it costs them as much.
     fn refuse(&mut self, stream: u32, reason: Reason, now: Instant) -> FrameOutcome {
         tracing::debug!(target: TRACED, stream, ?reason, "a stream is reset");
         self.patience.spend(COST_OF_RESET, now).map_err(ProtocolViolation::Connection)?;
@@ -455,7 +455,7 @@ impl Connection {
         }
     }
 
-    /// RFC 9113 6.1. Of an unwanted body the connection's window is given back, the stream's is not.
+    /// Handles DATA (RFC 9113 6.1). Of an unwanted body the connection's window is given back, the stream's is not.
     fn data_frame(&mut self, head: FrameHead, payload: &[u8], now: Instant) -> FrameOutcome {
         if self.is_idle(head.stream) {
             return Err(ProtocolViolation::Connection(Reason::Protocol));
@@ -500,7 +500,7 @@ impl Connection {
         outcome
     }
 
-    /// RFC 9113 6.4.
+    /// Handles RST_STREAM (RFC 9113 6.4).
     fn rst_stream(&mut self, head: FrameHead, payload: &[u8], now: Instant) -> FrameOutcome {
         if payload.len() != 4 {
             return Err(ProtocolViolation::Connection(Reason::FrameSize));
@@ -517,7 +517,7 @@ impl Connection {
     }
 }
 
-/// The payload without its padding (RFC 9113 6.1).
+/// Returns the payload without its padding (RFC 9113 6.1).
 fn unpadded(head: FrameHead, payload: &[u8]) -> Result<&[u8], ProtocolViolation> {
     if !head.has(frame::PADDED) {
         return Ok(payload);

@@ -21,7 +21,7 @@ impl FrameHead {
         Self { len, kind, flags, stream: u32::from_be_bytes([s0, s1, s2, s3]) & STREAM_MAX }
     }
 
-    /// A frame longer than 2^24 - 1 bytes is the caller's mistake.
+    /// Returns the bytes of the head. A frame longer than 2^24 - 1 bytes is the caller's mistake.
     pub(crate) fn to_bytes(self) -> [u8; HEAD_BYTES] {
         debug_assert!(self.len < 1 << 24);
         let [_, a, b, c] = (self.len as u32).to_be_bytes();

@@ -177,17 +177,17 @@ impl Request {
         }
     }
 
-    /// The method as sent.
+    /// Returns the method as sent.
     pub(crate) fn method_name(&self) -> &[u8] {
         &self.text[self.method.clone()]
     }
 
-    /// Path and query as sent.
+    /// Returns path and query as sent.
     pub(crate) fn target(&self) -> &[u8] {
         &self.text[self.path.clone()]
     }
 
-    /// Host and port: the authority, else what the Host field says; empty if neither is there.
+    /// Returns host and port: the authority, else what the Host field says; empty if neither is there.
     pub(crate) fn host(&self) -> &[u8] {
         match &self.authority {
             Some(authority) => &self.text[authority.clone()],
@@ -195,7 +195,7 @@ impl Request {
         }
     }
 
-    /// The first field of this name, which is in small letters.
+    /// Returns the first field of this name, which is in small letters.
     pub(crate) fn field(&self, name: &[u8]) -> Option<&[u8]> {
         self.fields().find(|(known, _)| *known == name).map(|(_, value)| value)
     }
@@ -206,7 +206,7 @@ impl Request {
             .map(|field| (&self.text[field.start..field.value], &self.text[field.value..field.end]))
     }
 
-    /// The request in the form that the handlers know.
+    /// Returns the request in the form that the handlers know.
     pub(crate) fn head(&self, limits: &Limits) -> Result<Head<'_>, RequestError> {
         let raw_target = self.target();
         if raw_target.len() > limits.target_bytes_max {
@@ -254,13 +254,13 @@ impl std::fmt::Debug for Request {
     }
 }
 
-/// `token` in small letters (RFC 9113 8.2.1).
+/// Checks for a `token` in small letters (RFC 9113 8.2.1).
 fn is_name(name: &[u8]) -> bool {
     let is_good = |byte: &u8| matches!(byte, b'a'..=b'z' | b'0'..=b'9') || b"!#$%&'*+-.^_`|~".contains(byte);
     !name.is_empty() && name.iter().all(is_good)
 }
 
-/// Visible characters with blanks between them (RFC 9110 5.5), and bytes above ASCII.
+/// Checks for visible characters with blanks between them (RFC 9110 5.5), and bytes above ASCII.
 fn is_value(value: &[u8]) -> bool {
     let is_blank = |byte: Option<&u8>| matches!(byte, Some(b' ' | b'\t'));
     !is_blank(value.first())

@@ -10,7 +10,7 @@ pub(super) struct Stream {
     receive_window: i64,
     /// A handler is to get the stream's body.
     pub(super) is_kept: bool,
-    /// The stream is answered, and its client has a moment to see that before it is told to stop sending.
+    /// The stream is answered, and its client has a moment to see that before its request is reset.
     pub(super) is_answered: bool,
     /// Bytes of it that came and were not taken yet.
     pub(super) untaken: usize,
@@ -87,13 +87,13 @@ impl Stream {
         self.taken += bytes;
     }
 
-    /// The request has ended.
+    /// Notes that the request has ended.
     pub(super) fn end(&mut self) -> Result<(), Unfit> {
         self.is_half_closed = true;
         if self.body_left.is_some_and(|left| left > 0) { Err(Unfit::Length) } else { Ok(()) }
     }
 
-    /// The client takes so much more, or less; false beyond what a window may be.
+    /// Changes the client's window by so much; false beyond what a window may be.
     pub(super) fn widen(&mut self, by: i64) -> bool {
         self.send_window += by;
         self.send_window <= WINDOW_MAX

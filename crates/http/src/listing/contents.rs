@@ -25,7 +25,7 @@ pub struct Listing {
     path: Box<[u8]>,
     order: Order,
     listed: Option<ListedRow>,
-    /// In order. Each takes the place of an entry with its name.
+    /// Added entries in order. Each takes the place of an entry with its name.
     added: Vec<MountEntry>,
 }
 
@@ -69,7 +69,7 @@ impl Listing {
         self.order
     }
 
-    /// The next row, behind which `place` then is.
+    /// Returns the next row, behind which `place` then is.
     pub(super) fn next(&self, place: &mut RowPosition) -> Option<Row<'_>> {
         let added = self.added.get(place.added).map(Row::from);
         let listed = self.listed(place);
@@ -85,7 +85,7 @@ impl Listing {
         listed
     }
 
-    /// The next of the directory's own entries that nothing was put in the place of.
+    /// Returns the next of the directory's own entries that nothing was put in the place of.
     fn listed(&self, place: &mut RowPosition) -> Option<Row<'_>> {
         let ListedRow { entries, order } = self.listed.as_ref()?;
         loop {

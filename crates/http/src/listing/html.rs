@@ -97,8 +97,8 @@ fn foot(page: &mut String) {
     page.push_str("</script>\n</html>\n");
 }
 
-/// Content-Security-Policy of the page: its own style with the icons in it, its own script by hash, nothing from
-/// anywhere.
+/// Returns the Content-Security-Policy of the page: its own style with the icons in it, its own script by hash, nothing
+/// from anywhere.
 pub fn policy() -> &'static str {
     static POLICY: LazyLock<String> = LazyLock::new(|| {
         let hash = digest::digest(&digest::SHA256, SCRIPT.as_bytes());
@@ -111,7 +111,8 @@ pub fn policy() -> &'static str {
     &POLICY
 }
 
-/// Every directory on the way is a link, so that one click leads up any number of levels.
+/// Writes the path of the directory. Every directory on the way is a link, so that one click leads up any number of
+/// levels.
 fn breadcrumb(path: &[u8], page: &mut String) {
     page.push_str("<nav aria-label=\"Breadcrumb\"><ol>");
     let segments: Vec<_> = path.split(|byte| *byte == b'/').filter(|segment| !segment.is_empty()).collect();
@@ -144,8 +145,8 @@ fn table_head(path: &[u8], order: Option<Order>, page: &mut String) {
     }
 }
 
-/// A head cell asks for the order that clicking it should give, and says the present one to readers. It is a form and no link, as
-/// programs that mirror follow links.
+/// Writes the head cell of a column. It asks for the order that clicking it should give, and says the present one to
+/// readers. It is a form and no link, as programs that mirror follow links.
 fn column_head(order: Option<Order>, key: Key, label: &str, class: &str, page: &mut String) {
     let Some(order) = order else {
         let _ = write!(page, "<th scope=\"col\" role=\"columnheader\" class=\"{class}\">{label}</th>");
@@ -183,7 +184,7 @@ fn summary(totals: ListingTotals, page: &mut String) {
     page.push_str("</p>\n");
 }
 
-/// Binary units with three digits: `9.8 KiB`, `120 MiB`.
+/// Writes a size in binary units with three digits: `9.8 KiB`, `120 MiB`.
 fn size(bytes: u64, page: &mut String) {
     const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     if bytes < 1024 {
@@ -221,8 +222,8 @@ fn icon(name: &[u8]) -> &'static str {
     }
 }
 
-/// Text content or attribute value. Control characters are shown as U+FFFD: HTML has no way to write most
-/// of them, and a line break or a direction override in a file name is there to mislead.
+/// Writes text content or the value of an attribute. Control characters are shown as U+FFFD: HTML has no way to write
+/// most of them, and a line break or a direction override in a file name is there to mislead.
 fn escape(text: &[u8], page: &mut String) {
     for character in String::from_utf8_lossy(text).chars() {
         match character {
@@ -240,7 +241,7 @@ fn escape(text: &[u8], page: &mut String) {
     }
 }
 
-/// RFC 4648 4, for the one hash in the policy.
+/// Encodes in base64 (RFC 4648 4), for the one hash in the policy.
 pub(super) fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();

@@ -20,12 +20,12 @@ pub struct Order {
 /// Key that a listing is ordered by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Key {
-    /// By name, numbers in it by value: `a2` before `a10`.
+    /// Name, with numbers in it by value: `a2` before `a10`.
     #[default]
     Name,
-    /// By size.
+    /// Size.
     Size,
-    /// By time of last change.
+    /// Time of the last change.
     Modified,
 }
 
@@ -88,7 +88,7 @@ impl Key {
 }
 
 impl Orders {
-    /// The places of `entries` in this order. However many ask at once, one sorts.
+    /// Returns the places of `entries` in this order. However many ask at once, one sorts.
     pub(crate) async fn get(&self, entries: &[vfs::Entry], order: Order) -> Rc<[u32]> {
         let slot = &self.slots[order.slot()];
         if let Some(made) = poll_fn(|cx| OrderSlot::poll_made(slot, cx.waker())).await {
@@ -103,7 +103,7 @@ impl Orders {
 }
 
 impl OrderSlot {
-    /// Ready with the order, or with `None` for the request that is to make it.
+    /// Polls for the order; ready with `None` for the request that is to make it.
     fn poll_made(slot: &RefCell<Self>, waker: &Waker) -> Poll<Option<Rc<[u32]>>> {
         let mut slot = slot.borrow_mut();
         match &mut *slot {
@@ -162,7 +162,7 @@ pub(super) fn natural(a: &[u8], b: &[u8]) -> Ordering {
     left.len().cmp(&right.len()).then_with(|| a.cmp(b))
 }
 
-/// The run of digits at the start, without leading zeros, and what follows it.
+/// Returns the run of digits at the start, without leading zeros, and what follows it.
 fn take_number(text: &[u8]) -> (&[u8], &[u8]) {
     let len = text.iter().position(|byte| !byte.is_ascii_digit()).unwrap_or(text.len());
     let (digits, rest) = text.split_at(len);

@@ -42,7 +42,7 @@ enum RenderingStage {
 }
 
 impl Rendering {
-    /// Nothing is written yet.
+    /// Creates a rendering; nothing is written yet.
     pub fn new(listing: Listing, format: Format) -> Self {
         Self::of(RowSource::Sorted(listing, RowPosition::default()), format)
     }

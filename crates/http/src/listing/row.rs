@@ -24,7 +24,7 @@ pub(super) struct ListingTotals {
 }
 
 impl Row<'_> {
-    /// The time that is shown: one that four digits and no sign can tell.
+    /// Returns the time that is shown: one that four digits and no sign can tell.
     pub(super) fn modified(&self) -> Option<DateTime> {
         self.modified_s.filter(|at| (0..=UNIX_S_MAX).contains(at)).map(DateTime::from_unix)
     }

@@ -14,7 +14,7 @@ use super::row::Row;
 struct ListingPart {
     entries: Vec<vfs::Entry>,
     shown: usize,
-    /// For their memory, where there are many.
+    /// Charge of their memory, where there are many.
     _held: Option<Charge>,
 }
 
@@ -32,7 +32,7 @@ pub struct Streamed {
     /// Entries that it may have.
     entries_max: usize,
     entries: usize,
-    /// Of the client's.
+    /// Descriptor, counted in the client's share.
     _descriptor: Share,
 }
 

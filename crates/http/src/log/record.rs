@@ -13,7 +13,7 @@ pub struct Record<'a> {
     pub peer: IpAddr,
     /// Time when the response was done, microseconds since 1970.
     pub unix_us: u64,
-    /// From the end of the request head to the end of the response, microseconds.
+    /// Time from the end of the request head to the end of the response, microseconds.
     pub duration_us: u32,
     /// Status sent.
     pub status: u16,
@@ -51,7 +51,7 @@ pub enum Protocol {
 }
 
 impl Protocol {
-    /// Name on the request line.
+    /// Returns the name on the request line.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Http10 => "HTTP/1.0",
@@ -62,7 +62,7 @@ impl Protocol {
 }
 
 impl<'a> Record<'a> {
-    /// The method as the log shows it; `-` where there is none.
+    /// Returns the method as the log shows it; `-` where there is none.
     pub(super) fn method_text(&self) -> &[u8] {
         match self.method {
             Method::Other if !self.method_name.is_empty() => self.method_name,

@@ -7,31 +7,31 @@ use crate::request_error::RequestError;
 /// Values of the fields the file service uses, without surrounding white space.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Fields<'b> {
-    /// Accept
+    /// Value of Accept.
     pub accept: List<'b>,
-    /// Accept-Encoding
+    /// Value of Accept-Encoding.
     pub accept_encoding: List<'b>,
-    /// Authorization
+    /// Value of Authorization.
     pub authorization: Option<Credentials<'b>>,
-    /// Content-Encoding
+    /// Value of Content-Encoding.
     pub content_encoding: List<'b>,
-    /// Content-Range
+    /// Value of Content-Range.
     pub content_range: Option<&'b [u8]>,
-    /// If-Match
+    /// Value of If-Match.
     pub if_match: List<'b>,
-    /// If-Modified-Since
+    /// Value of If-Modified-Since.
     pub if_modified_since: Option<&'b [u8]>,
-    /// If-None-Match
+    /// Value of If-None-Match.
     pub if_none_match: List<'b>,
-    /// If-Range
+    /// Value of If-Range.
     pub if_range: Option<&'b [u8]>,
-    /// If-Unmodified-Since
+    /// Value of If-Unmodified-Since.
     pub if_unmodified_since: Option<&'b [u8]>,
-    /// Range
+    /// Value of Range.
     pub range: Option<&'b [u8]>,
-    /// Referer
+    /// Value of Referer.
     pub referer: Option<&'b [u8]>,
-    /// User-Agent
+    /// Value of User-Agent.
     pub user_agent: Option<&'b [u8]>,
 }
 
@@ -95,7 +95,7 @@ fn first<'b>(slot: &mut Option<&'b [u8]>, value: &'b [u8]) {
     slot.get_or_insert(value);
 }
 
-/// A date with a second one beside it counts as no date at all (RFC 9110 13.1.3, 13.1.4).
+/// Voids a date with a second one beside it, which counts as no date at all (RFC 9110 13.1.3, 13.1.4).
 fn void_if_repeated<'b>(slot: &mut Option<&'b [u8]>, value: &'b [u8]) {
     *slot = Some(if slot.is_some() { b"" } else { value });
 }

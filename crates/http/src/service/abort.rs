@@ -46,7 +46,7 @@ pub enum Abort {
 }
 
 impl Abort {
-    /// The connection failed because a deadline passed.
+    /// Returns true if the connection failed because a deadline passed.
     pub(super) fn is_timeout(&self) -> bool {
         matches!(self, Self::Io(error) if error.kind() == io::ErrorKind::TimedOut)
     }

@@ -74,7 +74,7 @@ async fn resolve_target<'a>(
     Ok(ChangeTarget { caller, mount, url: &path.bytes, path: relative, directory, name, is_directory })
 }
 
-/// The error of a change whose parent directory cannot be reached.
+/// Returns the error of a change whose parent directory cannot be reached.
 fn of_parent(error: Error) -> RequestError {
     match error {
         Error::NotFound | Error::NotADirectory | Error::SymlinkRefused | Error::Escapes => {

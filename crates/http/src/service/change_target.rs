@@ -13,9 +13,9 @@ use crate::request_error::RequestError;
 pub(super) struct ChangeTarget<'a> {
     pub(super) caller: &'a Caller,
     pub(super) mount: &'a Mount,
-    /// Within the site, decoded.
+    /// Path within the site, decoded.
     pub(super) url: &'a [u8],
-    /// Within the volume.
+    /// Path within the volume.
     pub(super) path: RelPath<'a>,
     pub(super) directory: Directory,
     pub(super) name: Name<'a>,

@@ -12,7 +12,7 @@ use super::requests::UserRequest;
 /// The client that asks. One for each request.
 pub(super) struct Client {
     pub(super) ip: IpAddr,
-    /// No host between the two ends can listen: TLS, or both on this machine.
+    /// Set if no host between the two ends can listen: TLS, or both are on this machine.
     pub(super) is_private: bool,
     /// Uploads under way on a connection that may have several.
     pub(super) uploads: Option<Rc<Cell<usize>>>,
@@ -23,7 +23,7 @@ pub(super) struct Client {
 }
 
 impl Client {
-    /// To whose shares of what is bounded it counts.
+    /// Returns the consumer to whose shares its use of bounded resources is counted.
     pub(super) fn consumer(&self) -> Consumer {
         let user = self
             .principal

@@ -51,7 +51,7 @@ pub(super) async fn serve_connection(service: &Rc<Service>, stream: Rc<TcpStream
     }
     drop(site);
     match serve_http1(service, &mut wire, &mut receive_buffer, info).await {
-        // Counted when it was told to.
+        // Counted when it was evicted.
         _ if info.place.is_evicted() => {}
         Ok(()) => Box::pin(wire.close(&mut receive_buffer)).await,
         Err(abort) => {
@@ -222,8 +222,8 @@ async fn exchange(
             dispatch(service, site, head, client, &mut RequestBody::None).await
         }
     };
-    // Told that its body is not wanted, a client that waits for 100 may or may not send it: only
-    // closing makes clear where the next request begins (RFC 9110 10.1.1).
+    // A client that waits for 100 may or may not send its body after a refusal: only closing makes clear where the next
+    // request begins (RFC 9110 10.1.1).
     let can_go_on = body.is_ok() && !head.expect_continue;
     exchange.reply(wire, &mut reply, can_go_on).await
 }
@@ -429,7 +429,8 @@ async fn skip(
     }
 }
 
-/// A body that is read for the sake of what comes behind it: so much content, and as much around it.
+/// Returns the reader of a body that is read for the sake of what comes behind it: so much content, and as much around
+/// it.
 fn unwanted(length: BodyLength, site: &Site) -> Result<BodyReader, RequestError> {
     let bytes_max = site.limits.body_discard_bytes_max;
     BodyReader::new(length, bytes_max, bytes_max)
@@ -453,7 +454,7 @@ async fn handshake<'a>(
     Ok((info.alpn, service.counters.tls_established(in_user_space)))
 }
 
-/// Ends a connection that did not become TLS. One that speaks HTTP is told where it has come.
+/// Ends a connection that did not become TLS. One that speaks HTTP gets an answer that says so.
 async fn end_failed_handshake(
     service: &Service,
     mut wire: Wire,

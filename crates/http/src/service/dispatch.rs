@@ -17,7 +17,7 @@ use crate::path::{self, RelativePath};
 use crate::request::{Head, Method, Target};
 use crate::request_error::RequestError;
 
-/// The answer to a request, whatever becomes of it.
+/// Answers a request, whatever becomes of it.
 pub(super) async fn dispatch(
     service: &Service,
     site: &Site,
@@ -53,7 +53,7 @@ pub(super) async fn dispatch(
     reply
 }
 
-/// GET and HEAD: finds what the path names.
+/// Answers GET and HEAD: finds what the path names.
 async fn get(
     service: &Service,
     site: &Site,
@@ -140,7 +140,7 @@ struct Index {
     attributes: vfs::Attributes,
 }
 
-/// The first index file that a directory has.
+/// Finds the first index file that a directory has.
 async fn index_file(
     site: &Site,
     mount: &Mount,

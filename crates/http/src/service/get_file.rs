@@ -201,8 +201,8 @@ async fn choose_variant(head: &Head<'_>, found: FoundFile<'_>) -> (Chosen, bool)
     (plain, false)
 }
 
-/// The sibling of this coding, unless it was made before the file had its present content, or has another
-/// owner: a user that may make a name in a directory may not say by that what another one's file holds.
+/// Finds the sibling of this coding, unless it was made before the file had its present content, or has another owner.
+/// A user that may make a name in a directory may not say by that what another one's file holds.
 async fn sibling(
     caller: &Caller,
     mount: &Mount,

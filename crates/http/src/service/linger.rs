@@ -8,7 +8,7 @@ use lane::net::TcpStream;
 use lane::time::now;
 use service::alarm::Alarm;
 
-/// Data that a client may have under way that was told that nothing follows.
+/// Data that a client may have under way after the server's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum UnderWay {
     /// Requests, which it should not have sent.
@@ -17,7 +17,7 @@ pub(super) enum UnderWay {
     Body,
 }
 
-/// Waits a little for the end of a client that was told that nothing follows, and throws away what it sends meanwhile.
+/// Waits a little for the client to close, after the server's end, and throws away what it sends meanwhile.
 pub(super) async fn linger(stream: &TcpStream, alarm: &mut Alarm, under_way: UnderWay) {
     let deadline = now() + LINGER_MAX;
     let mut left = match under_way {

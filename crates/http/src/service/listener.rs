@@ -63,7 +63,8 @@ impl Service {
     }
 }
 
-/// Never waits: the answer fits any socket buffer, and if it does not go, closing says enough.
+/// Sends the answer of a server at its limit. Never waits: the answer fits any socket buffer, and if it does not go,
+/// closing says enough.
 fn send_busy(stream: &TcpStream) {
     let mut rest = BUSY;
     while !rest.is_empty() {

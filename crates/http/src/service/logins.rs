@@ -37,10 +37,11 @@ pub(super) struct Logins {
     waiting: Cell<usize>,
     /// Wrong passwords.
     failures: RefCell<Failures<Network>>,
-    /// Names that were right, by what the hasher makes of them, alone and with their address; until when that counts.
+    /// Names that were right, by what the hasher makes of them, alone and with their address, and until when that
+    /// counts.
     right: RefCell<HashMap<u64, Instant>>,
     hasher: RandomState,
-    /// Before then no client has one verified whose address had wrong ones.
+    /// Time before which no login of an address that had wrong passwords is verified.
     suspects_at: Cell<Option<Instant>>,
     counters: Arc<HttpCounters>,
 }
@@ -97,7 +98,7 @@ impl Logins {
         })
     }
 
-    /// The user that says this at `peer`.
+    /// Verifies a login at `peer`, and returns its user.
     ///
     /// # Errors
     /// [`RequestError::LoginWrong`], [`RequestError::LoginsTooMany`], [`RequestError::Overloaded`].
@@ -173,7 +174,7 @@ impl Logins {
         self.verified.get_or_init(|| RefCell::new(Verified::new(REMEMBERED_MAX, REMEMBERED_FOR)))
     }
 
-    /// A turn, in the rank that the client has when it comes.
+    /// Waits for a turn, in the rank that the client has when it comes.
     async fn turn(&self, waiting: &LoginWaiter, peer: IpAddr, name: &str) -> (Turn<'_>, Rank) {
         loop {
             let rank = self.rank(peer, name);

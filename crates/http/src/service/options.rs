@@ -15,7 +15,7 @@ pub(super) fn options(site: &Site, target: Target<'_>) -> Reply {
     Reply::new(answer, Body::Empty)
 }
 
-/// The methods that are offered where a target lies.
+/// Returns the methods that are offered where a target lies.
 pub(super) fn allowed(site: &Site, target: Target<'_>) -> &'static str {
     let is_writable = match target {
         Target::Asterisk => site.is_writable(),

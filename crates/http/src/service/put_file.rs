@@ -72,7 +72,7 @@ pub(super) async fn put_file(
     Ok(stored(&target, &published, published.attributes.mtime == stamp))
 }
 
-/// The caller by the accounts of now: those in which it was found may have gone while the body came.
+/// Returns the caller by the accounts of now: those in which it was found may have gone while the body came.
 fn present_caller(service: &Service, client: &Client) -> Result<Caller, RequestError> {
     let site = service.site();
     let Some(principal) = client.principal.get() else { return Ok(site.anonymous.clone()) };
@@ -169,7 +169,7 @@ impl Pace {
     }
 }
 
-/// 201 for a new file, 204 for a new version of one. `has_own_stamp` says that its tag will never be another's.
+/// Answers 201 for a new file, 204 for a new version of one. `has_own_stamp` says that its tag will never be another's.
 fn stored(target: &ChangeTarget<'_>, published: &Published, has_own_stamp: bool) -> Reply {
     let answer = Answer {
         status: if published.is_new { StatusCode::CREATED } else { StatusCode::NO_CONTENT },
@@ -181,7 +181,7 @@ fn stored(target: &ChangeTarget<'_>, published: &Published, has_own_stamp: bool)
     Reply::new(answer, Body::Empty)
 }
 
-/// The path as this server writes it.
+/// Returns the path as this server writes it.
 fn location(target: &ChangeTarget<'_>) -> Vec<u8> {
     format!("/{}", path::encode(target.url)).into_bytes()
 }

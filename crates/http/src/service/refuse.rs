@@ -10,7 +10,7 @@ use crate::request::Fields;
 use crate::request_error::RequestError;
 use crate::response::{ALLOW_READING, Answer, CHALLENGE};
 
-/// The answer to a refused request: a page for browsers, a line for tools. Counts it.
+/// Returns the answer to a refused request: a page for browsers, a line for tools. Counts it.
 pub(super) fn refuse(service: &Service, refusal: RequestError, fields: &Fields<'_>) -> Reply {
     service.counters.refuse(refusal);
     let mut body = Vec::new();

@@ -56,15 +56,14 @@ pub(super) struct Version {
 }
 
 impl Version {
-    /// The version that `token` names; `content` is all of it, if it is small and at hand.
+    /// Creates the version that `token` names; `content` is all of it, if it is small and at hand.
     pub(super) fn new(file: Rc<OpenFile>, token: ChangeToken, content: Option<Rc<[u8]>>) -> Self {
         let (is_grown, checked_at) = (Cell::new(false), Cell::new(now()));
         Self { content, file, descriptor: None, token, is_grown, checked_at }
     }
 
-    /// Checks whether the bytes that were promised are still those of the file, which may have grown
-    /// meanwhile: to be asked before the last of them leave, so that a client never has the announced length
-    /// of mixed content.
+    /// Checks whether the announced bytes are still those of the file, which may have grown meanwhile. To be called
+    /// before the last of them leave, so that a client never has the announced length of mixed content.
     pub(super) fn check(&self) -> Result<(), Abort> {
         self.checked_at.set(now());
         self.file.check_same_version(&self.token, &self.is_grown).map_err(|_| Abort::FileChanged)
@@ -76,7 +75,7 @@ impl Version {
         if now() < self.checked_at.get() + CHECK_PERIOD { Ok(()) } else { self.check() }
     }
 
-    /// The body that is these bytes of the file.
+    /// Returns the body that is these bytes of the file.
     pub(super) fn part(self, range: ByteRange) -> Body {
         match self.content {
             Some(content) => Body::Content(content, range),
@@ -91,7 +90,7 @@ impl Body {
         matches!(self, Self::Listing(_))
     }
 
-    /// Bytes that a [`Body::Content`] stands for.
+    /// Returns the bytes that a [`Body::Content`] stands for.
     pub(super) fn of_content<'c>(content: &'c [u8], range: &ByteRange) -> &'c [u8] {
         &content[range.start as usize..range.end as usize]
     }
@@ -102,17 +101,17 @@ impl Reply {
         Self { answer: answer.into(), body, principal: None, running: None }
     }
 
-    /// The user's name, for the log.
+    /// Returns the user's name, for the log.
     pub(super) fn user(&self) -> &[u8] {
         self.principal.as_ref().map_or(b"", |principal| principal.name().as_bytes())
     }
 
-    /// A body that is in memory, with its length.
+    /// Creates a body that is in memory, with its length.
     pub(super) fn memory(answer: Answer, body: Vec<u8>) -> Self {
         let answer = Answer { content_length: Some(body.len() as u64), ..answer };
         Self::new(answer, Body::Memory(body))
     }
 }
 
-/// Between two looks at a file that is being sent.
+/// Time between two checks of a file that is being sent.
 const CHECK_PERIOD: Duration = Duration::from_millis(50);

@@ -36,7 +36,7 @@ pub(super) struct Http1Body<'c> {
     receive_buffer: &'c mut ReceiveBuffer,
     reader: BodyReader,
     length: BodyLength,
-    /// The client waits to be told to go on.
+    /// The client waits for `100 Continue`.
     is_awaited: bool,
     /// The last wait brought so much that more is likely to follow at once.
     is_fast: bool,
@@ -89,7 +89,7 @@ impl RequestBody<'_> {
         }
     }
 
-    /// The next piece; `None` at the body's end.
+    /// Returns the next piece; `None` at the body's end.
     ///
     /// # Errors
     /// [`RequestError::UploadSlow`] when nothing comes until `deadline`; [`RequestError::BodyCut`], [`RequestError::ChunkedBody`],
@@ -107,15 +107,15 @@ impl RequestBody<'_> {
 }
 
 impl Piece {
-    /// Bytes in it.
+    /// Returns the number of bytes in it.
     pub(super) fn len(&self) -> u64 {
         self.bufs.iter().map(|buf| buf.len() as u64).sum()
     }
 }
 
 impl<'c> Http1Body<'c> {
-    /// The body that `head` announces. Of chunks no more than `content_max` bytes are taken; what is announced is for the
-    /// handler to judge.
+    /// Creates the body that `head` announces. Of chunks no more than `content_max` bytes are taken; what is announced
+    /// is for the handler to judge.
     pub(super) fn new(
         wire: &'c mut Wire,
         receive_buffer: &'c mut ReceiveBuffer,
@@ -205,8 +205,8 @@ impl<'c> Http1Body<'c> {
         Ok(content)
     }
 
-    /// Content of a client that sends fast, and has much to send, in one piece: the kernel puts it there by itself. `None`
-    /// where that is not so, or there is no memory for it.
+    /// Receives content of a client that sends fast, and has much to send, in one piece: the kernel puts it there by
+    /// itself. `None` where that is not so, or there is no memory for it.
     async fn next_whole(&mut self, deadline: Instant) -> Result<Option<Piece>, RequestError> {
         let left = self.reader.run_left();
         if !self.is_fast || self.wire.is_tls() || left < WHOLE_BYTES_MIN {
@@ -223,7 +223,7 @@ impl<'c> Http1Body<'c> {
         }))
     }
 
-    /// Content where it was received. A buffer that holds more than one run of it is copied.
+    /// Returns the content where it was received. A buffer that holds more than one run of it is copied.
     fn content_of(&mut self, received: Vec<RecvBuf>) -> Result<Vec<Buf>, RequestError> {
         let mut bufs = Vec::with_capacity(received.len());
         for mut received in received {
@@ -249,7 +249,7 @@ impl<'c> Http1Body<'c> {
         Ok(bufs)
     }
 
-    /// Content of records.
+    /// Returns the content of records.
     async fn opened(&mut self, received: Vec<RecvBuf>) -> Result<Vec<Buf>, RequestError> {
         let mut content = Vec::with_capacity(received.iter().map(|received| received.len()).sum());
         let mut refused = None;
@@ -289,7 +289,8 @@ impl<'c> Http1Body<'c> {
     }
 }
 
-/// After a malformed body nothing is clear. The limit of one that is wanted is that of uploads.
+/// Marks the connection as lost, as its framing is unclear after a malformed body. The limit of a wanted body is that
+/// of uploads.
 fn lost(is_lost: &mut bool, refusal: RequestError) -> RequestError {
     *is_lost = true;
     if refusal == RequestError::BodyTooLarge { RequestError::UploadTooLarge } else { refusal }
@@ -300,7 +301,7 @@ const FRAMING_BYTES_MIN: u64 = 64 * 1024;
 const CONTINUE: &[u8] = b"HTTP/1.1 100 Continue\r\n\r\n";
 /// Received buffers that are written at once, of 8 KiB each; no stream has more of them untaken.
 const LENT_MAX: usize = 8;
-/// With so many buffers at hand the client sends faster than they are taken.
+/// Number of buffers at hand from which on the client sends faster than they are taken.
 const FAST_FROM: usize = 4;
 /// Bytes that are received in one piece: as much as stays in a CPU's cache until it is written.
 const WHOLE_BYTES_MIN: u64 = 64 * 1024;

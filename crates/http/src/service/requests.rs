@@ -19,7 +19,7 @@ struct Running {
     principal: Principal,
     /// Given once the user may do nothing more.
     end: EndNotice,
-    /// Told once instead, where nobody waits for the request.
+    /// Callback in place of the notice, called once, where no task waits for the request.
     teller: RefCell<Option<Box<dyn FnOnce()>>>,
 }
 

@@ -28,14 +28,14 @@ impl SendBuffer {
         self.buf.is_some()
     }
 
-    /// Bytes that can still be written.
+    /// Returns the number of bytes that can still be written.
     pub(super) fn room(&self) -> usize {
         let Some(buf) = &self.buf else { return 0 };
         let capacity = self.layout.map_or(buf.len(), |layout| layout.plain_capacity(buf.len()));
         capacity - self.plain_len
     }
 
-    /// A mark to come back to with [`SendBuffer::rewind`].
+    /// Returns a mark to come back to with [`SendBuffer::rewind`].
     pub(super) fn mark(&self) -> usize {
         self.plain_len
     }
@@ -77,7 +77,7 @@ impl SendBuffer {
         }
     }
 
-    /// The room up to the end of the buffer or of the current record.
+    /// Returns the room up to the end of the buffer or of the current record.
     pub(super) fn contiguous(&mut self) -> &mut [u8] {
         let end = self.plain_len + self.room();
         let start = self.plain_len;
@@ -97,7 +97,7 @@ impl SendBuffer {
         self.plain_len += n;
     }
 
-    /// Takes the buffer and the number of bytes in it, leaving the outbox empty and without one.
+    /// Takes the buffer and the number of bytes in it, leaving the send buffer empty and without one.
     pub(super) fn take(&mut self) -> Option<(Buf, usize)> {
         let plain_len = std::mem::take(&mut self.plain_len);
         self.buf.take().map(|buf| (buf, plain_len))

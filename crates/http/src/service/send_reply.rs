@@ -13,7 +13,7 @@ use crate::multipart::{Multipart, PART_HEAD_BYTES_MAX};
 use crate::request::Method;
 use crate::response::{CHUNK_END, CHUNK_HEAD_BYTES_MAX, LAST_CHUNK, Persistence};
 
-/// Sends head and body, and says how many body bytes went out. What is short stays in the outbox, to
+/// Sends head and body, and says how many body bytes went out. What is short stays in the send buffer, to
 /// leave with the replies to pipelined requests in one send.
 pub(super) async fn send_reply(
     service: &Service,

@@ -71,7 +71,7 @@ pub(super) struct ConnectionInfo<'a> {
 }
 
 impl Service {
-    /// A service for the current lane. `seed` makes multipart boundaries differ between lanes and runs.
+    /// Creates a service for the current lane. `seed` makes multipart boundaries differ between lanes and runs.
     pub fn new(
         site: Site,
         counters: Arc<HttpCounters>,
@@ -157,7 +157,7 @@ impl Service {
         self.connections.drain().is_leaving(cohort)
     }
 
-    /// `future`'s output, or `None` once connections of this cohort are to leave.
+    /// Returns `future`'s output, or `None` once connections of this cohort are to leave.
     pub(super) async fn unless_leaving<F: Future>(&self, cohort: Cohort, future: F) -> Option<F::Output> {
         self.connections.drain().unless_leaving(cohort, future).await
     }
@@ -168,12 +168,12 @@ impl Service {
         write(self.date.borrow_mut().at(since_epoch));
     }
 
-    /// A connection's claim to a part of what the lane may send.
+    /// Returns a connection's claim to a part of what the lane may send.
     pub(super) fn ticket(&self) -> Ticket {
         self.commons.pacer.ticket()
     }
 
-    /// The accounts of a connection from `peer`: of the lane's memory for replies, and of its large buffers.
+    /// Returns the accounts of a connection from `peer`: of the lane's memory for replies, and of its large buffers.
     pub(super) fn accounts(&self, peer: IpAddr) -> (Rc<Account>, Rc<Account>) {
         {
             let (commons, counters) = (&self.commons, self.connections.counters());

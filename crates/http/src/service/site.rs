@@ -9,7 +9,7 @@ use vfs::{Caller, Volume, VolumeName};
 use crate::limits::Limits;
 use crate::settings::Auth;
 
-/// Everything the handlers look at. A request sees one `Site` from its first byte to its last.
+/// Site of one lane, as handlers see it. A request sees one `Site` from its first byte to its last.
 pub struct Site {
     mounts: Vec<Mount>,
     /// Bounds of every connection.
@@ -28,7 +28,7 @@ pub struct Site {
     pub(super) accounts: Arc<Accounts>,
     /// The caller of unauthenticated requests.
     pub(super) anonymous: Caller,
-    /// Whether an upload is on the disk, with its name, before it is answered.
+    /// Set if an upload is on the disk, with its name, before it is answered.
     pub uploads_synced: bool,
 }
 
@@ -37,14 +37,15 @@ pub struct Mount {
     prefix: Vec<u8>,
     /// Volume that is served there.
     pub volume: Volume,
-    /// Whether directories without an index file are listed.
+    /// Set if directories without an index file are listed.
     pub listings: bool,
     /// Conditions under which users authenticate.
     pub auth: Auth,
-    /// Serve `.br`, `.zst` and `.gz` siblings that are not older than their file to clients that take them.
+    /// Set if `.br`, `.zst` and `.gz` siblings that are not older than their file are served to clients that take
+    /// them.
     pub precompressed: bool,
-    /// Documents that could run scripts in browsers run none, and belong to no origin. By default where some
-    /// user may change the volume.
+    /// Set if documents that could run scripts in browsers run none, and belong to no origin. Set by default where
+    /// some user may change the volume.
     pub sandboxes: bool,
 }
 
@@ -68,7 +69,7 @@ impl Mount {
 }
 
 impl Site {
-    /// A site of these mounts with default rules.
+    /// Creates a site of these mounts with default rules.
     pub fn new(mut mounts: Vec<Mount>) -> Self {
         mounts.sort_by(|a, b| b.prefix.len().cmp(&a.prefix.len()).then_with(|| a.prefix.cmp(&b.prefix)));
         Self {
@@ -98,12 +99,12 @@ impl Site {
         self.mounts.iter().any(|mount| mount.volume.is_writable())
     }
 
-    /// The volume of this name, if it is mounted.
+    /// Returns the volume of this name, if it is mounted.
     pub fn volume(&self, name: &VolumeName) -> Option<&Volume> {
         self.mounts.iter().map(|mount| &mount.volume).find(|volume| volume.name() == name)
     }
 
-    /// The mount a decoded path lies in, the innermost of several, and the rest of the path.
+    /// Returns the mount a decoded path lies in, the innermost of several, and the rest of the path.
     pub(super) fn resolve<'p>(&self, path: &'p [u8]) -> Option<(&Mount, &'p [u8])> {
         self.mounts.iter().find_map(|mount| {
             if mount.prefix.is_empty() {
@@ -118,8 +119,8 @@ impl Site {
         })
     }
 
-    /// Names of the directories in `path` that exist because something is mounted there or below, and what is mounted
-    /// right there.
+    /// Returns the names of the directories in `path` that exist because something is mounted there or below, and what
+    /// is mounted right there.
     pub(super) fn mounted_below(&self, path: &[u8]) -> Vec<(Vec<u8>, Option<&Mount>)> {
         let mut names: Vec<(Vec<u8>, Option<&Mount>)> = Vec::new();
         for mount in &self.mounts {

@@ -44,7 +44,7 @@ impl SmallFiles {
         Self { cache: RefCell::new(Cache::with_weighter(files_estimated, BYTES_MAX, Bytes)) }
     }
 
-    /// The content of this version of a file, if it is small and at hand without waiting.
+    /// Returns the content of this version of a file, if it is small and at hand without waiting.
     pub(super) fn content(&self, file: &OpenFile, attributes: &Attributes) -> Option<Rc<[u8]>> {
         if attributes.size > SMALL_BODY_MAX || attributes.size == 0 {
             return None;

@@ -50,10 +50,11 @@ impl BodyTransfer {
     }
 }
 
-/// Whether a client takes anything while something waits for it. It is looked at a few times in the time it has.
+/// Watch over a client that has to take something while something waits for it. It is looked at a few times in the
+/// time that the client has.
 #[derive(Debug, Default)]
 pub(super) struct ProgressWatch {
-    /// The most that it was seen to have taken, and when.
+    /// Most bytes that the client was seen to have taken, and the time of that look.
     seen: Option<(i64, Instant)>,
 }
 

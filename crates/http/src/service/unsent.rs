@@ -17,7 +17,7 @@ use super::counters::HttpCounters;
 /// Books of one lane.
 pub(super) struct Unsent {
     memory: Rc<ReplyMemory>,
-    /// Not shown: they would count as memory of replies.
+    /// Counters that are not shown: they would count as memory of replies.
     untold: Arc<ConnectionCounters>,
     counters: Arc<HttpCounters>,
 }

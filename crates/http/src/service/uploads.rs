@@ -19,7 +19,7 @@ use crate::request_error::RequestError;
 /// The uploads of one lane.
 pub(super) struct Uploads {
     open: RefCell<Slab<Rc<Upload>>>,
-    /// Numbers of uploads by client: of each upload it is told how many there may be.
+    /// Numbers of uploads by client. Each call passes the limit.
     books: RefCell<Books>,
     counters: Arc<HttpCounters>,
 }
@@ -47,8 +47,9 @@ impl Uploads {
         Rc::new(Self { open: RefCell::default(), books, counters })
     }
 
-    /// A place for one more upload of this client. When there is none the address, network or user that holds most for its share
-    /// gives one up, if the client's hold fewer by two or more: that of its uploads which was slowest so far.
+    /// Takes a place for one more upload of this client. When there is none the address, network or user that holds
+    /// most for its share gives one up, if the client's hold fewer by two or more: that of its uploads which was
+    /// slowest so far.
     ///
     /// # Errors
     /// [`RequestError::UploadsTooMany`].
@@ -93,7 +94,7 @@ impl Uploads {
 }
 
 impl Upload {
-    /// Bytes per second so far.
+    /// Returns the bytes per second so far.
     fn rate(&self) -> u64 {
         let millis = now().duration_since(self.began).as_millis() as u64;
         self.bytes.get().saturating_mul(1000) / millis.max(1)
@@ -106,7 +107,7 @@ impl UploadPlace {
         self.upload.bytes.update(|before| before + bytes);
     }
 
-    /// `future`'s output, unless the upload has to give way.
+    /// Returns `future`'s output, unless the upload has to give way.
     ///
     /// # Errors
     /// [`RequestError::UploadsTooMany`].

@@ -44,12 +44,12 @@ pub(super) struct Wire {
     ended: bool,
     under_way: UnderWay,
     send_buffer: SendBuffer,
-    /// For the buffer in the outbox.
+    /// Charge of the buffer in `send_buffer`.
     held: Option<Charge>,
     account: Rc<Account>,
     large_buffers: Rc<Account>,
     unsent: Rc<Unsent>,
-    /// What the socket may hold unsent beyond what every connection's may.
+    /// Room of the socket for unsent bytes, beyond that of every connection.
     unsent_room: Option<UnsentRoom>,
     alarm: Alarm,
     ticket: Ticket,
@@ -102,7 +102,7 @@ impl Wire {
         self.tls.is_some()
     }
 
-    /// Plaintext has to lie in records: sending means copying.
+    /// Returns true if plaintext has to lie in records: sending means copying.
     pub(super) fn is_sealed(&self) -> bool {
         self.send_buffer.layout.is_some()
     }
@@ -126,18 +126,18 @@ impl Wire {
         &self.large_buffers
     }
 
-    /// Bytes handed to the socket so far.
+    /// Returns the number of bytes handed to the socket so far.
     pub(super) fn sent(&self) -> u64 {
         self.sent
     }
 
-    /// The peer turned out to speak plain text.
+    /// Drops the TLS session, as the peer turned out to speak plain text.
     pub(super) fn forget_tls(&mut self) {
         self.tls = None;
         self.send_buffer = SendBuffer::default();
     }
 
-    /// A mark to come back to with [`Wire::rewind`], as long as nothing was flushed in between.
+    /// Returns a mark to come back to with [`Wire::rewind`], as long as nothing was flushed in between.
     pub(super) fn mark(&self) -> usize {
         self.send_buffer.mark()
     }
@@ -152,7 +152,7 @@ impl Wire {
         let _ = self.send_tls_output().await;
     }
 
-    /// Splits the connection for HTTP/2, which has its own buffers. Nothing may wait in the outbox.
+    /// Splits the connection for HTTP/2, which has its own buffers. Nothing may wait in the send buffer.
     pub(super) fn into_parts(self) -> (Rc<TcpStream>, Ticket, Option<Box<TlsSession>>, Rc<Account>) {
         debug_assert!(!self.send_buffer.has_buffer());
         (self.stream, self.ticket, self.tls, self.account)
@@ -215,8 +215,8 @@ impl Wire {
         self.take_in(received, receive_buffer).await
     }
 
-    /// Waits for bytes from the peer, for [`Wire::take_in`]; nothing may wait in the outbox. An idle connection is in no other wait,
-    /// and what this one keeps is all that it adds to the connection's task.
+    /// Waits for bytes from the peer, for [`Wire::take_in`]; nothing may wait in the send buffer. An idle connection
+    /// is in no other wait, and what this one keeps is all that it adds to the connection's task.
     ///
     /// # Errors
     /// As [`Wire::receive`].
@@ -297,7 +297,7 @@ impl Wire {
         Ok(())
     }
 
-    /// Sends what waits in the outbox. `more` says that more follows at once.
+    /// Sends what waits in the send buffer. `more` says that more follows at once.
     pub(super) async fn flush(&mut self, more: bool) -> Result<(), Abort> {
         let Some((mut buf, plain_len)) = self.send_buffer.take() else { return Ok(()) };
         let _held = self.held.take();
@@ -323,7 +323,7 @@ impl Wire {
         self.push_buffer(buf, more).await
     }
 
-    /// The client is sending a body that will not be read to its end.
+    /// Notes that the client is sending a body that will not be read to its end.
     pub(super) fn leave_body(&mut self) {
         self.under_way = UnderWay::Body;
     }
@@ -371,7 +371,7 @@ impl Wire {
         }
     }
 
-    /// A buffer of the pool, within the shares of this connection and its address.
+    /// Takes a buffer of the pool, within the shares of this connection and its address.
     async fn take_buffer(&mut self, class: BufClass) -> Result<(Buf, Charge), Abort> {
         let buffers = lane::current().buffers().clone();
         // Large buffers are few: without one a transfer goes on in small steps.
@@ -393,8 +393,8 @@ impl Wire {
         Ok((buffers.get(BufClass::Small).await, held))
     }
 
-    /// `future`'s output, unless the client takes nothing for too long while it waits, or what it is sent too slowly.
-    /// `handed` says how many bytes of the connection the socket has by now.
+    /// Returns `future`'s output, unless the client takes nothing for too long while it waits, or what it is sent too
+    /// slowly. `handed` says how many bytes of the connection the socket has by now.
     async fn unless_stalled<F: Future>(
         &mut self,
         future: F,
@@ -431,7 +431,7 @@ impl Wire {
         }
     }
 
-    /// The body has been handed to the socket.
+    /// Notes that the body has been handed to the socket.
     pub(super) fn end_transfer(&mut self) {
         self.transfer = None;
     }
@@ -449,7 +449,7 @@ impl Wire {
         Ok(())
     }
 
-    /// The time on a clock that stands still while the server's rate keeps the connection waiting.
+    /// Returns the time on a clock that stands still while the server's rate keeps the connection waiting.
     fn client_time(&self) -> Instant {
         now() - self.waited
     }
@@ -544,7 +544,7 @@ impl Wire {
 /// Result of [`Wire::receive`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Received {
-    /// At least one record or segment; with TLS perhaps no plaintext yet.
+    /// The socket brought at least one record or segment; with TLS perhaps no plaintext yet.
     Bytes,
     /// The peer sends no more.
     End,

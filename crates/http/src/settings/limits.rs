@@ -21,13 +21,13 @@ pub struct LimitsSection {
     /// Bytes of a request body that is read and thrown away.
     #[serde(deserialize_with = "service::config::bytes")]
     pub body_bytes: u64,
-    /// From the first byte of a request to the end of its headers, seconds.
+    /// Seconds from the first byte of a request to the end of its headers.
     pub header_seconds: u64,
-    /// For a request body, seconds.
+    /// Seconds for a request body that is discarded.
     pub body_seconds: u64,
-    /// Between two requests, seconds.
+    /// Seconds between two requests.
     pub idle_seconds: u64,
-    /// Without the client taking a byte, seconds.
+    /// Seconds without the client taking a byte.
     pub stall_seconds: u64,
     /// Slowest rate of taking a body, bytes per second on average over each `stall_seconds`; 0: no floor.
     #[serde(deserialize_with = "service::config::bytes")]
@@ -41,7 +41,7 @@ pub struct LimitsSection {
     pub uploads_per_address: usize,
     /// Uploads at once of each lane.
     pub uploads_per_lane: usize,
-    /// For the TLS handshake, seconds.
+    /// Seconds for the TLS handshake.
     pub handshake_seconds: u64,
     /// Requests on one connection before it is closed; 0: no bound.
     pub requests_per_connection: u64,
@@ -56,7 +56,7 @@ pub struct LimitsSection {
 }
 
 impl LimitsSection {
-    /// The limits as the HTTP service takes them.
+    /// Returns the limits as the HTTP service takes them.
     pub fn to_http(&self) -> Limits {
         Limits {
             head_bytes_max: self.header_bytes,
@@ -81,7 +81,7 @@ impl LimitsSection {
         }
     }
 
-    /// The floor that clients are held to: that of the default is no reason to refuse a slow pace.
+    /// Returns the floor that clients are held to: that of the default is no reason to refuse a slow pace.
     fn judged_send_rate(&self) -> u64 {
         match self.pacing_bytes_per_second {
             Some(Size(rate)) if self.has_default_floor() => self.send_rate_min.min(rate / 2),
@@ -93,7 +93,7 @@ impl LimitsSection {
         self.send_rate_min == Limits::default().send_rate_min
     }
 
-    /// `egress_rate` is that of the server.
+    /// Checks the limits; `egress_rate` is that of the server.
     pub(super) fn check(&self, egress_rate: Option<u64>) -> Result<(), ConfigError> {
         let bounds = [
             ("connections_per_lane", self.connections_per_lane as u64, 1, 1 << 22),
@@ -128,7 +128,7 @@ impl LimitsSection {
         self.check_rates(egress_rate)
     }
 
-    /// A client can take no more than the server sends.
+    /// Checks the rates: a client can take no more than the server sends.
     fn check_rates(&self, egress_rate: Option<u64>) -> Result<(), ConfigError> {
         // The time in which the server's rate keeps a client waiting does not count.
         if self.has_default_floor() {

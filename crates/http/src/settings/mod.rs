@@ -130,11 +130,11 @@ pub struct VolumeKeys {
     /// The URL path it appears under.
     #[serde(default = "root_mount")]
     pub mount: String,
-    /// Whether a directory without an index file is listed.
+    /// Set if a directory without an index file is listed.
     #[serde(default = "yes")]
     pub listings: bool,
-    /// Whether `.br`, `.zst` and `.gz` siblings are sent in place of a file to clients that take them; absent: where no client may make
-    /// any.
+    /// Set if `.br`, `.zst` and `.gz` siblings are sent in place of a file to clients that take them. Without a value
+    /// they are where no client may make any.
     pub precompressed: Option<bool>,
     /// Conditions under which users authenticate.
     #[serde(default)]
@@ -162,13 +162,13 @@ pub enum ContentSecurityPolicy {
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "snake_case")]
 pub enum Auth {
-    /// Never: every client is anonymous.
+    /// Users never authenticate: every client is anonymous.
     Off,
-    /// For what anonymous clients may not do; credentials that are sent are checked everywhere. Only volumes
-    /// that some user may change have anything of that kind.
+    /// Users authenticate for what anonymous clients may not do; credentials that are sent are checked everywhere.
+    /// Only volumes that some user may change have anything of that kind.
     #[default]
     WhenRequired,
-    /// For everything.
+    /// Users authenticate for everything.
     Always,
 }
 
@@ -179,12 +179,12 @@ pub struct HttpSection {
     /// Addresses; empty switches plain HTTP off.
     #[serde(deserialize_with = "service::config::addresses")]
     pub listen: Vec<SocketAddr>,
-    /// Answer every plain request with a redirect to HTTPS.
+    /// Set if every plain request is answered with a redirect to HTTPS.
     pub redirect_to_https: bool,
     /// Bytes of the longest file that is uploaded.
     #[serde(deserialize_with = "service::config::bytes")]
     pub upload_max: u64,
-    /// Whether an upload is on the disk, with its name, before it is answered.
+    /// Set if an upload is on the disk, with its name, before it is answered.
     pub uploads_synced: bool,
     /// `[http.limits]`
     pub limits: LimitsSection,
@@ -278,7 +278,7 @@ impl HttpSettings {
         http.limits.check(self.egress_rate)
     }
 
-    /// The keys of session tickets, which outlive reloads.
+    /// Returns the keys of session tickets, which outlive reloads.
     pub(crate) fn tickets(&self) -> Result<Arc<TicketKeys>, Problem> {
         if let Some(keys) = self.tickets.get() {
             return Ok(Arc::clone(keys));

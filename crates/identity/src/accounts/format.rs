@@ -194,13 +194,13 @@ struct Version {
     version: Option<i64>,
 }
 
-/// Deserializes the text. What verifies a password is told in no error.
+/// Deserializes the text. No error shows what verifies a password.
 fn read<T: DeserializeOwned>(text: &str) -> Result<T, AccountsError> {
     let is_secret = |key: &str| [".password", ".nt"].iter().any(|ending| key.ends_with(ending));
     toml_file::read_hiding(text, is_secret).map_err(|refusal| AccountsError::Syntax(refusal.to_string()))
 }
 
-/// Refuses a POSIX number of a user or group that nobody may act as.
+/// Refuses a POSIX number of a user or group that no client may act as.
 ///
 /// # Errors
 /// What is wrong with it.

@@ -196,7 +196,7 @@ impl Accounts {
     /// a wrong password: a lane has it done by a helper, and bounds how many it has done at once.
     ///
     /// # Errors
-    /// Why not: for the log. The client is told no more than that it was refused.
+    /// Why not: for the log. The client learns no more than that it was refused.
     pub fn verify(&self, name: &str, password: &Secret) -> Result<Principal, Refused> {
         let found = self.users.get_key_value(name);
         let hash = found.and_then(|(_, user)| user.table.password.as_ref());

@@ -5,7 +5,7 @@ use crate::gss::{GssFlags, MessageIntegrity};
 use crate::message::{Principal, SessionKey, TicketFlags};
 use crate::pac::Pac;
 
-/// Who a ticket is for.
+/// Client that a ticket names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Client {
     /// A principal of a realm, with a name that reads as no other.
@@ -14,33 +14,33 @@ pub enum Client {
     LocalAuth,
 }
 
-/// Which key of a service opened a ticket.
+/// Key of a service that opened a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TicketKey {
-    /// Its version.
+    /// Version of the key.
     pub kvno: u32,
-    /// Its type's number.
+    /// Number of the key's type.
     pub etype: i32,
-    /// The file that it is from.
+    /// File that the key is from.
     pub file: std::sync::Arc<str>,
 }
 
 /// A ticket that is valid. Alone it proves nothing: its holder must still show that it has the session key.
 #[derive(Clone, Debug)]
 pub struct OpenTicket {
-    /// Who it is for.
+    /// Client that the ticket was issued to.
     pub client: Client,
     /// The session key.
     pub session_key: SessionKey,
-    /// Its flags.
+    /// Flags of the ticket.
     pub flags: TicketFlags,
-    /// When the client signed in to its realm.
+    /// Time at which the client signed in to its realm.
     pub auth_time: Time,
-    /// From when on it is valid.
+    /// Start of the ticket's validity.
     pub start_time: Time,
-    /// Until when it is valid: a session ends then.
+    /// End of the ticket's validity: a session ends then.
     pub end_time: Time,
-    /// What the client's domain says about it, with a verified signature.
+    /// Certificate with the user's account and groups, its signature verified.
     pub pac: Option<Pac>,
     /// The key that opened it.
     pub opened_by: TicketKey,
@@ -55,11 +55,11 @@ pub struct Accepted {
     pub service: Principal,
     /// The key of the context.
     pub session_key: SessionKey,
-    /// Where it is from.
+    /// Origin of the key.
     pub key_source: KeySource,
     /// The flags of GSS-API that the client asked for.
     pub flags: GssFlags,
-    /// Whether the client gave channel bindings.
+    /// The client gave channel bindings.
     pub has_bindings: bool,
     /// Makes and checks integrity codes, such as mechListMIC.
     pub messages: MessageIntegrity,
@@ -67,11 +67,11 @@ pub struct Accepted {
     pub reply: Option<Vec<u8>>,
 }
 
-/// Where the key of a context is from. The acceptor makes none.
+/// Origin of a context's key. The acceptor makes none.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeySource {
     /// The client made it for this context.
     InitiatorSubkey,
-    /// It is the ticket's.
+    /// The ticket's session key is used.
     Ticket,
 }

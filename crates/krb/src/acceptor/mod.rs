@@ -25,7 +25,7 @@ pub struct Acceptor {
     policy: Policy,
 }
 
-/// What comes with a token: everything that an acceptor does not have itself.
+/// Input of one sign-in: a token, and everything else that an acceptor does not have itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
     /// A GSS-API token with an AP-REQ, as the mechToken of SPNEGO is, or a bare AP-REQ.
@@ -34,7 +34,7 @@ pub struct Request<'a> {
     pub now: Time,
     /// 20 random bytes, new for each request: the reply's confounder and first sequence number.
     pub random: &'a [u8; 20],
-    /// What ties the token to the connection that it came by.
+    /// Check that ties the token to the connection that carried it.
     pub bindings: BindingCheck,
 }
 
@@ -42,12 +42,12 @@ impl Acceptor {
     /// Longest token that is looked at, bytes.
     pub const TOKEN_BYTES_MAX: usize = 64 << 10;
 
-    /// Of a policy.
+    /// Creates an acceptor that follows a policy.
     pub fn new(policy: Policy) -> Self {
         Self { policy }
     }
 
-    /// Its policy.
+    /// Returns the policy.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
@@ -152,7 +152,7 @@ impl Acceptor {
     }
 }
 
-/// What is known of a client that may be refused.
+/// The client and its clock, as far as they are known when it is refused.
 #[derive(Default)]
 struct Audit {
     client: Option<crate::Principal>,
@@ -181,7 +181,7 @@ fn frame(kind: TokenKind, message: Vec<u8>, mechanism: Option<Mechanism>) -> Vec
     }
 }
 
-/// In a frame of GSS-API the checksum must be that of GSS-API; a bare AP-REQ may have any or none.
+/// Parses the checksum of GSS-API, which a token in a GSS-API frame must have; a bare AP-REQ may have any or none.
 fn gss_checksum(
     authenticator: &Authenticator<'_>,
     mechanism: Option<Mechanism>,
@@ -195,7 +195,8 @@ fn gss_checksum(
     }
 }
 
-/// MIT's rule: a client that gives none passes, unless it says that it would have given some (MS-KILE 3.4.5).
+/// Checks channel bindings by MIT's rule: a client that gives none passes, unless it says that it would have given some
+/// (MS-KILE 3.4.5).
 fn check_bindings(
     check: BindingCheck,
     checksum: Option<&GssChecksum>,
@@ -235,7 +236,7 @@ fn ap_rep(
     frame(TokenKind::ApRep, ApRep { encrypted }.encode(), mechanism)
 }
 
-/// 30 bits: old clients take larger ones for negative numbers.
+/// Returns a sequence number of 30 bits: old clients take larger ones for negative numbers.
 fn sequence_number(random: &[u8; 20]) -> u32 {
     let [.., a, b, c, d] = *random;
     u32::from_be_bytes([a, b, c, d]) >> 2

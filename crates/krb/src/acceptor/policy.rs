@@ -4,27 +4,29 @@ use super::Reason;
 use crate::gss::ChannelBindings;
 use crate::message::Principal;
 
-/// What an acceptor accepts.
+/// Rules by which an acceptor accepts a client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Policy {
     /// The services that tickets may be for; empty: any that a key opens.
     pub services: Vec<ServiceName>,
-    /// How far a client's clock may be off, seconds.
+    /// Most that a client's clock may be off, seconds.
     pub clock_skew_seconds: u32,
-    /// How far ahead a ticket's start may lie, seconds.
+    /// Most that a ticket's start may lie ahead, seconds.
     pub ticket_start_ahead_seconds: u32,
-    /// How long after its end a ticket is accepted, seconds.
+    /// Time after its end during which a ticket is still accepted, seconds.
     pub ticket_end_grace_seconds: u32,
     /// The longest life of a ticket, seconds.
     pub ticket_lifetime_seconds_max: Option<u32>,
-    /// Whether tickets that passed realms must have the KDC's word that it checked them. Active Directory does not give it.
+    /// Set if tickets that passed realms must carry the KDC's flag that it checked these realms. Active Directory does
+    /// not set it.
     pub is_transit_checked: bool,
     /// Set if a client that has the AFS cell's key is its superuser, as with `-localauth`.
     pub has_local_auth: bool,
 }
 
 impl Policy {
-    /// For rxkad: no grace at the end, a start up to 15 minutes ahead, 30 days at most, local superusers.
+    /// Returns the policy for rxkad: no grace at the end, a start up to 15 minutes ahead, 30 days at most, local
+    /// superusers.
     pub fn rxkad() -> Self {
         Self {
             ticket_start_ahead_seconds: 15 * 60,
@@ -45,7 +47,7 @@ impl Policy {
 }
 
 impl Default for Policy {
-    /// Any service, clocks 300 s apart, no local superusers.
+    /// Returns a policy of any service, clocks 300 s apart, no local superusers.
     fn default() -> Self {
         Self {
             services: Vec::new(),
@@ -69,7 +71,7 @@ pub enum ServiceName {
 }
 
 impl ServiceName {
-    /// Whether a ticket's service is this one.
+    /// Returns true if a ticket for `service` is a ticket for this service.
     pub fn matches(&self, service: &Principal) -> bool {
         match self {
             Self::Class(class) => match &service.components[..] {
@@ -82,12 +84,12 @@ impl ServiceName {
     }
 }
 
-/// How the channel bindings of a client are checked.
+/// Check of the channel bindings that a client gives.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BindingCheck {
-    /// There is no channel to be bound to, or it does not matter.
+    /// Bindings are not looked at: there is no channel to be bound to, or it does not matter.
     Ignored,
-    /// They must be these if the client gives any.
+    /// Bindings must be these if the client gives any.
     IfGiven(ChannelBindings),
     /// The client must give these.
     Required(ChannelBindings),

@@ -10,9 +10,9 @@ use crate::pac::PacRefused;
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct Refusal {
-    /// Why.
+    /// Reason of the refusal.
     pub reason: Reason,
-    /// Who the ticket is for, if a key opened it. Nothing else is known of who sent it.
+    /// Client that the ticket was issued to, if a key opened it. Nothing else is known of the sender.
     pub client: Option<Principal>,
     /// A KRB-ERROR for the client, in a frame if its token was in one.
     pub reply: Option<Vec<u8>>,
@@ -23,13 +23,14 @@ impl Refusal {
         Box::new(Self { reason, client: None, reply: None })
     }
 
-    /// Whether the client corrects its clock by the reply and sends another token: SMB says "more processing required".
+    /// Returns true if the client corrects its clock by the reply and sends another token: SMB says "more processing
+    /// required".
     pub fn is_recoverable(&self) -> bool {
         self.reply.is_some() && self.reason.is_recoverable()
     }
 }
 
-/// Why an acceptor refuses. The text is for the log of the server: a client gets the code alone.
+/// Reason why an acceptor refuses. The text is for the log of the server: a client gets the code alone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
     /// A message is not what it should be.
@@ -47,7 +48,7 @@ pub enum Reason {
     /// The ticket is for a service that is not this one.
     #[error("the ticket is for {0}, which is another service")]
     Service(
-        /// Which.
+        /// The other service.
         Principal,
     ),
     /// No key opens the ticket.
@@ -77,7 +78,7 @@ pub enum Reason {
         /// The type.
         i32,
     ),
-    /// What the domain says is not to be believed.
+    /// The domain's certificate is malformed, or its signature or its owner is wrong.
     #[error("{0}")]
     Pac(#[from] PacRefused),
     /// The authenticator does not decrypt.
@@ -89,13 +90,13 @@ pub enum Reason {
     /// The client's clock is too far off.
     #[error("the client's clock is {seconds} s ahead")]
     Skew {
-        /// How far ahead of ours; negative where it is behind.
+        /// Seconds that the client's clock is ahead of ours; negative where it is behind.
         seconds: i64,
     },
     /// The authenticator was accepted before.
     #[error("the authenticator is a replay")]
     Replay,
-    /// There is no room to tell a replay.
+    /// The replay cache has no room for the authenticator.
     #[error("too many sign-ins to tell replays")]
     ReplayCacheFull,
     /// The authenticator has no checksum of GSS-API.
@@ -107,13 +108,13 @@ pub enum Reason {
     /// The client gives no channel bindings, where it must.
     #[error("no channel bindings")]
     NoBindings,
-    /// The client is bound to another channel: somebody is between it and us, or has another certificate.
+    /// The client is bound to another channel: a third party is between it and us, or has another certificate.
     #[error("channel bindings of another channel")]
     WrongBindings,
 }
 
 impl Reason {
-    /// The code in the KRB-ERROR.
+    /// Returns the code in the KRB-ERROR.
     pub fn code(&self) -> ErrorCode {
         match self {
             Self::Malformed(_) | Self::Mechanism | Self::UserToUser | Self::DceStyle => ErrorCode::MSG_TYPE,
@@ -140,7 +141,7 @@ impl Reason {
         }
     }
 
-    /// Whether the client's clock is what is wrong, so that the reply helps it.
+    /// Returns true if the cause is the client's clock, so that the reply helps the client.
     pub fn is_recoverable(&self) -> bool {
         matches!(self, Self::Skew { .. } | Self::NotYetValid)
     }

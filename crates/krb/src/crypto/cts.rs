@@ -14,7 +14,7 @@ pub(super) enum Cipher {
 }
 
 impl Cipher {
-    /// Of a key of 16 or 32 bytes.
+    /// Creates the cipher of a key of 16 or 32 bytes.
     pub(super) fn new(key: &[u8]) -> Self {
         match key.len() {
             16 => Self::Aes128(Box::new(Aes128::new_from_slice(key).expect("a key of 16 bytes"))),

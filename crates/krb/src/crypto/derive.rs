@@ -18,7 +18,7 @@ impl Derived {
     }
 }
 
-/// What a derived key is for: the last byte of its constant.
+/// Use of a derived key: the last byte of its constant.
 #[derive(Clone, Copy)]
 pub(super) enum Purpose {
     /// Kc.
@@ -29,7 +29,7 @@ pub(super) enum Purpose {
     Integrity = 0x55,
 }
 
-/// The key for a usage and a purpose.
+/// Derives the key for a usage and a purpose.
 pub(super) fn derive(etype: Etype, base: &[u8], usage: u32, purpose: Purpose) -> Derived {
     let mut constant = [0; 5];
     constant[..4].copy_from_slice(&usage.to_be_bytes());
@@ -44,7 +44,7 @@ pub(super) fn derive(etype: Etype, base: &[u8], usage: u32, purpose: Purpose) ->
     derive_labelled(etype, base, &constant, len)
 }
 
-/// A key of `len` bytes, at most 32, for a constant.
+/// Derives a key of `len` bytes, at most 32, for a constant.
 pub(super) fn derive_labelled(etype: Etype, base: &[u8], constant: &[u8], len: usize) -> Derived {
     let mut bytes = Zeroizing::new([0; 32]);
     match etype {
@@ -65,7 +65,7 @@ pub(super) fn derive_labelled(etype: Etype, base: &[u8], constant: &[u8], len: u
     Derived { bytes, len }
 }
 
-/// KDF-HMAC-SHA2 of RFC 8009 3, whose first `len` bytes count.
+/// Computes KDF-HMAC-SHA2 of RFC 8009 3, whose first `len` bytes count.
 pub(super) fn kdf_hmac_sha2(
     etype: Etype,
     base: &[u8],
@@ -77,7 +77,7 @@ pub(super) fn kdf_hmac_sha2(
     hmac_parts(etype, base, &[&1u32.to_be_bytes(), label, &[0], context, &bits])
 }
 
-/// HMAC of an encryption type's hash over parts that follow each other, not truncated.
+/// Computes HMAC of an encryption type's hash over parts that follow each other, not truncated.
 pub(super) fn hmac_parts(etype: Etype, key: &[u8], parts: &[&[u8]]) -> hmac::Tag {
     let algorithm = match etype {
         Etype::Aes128Sha1 | Etype::Aes256Sha1 => hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY,
@@ -89,7 +89,8 @@ pub(super) fn hmac_parts(etype: Etype, key: &[u8], parts: &[&[u8]]) -> hmac::Tag
     context.sign()
 }
 
-/// n-fold of RFC 3961 5.1: copies of the input, each turned right by 13 bits more, added up with end-around carry.
+/// Computes n-fold of RFC 3961 5.1: copies of the input, each turned right by 13 bits more, added up with end-around
+/// carry.
 pub(super) fn n_fold(input: &[u8], out: &mut [u8]) {
     let mut turned = input.to_vec();
     let mut copies = Vec::new();

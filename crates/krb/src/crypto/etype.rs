@@ -19,12 +19,12 @@ impl Etype {
     /// All, weakest first.
     pub const ALL: [Self; 4] = [Self::Aes128Sha1, Self::Aes256Sha1, Self::Aes128Sha256, Self::Aes256Sha384];
 
-    /// The one of this number; says what to do where it is one that is refused.
+    /// Returns the type of this number; the error of a refused one says what to do.
     pub fn from_number(number: i32) -> Result<Self, EtypeRefused> {
         Self::ALL.into_iter().find(|etype| etype.number() == number).ok_or(EtypeRefused { number })
     }
 
-    /// Its number (IANA, "Kerberos Encryption Type Numbers").
+    /// Returns the number (IANA, "Kerberos Encryption Type Numbers").
     pub const fn number(self) -> i32 {
         match self {
             Self::Aes128Sha1 => 17,
@@ -34,7 +34,7 @@ impl Etype {
         }
     }
 
-    /// Its name, as `klist -e` of MIT and the RFCs write it.
+    /// Returns the name, as `klist -e` of MIT and the RFCs write it.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Aes128Sha1 => "aes128-cts-hmac-sha1-96",
@@ -44,7 +44,7 @@ impl Etype {
         }
     }
 
-    /// Length of its keys, bytes.
+    /// Returns the length of its keys, bytes.
     pub const fn key_len(self) -> usize {
         match self {
             Self::Aes128Sha1 | Self::Aes128Sha256 => 16,
@@ -52,7 +52,7 @@ impl Etype {
         }
     }
 
-    /// Length of its checksums, bytes.
+    /// Returns the length of its checksums, bytes.
     pub const fn checksum_len(self) -> usize {
         match self {
             Self::Aes128Sha1 | Self::Aes256Sha1 => 12,
@@ -61,7 +61,7 @@ impl Etype {
         }
     }
 
-    /// Number of its keyed checksum (IANA, "Kerberos Checksum Type Numbers").
+    /// Returns the number of its keyed checksum (IANA, "Kerberos Checksum Type Numbers").
     pub const fn checksum_type(self) -> i32 {
         match self {
             Self::Aes128Sha1 => 15,
@@ -86,7 +86,7 @@ pub struct EtypeRefused {
 }
 
 impl EtypeRefused {
-    /// Whether it is DES, triple DES or RC4: known, and too weak.
+    /// Returns true for DES, triple DES and RC4: known, and too weak.
     pub fn is_weak(self) -> bool {
         matches!(self.number, 1..=16 | 23..=24)
     }
@@ -108,7 +108,7 @@ impl fmt::Display for EtypeRefused {
 
 impl std::error::Error for EtypeRefused {}
 
-/// The name and number of an encryption type, also of one that is not used.
+/// Returns the name and number of an encryption type, also of one that is not used.
 pub fn etype_name(number: i32) -> String {
     let name = match number {
         1 => "des-cbc-crc",

@@ -17,7 +17,7 @@ pub struct Key {
 }
 
 impl Key {
-    /// Of bytes, which must be as many as the type's keys have.
+    /// Creates a key from bytes, which must be as many as the type's keys have.
     pub fn new(etype: Etype, key: &[u8]) -> Result<Self, KeyLength> {
         let mut bytes = Zeroizing::new([0; 32]);
         if key.len() != etype.key_len() {
@@ -27,12 +27,12 @@ impl Key {
         Ok(Self { etype, bytes })
     }
 
-    /// Its type.
+    /// Returns the type.
     pub fn etype(&self) -> Etype {
         self.etype
     }
 
-    /// The key itself.
+    /// Returns the key itself.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes[..self.etype.key_len()]
     }
@@ -85,7 +85,7 @@ impl Key {
         Ok(plain)
     }
 
-    /// The checksum over parts that follow each other.
+    /// Computes the checksum over parts that follow each other.
     pub fn checksum(&self, usage: u32, parts: &[&[u8]]) -> Checksum {
         let key = self.derive(usage, Purpose::Checksum);
         let tag = hmac_parts(self.etype, key.bytes(), parts);
@@ -99,7 +99,7 @@ impl Key {
         compare(&self.checksum(usage, parts), checksum)
     }
 
-    /// The pseudo-random function of the type (RFC 3962 6, RFC 8009 5): 16, 32 or 48 bytes.
+    /// Computes the pseudo-random function of the type (RFC 3962 6, RFC 8009 5): 16, 32 or 48 bytes.
     pub fn pseudo_random(&self, input: &[u8]) -> Zeroizing<Vec<u8>> {
         let out = match self.etype {
             Etype::Aes128Sha1 | Etype::Aes256Sha1 => {
@@ -168,13 +168,13 @@ pub struct Integrity;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("a key of {} has {len} bytes", super::etype_name(*.etype))]
 pub struct KeyLength {
-    /// Its type's number.
+    /// Number of the key's type.
     pub etype: i32,
-    /// Its length, bytes.
+    /// Length of the key, bytes.
     pub len: usize,
 }
 
-/// Why bytes that came with a number of an encryption type are no [`Key`].
+/// Reason why bytes that came with a number of an encryption type are no [`Key`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyRefused {
     /// The type is not used.

@@ -9,7 +9,8 @@ use super::derive::derive_labelled;
 use super::{Etype, Key};
 
 impl Key {
-    /// The key of a password. The salt is the realm and the name's components, one after the other, unless the KDC says another.
+    /// Derives the key of a password. The salt is the realm and the name's components, one after the other, unless the
+    /// KDC says another.
     ///
     /// Without a count of iterations it is the type's: 4,096 or 32,768. It takes milliseconds and more: never on a lane.
     pub fn from_password(etype: Etype, password: &[u8], salt: &[u8], iterations: Option<NonZeroU32>) -> Self {

@@ -23,7 +23,7 @@ pub(crate) const GENERAL_STRING: u8 = 0x1b;
 /// A SEQUENCE.
 pub(crate) const SEQUENCE: u8 = 0x30;
 
-/// The tag of an explicit field.
+/// Returns the tag of an explicit field.
 pub(crate) const fn context(number: u8) -> u8 {
     0xa0 | number
 }

@@ -13,7 +13,7 @@ pub(crate) struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    /// Of a structure whose name errors tell.
+    /// Creates a reader of a structure; errors name the structure.
     pub(crate) fn new(structure: &'static str, bytes: &'a [u8]) -> Self {
         Self { bytes, structure }
     }
@@ -26,14 +26,14 @@ impl<'a> Reader<'a> {
         Malformed(self.structure)
     }
 
-    /// The next element's tag and content.
+    /// Reads the next element's tag and content.
     pub(crate) fn next(&mut self) -> Result<(u8, &'a [u8]), Malformed> {
         let (tag, content, rest) = split(self.bytes).ok_or(self.malformed())?;
         self.bytes = rest;
         Ok((tag, content))
     }
 
-    /// The content of the next element, which has this tag.
+    /// Reads the content of the next element, which has this tag.
     pub(crate) fn expect(&mut self, tag: u8) -> Result<Self, Malformed> {
         match self.next()? {
             (found, content) if found == tag => Ok(Self { bytes: content, ..*self }),
@@ -41,23 +41,23 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The content of the one element that there is, which has this tag.
+    /// Reads the content of the one element that there is, which has this tag.
     pub(crate) fn only(mut self, tag: u8) -> Result<Self, Malformed> {
         let content = self.expect(tag)?;
         if self.is_empty() { Ok(content) } else { Err(self.malformed()) }
     }
 
-    /// The fields of the one SEQUENCE that there is.
+    /// Reads the fields of the one SEQUENCE that there is.
     pub(crate) fn sequence(self) -> Result<Self, Malformed> {
         self.only(SEQUENCE)
     }
 
-    /// The content of the next field, which has this number.
+    /// Reads the content of the next field, which has this number.
     pub(crate) fn field(&mut self, number: u8) -> Result<Self, Malformed> {
         self.expect(context(number))
     }
 
-    /// The content of the field of this number, if it comes next.
+    /// Reads the content of the field of this number, if it comes next.
     pub(crate) fn optional(&mut self, number: u8) -> Result<Option<Self>, Malformed> {
         match self.bytes.first() {
             Some(tag) if *tag == context(number) => self.field(number).map(Some),
@@ -65,12 +65,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// What is left, as it lies there.
+    /// Returns the bytes that are left, uncopied.
     pub(crate) fn rest(self) -> &'a [u8] {
         self.bytes
     }
 
-    /// The one INTEGER that there is, of at most eight bytes.
+    /// Reads the one INTEGER that there is, of at most eight bytes.
     pub(crate) fn integer(self) -> Result<i64, Malformed> {
         let content = self.only(INTEGER)?.bytes;
         match content {
@@ -82,12 +82,12 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// An Int32.
+    /// Reads an Int32.
     pub(crate) fn int32(self) -> Result<i32, Malformed> {
         self.integer()?.try_into().map_err(|_| self.malformed())
     }
 
-    /// A UInt32. Windows and old libraries write large ones as negative numbers.
+    /// Reads a UInt32. Windows and old libraries write large ones as negative numbers.
     pub(crate) fn uint32(self) -> Result<u32, Malformed> {
         match self.integer()? {
             value @ 0.. => value.try_into().map_err(|_| self.malformed()),
@@ -100,17 +100,17 @@ impl<'a> Reader<'a> {
         self.uint32().and_then(|value| if value < 1_000_000 { Ok(value) } else { Err(self.malformed()) })
     }
 
-    /// The one OCTET STRING that there is.
+    /// Reads the one OCTET STRING that there is.
     pub(crate) fn octets(self) -> Result<&'a [u8], Malformed> {
         self.only(OCTET_STRING).map(|content| content.bytes)
     }
 
-    /// A KerberosString. RFC 4120 wants ASCII, everybody writes UTF-8.
+    /// Reads a KerberosString. RFC 4120 wants ASCII, implementations write UTF-8.
     pub(crate) fn string(self) -> Result<&'a str, Malformed> {
         std::str::from_utf8(self.only(GENERAL_STRING)?.bytes).map_err(|_| self.malformed())
     }
 
-    /// KerberosFlags: the first 32 bits, bit 0 is the highest. Missing ones are 0.
+    /// Reads KerberosFlags: the first 32 bits, bit 0 is the highest. Missing ones are 0.
     pub(crate) fn flags(self) -> Result<u32, Malformed> {
         let (unused, bits) = self.only(BIT_STRING)?.bytes.split_first().ok_or(self.malformed())?;
         if *unused > 7 || (bits.is_empty() && *unused > 0) {
@@ -119,7 +119,7 @@ impl<'a> Reader<'a> {
         Ok((0..4).fold(0, |all, at| all << 8 | u32::from(bits.get(at).copied().unwrap_or(0))))
     }
 
-    /// A KerberosTime: `YYYYMMDDhhmmssZ`.
+    /// Reads a KerberosTime: `YYYYMMDDhhmmssZ`.
     pub(crate) fn time(self) -> Result<Time, Malformed> {
         Time::from_generalized(self.only(GENERALIZED_TIME)?.bytes).ok_or(self.malformed())
     }

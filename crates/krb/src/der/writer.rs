@@ -3,7 +3,7 @@
 use super::{GENERAL_STRING, GENERALIZED_TIME, INTEGER, OCTET_STRING, SEQUENCE, context};
 use crate::Time;
 
-/// An element of this tag with these contents, one after the other.
+/// Encodes an element of this tag with these contents, one after the other.
 pub(crate) fn element<C: AsRef<[u8]>>(tag: u8, contents: &[C]) -> Vec<u8> {
     let len: usize = contents.iter().map(|content| content.as_ref().len()).sum();
     let mut out = Vec::with_capacity(len + 6);
@@ -21,22 +21,22 @@ pub(crate) fn element<C: AsRef<[u8]>>(tag: u8, contents: &[C]) -> Vec<u8> {
     out
 }
 
-/// `[APPLICATION number]` around a SEQUENCE of these fields.
+/// Encodes `[APPLICATION number]` around a SEQUENCE of these fields.
 pub(crate) fn application(number: u8, fields: &[Vec<u8>]) -> Vec<u8> {
     element(0x60 | number, &[sequence(fields)])
 }
 
-/// A SEQUENCE of these fields.
+/// Encodes a SEQUENCE of these fields.
 pub(crate) fn sequence(fields: &[Vec<u8>]) -> Vec<u8> {
     element(SEQUENCE, fields)
 }
 
-/// The field of this number.
+/// Encodes the field of this number.
 pub(crate) fn field(number: u8, content: impl AsRef<[u8]>) -> Vec<u8> {
     element(context(number), &[content])
 }
 
-/// An INTEGER.
+/// Encodes an INTEGER.
 pub(crate) fn integer(value: i64) -> Vec<u8> {
     let bytes = value.to_be_bytes();
     // A leading byte is redundant where it only repeats the sign of the next one.
@@ -49,22 +49,22 @@ pub(crate) fn integer(value: i64) -> Vec<u8> {
     element(INTEGER, &[&bytes[skipped..]])
 }
 
-/// A UInt32.
+/// Encodes a UInt32.
 pub(crate) fn uint(value: u32) -> Vec<u8> {
     integer(i64::from(value))
 }
 
-/// An OCTET STRING.
+/// Encodes an OCTET STRING.
 pub(crate) fn octets(content: &[u8]) -> Vec<u8> {
     element(OCTET_STRING, &[content])
 }
 
-/// A KerberosString.
+/// Encodes a KerberosString.
 pub(crate) fn string(content: &str) -> Vec<u8> {
     element(GENERAL_STRING, &[content])
 }
 
-/// A KerberosTime.
+/// Encodes a KerberosTime.
 pub(crate) fn time(time: Time) -> Vec<u8> {
     element(GENERALIZED_TIME, &[time.to_generalized()])
 }

@@ -25,7 +25,7 @@ impl GssFlags {
     /// Three messages, as DCE/RPC has it (MS-KILE 3.4.5.1).
     pub const DCE_STYLE: Self = Self(0x1000);
 
-    /// Whether all bits of `other` are set.
+    /// Returns true if all bits of `other` are set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }

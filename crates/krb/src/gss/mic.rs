@@ -2,7 +2,7 @@
 
 use crate::crypto::{Key, usage};
 
-/// Which side of a context.
+/// Side of a context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
     /// The client.
@@ -16,19 +16,19 @@ pub enum Role {
 pub struct MessageIntegrity {
     key: Key,
     role: Role,
-    /// Whether `key` came with an AP-REP.
+    /// Set if `key` came with an AP-REP.
     is_acceptor_subkey: bool,
     next_out: u64,
     next_in: u64,
 }
 
 impl MessageIntegrity {
-    /// Of a context's key and the first sequence numbers of what is sent and of what comes.
+    /// Creates the codes of a context from its key and the first sequence numbers of sent and of received messages.
     pub fn new(key: Key, role: Role, is_acceptor_subkey: bool, next_out: u64, next_in: u64) -> Self {
         Self { key, role, is_acceptor_subkey, next_out, next_in }
     }
 
-    /// The integrity code of a message to the other side.
+    /// Computes the integrity code of a message to the other side.
     pub fn sign(&mut self, message: &[u8]) -> Vec<u8> {
         let (by_acceptor, usage) = match self.role {
             Role::Initiator => (0, usage::INITIATOR_SIGN),
@@ -78,7 +78,7 @@ fn header(flags: u8, sequence: u64) -> [u8; 16] {
     header
 }
 
-/// Why an integrity code is refused.
+/// Reason why an integrity code is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MicRefused {
     /// No integrity code, or a filler that is not all ones.

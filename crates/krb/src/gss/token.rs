@@ -15,7 +15,7 @@ pub enum Mechanism {
 pub const MS_KRB5_OID: &[u8] = &[0x2a, 0x86, 0x48, 0x82, 0xf7, 0x12, 0x01, 0x02, 0x02];
 
 impl Mechanism {
-    /// Its encoded object identifier, without tag and length.
+    /// Returns the encoded object identifier, without tag and length.
     pub const fn oid(self) -> &'static [u8] {
         match self {
             Self::Krb5 => &[0x2a, 0x86, 0x48, 0x86, 0xf7, 0x12, 0x01, 0x02, 0x02],
@@ -38,9 +38,9 @@ pub enum TokenKind {
 /// A context token: a message of Kerberos in its frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Framed<'a> {
-    /// Under which identifier.
+    /// Mechanism that the frame names.
     pub mechanism: Mechanism,
-    /// What the message is.
+    /// Kind of the message.
     pub kind: TokenKind,
     /// The message.
     pub message: &'a [u8],

@@ -7,7 +7,7 @@ use crate::crypto::{Key, etype_name};
 use crate::message::Principal;
 use crate::{EtypeRefused, Time};
 
-/// What a key is for.
+/// Use of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyUse {
     /// The tickets of a service.
@@ -25,24 +25,24 @@ pub enum KeyUse {
 pub struct KeyEntry {
     /// The file, as the caller called it.
     pub file: Arc<str>,
-    /// Which entry of the file, from 1 on.
+    /// Position of the entry in the file, from 1 on.
     pub number: usize,
-    /// Whose key it is; KeyFileExt does not say.
+    /// Owner of the key; KeyFileExt does not say it.
     pub principal: Option<Principal>,
-    /// Its version.
+    /// Version of the key.
     pub kvno: u32,
-    /// Its encryption type's number.
+    /// Number of the key's encryption type.
     pub etype: i32,
-    /// When it was written, where the file says so.
+    /// Time at which it was written, where the file says so.
     pub written: Option<Time>,
-    /// What it is for.
+    /// Use of the key.
     pub key_use: KeyUse,
     /// The key, or why it is not used. The bytes of keys that are not used are not kept.
     pub key: Result<Key, EtypeRefused>,
 }
 
 impl fmt::Display for KeyEntry {
-    /// One line of a listing: version, type, principal, and what to do about a key that is not used.
+    /// Writes one line of a listing: version, type, principal, and what to do about a key that is not used.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "kvno {}, {}", self.kvno, etype_name(self.etype))?;
         match (&self.principal, self.key_use) {
@@ -64,13 +64,13 @@ impl fmt::Display for KeyEntry {
 pub struct KeyFileError {
     /// The file, as the caller called it.
     pub file: Arc<str>,
-    /// Which entry, and what is known of it.
+    /// The damaged entry, and what is known of it.
     pub at: String,
-    /// What is wrong.
+    /// The damage.
     pub problem: KeyFileProblem,
 }
 
-/// What is wrong with an entry of a file of keys.
+/// Damage of an entry of a file of keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum KeyFileProblem {
     /// Another format, or another byte order.
@@ -79,7 +79,7 @@ pub enum KeyFileProblem {
     /// Longer than [`Keys::FILE_BYTES_MAX`](super::Keys::FILE_BYTES_MAX).
     #[error("longer than a file of keys can be")]
     TooLong,
-    /// It ends before its length says.
+    /// The file ends before the entry does.
     #[error("the file ends within the entry")]
     Short,
     /// Lengths within the entry do not fit it.
@@ -100,7 +100,7 @@ pub enum KeyFileProblem {
         /// The number.
         u32,
     ),
-    /// More keys than [`Keys::KEYS_MAX`](super::Keys::KEYS_MAX).
+    /// The file has more keys than [`Keys::KEYS_MAX`](super::Keys::KEYS_MAX).
     #[error("too many keys")]
     TooMany,
     /// Bytes follow the last entry.
@@ -108,12 +108,12 @@ pub enum KeyFileProblem {
     Trailing,
 }
 
-/// A problem before or outside of the entries.
+/// Returns a problem before or outside of the entries.
 pub(super) fn in_file(file: &Arc<str>, problem: KeyFileProblem) -> KeyFileError {
     KeyFileError { file: file.clone(), at: "header".to_owned(), problem }
 }
 
-/// A problem of an entry, numbered from 1 on, at an offset of the file.
+/// Returns a problem of an entry, numbered from 1 on, at an offset of the file.
 pub(super) fn in_entry(
     file: &Arc<str>,
     number: usize,

@@ -22,27 +22,27 @@ pub struct Opened<'k> {
     pub entry: &'k KeyEntry,
     /// The key.
     pub key: &'k Key,
-    /// What was encrypted.
+    /// The decrypted content.
     pub plain: Zeroizing<Vec<u8>>,
 }
 
-/// Why no key opens a ticket.
+/// Reason why no key opens a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UnopenedTicket {
-    /// Its encryption type is not used.
+    /// The ticket's encryption type is not used.
     #[error("the ticket's encryption type {0}")]
     Etype(
-        /// Which, and what to do.
+        /// The type, and what to do about it.
         #[from]
         EtypeRefused,
     ),
-    /// There is no key of this type at all.
+    /// The keys have none of this type.
     #[error("no key of type {0}: export the service's key of this type")]
     NoKey(
         /// The ticket's type.
         Etype,
     ),
-    /// There is a key of this type, but none of this version: the KDC has a newer one.
+    /// The keys have some of this type, but none of this version: the KDC has a newer one.
     #[error("no key of type {etype} and version {kvno}: export the service's key anew")]
     NoVersion {
         /// The ticket's type.
@@ -50,7 +50,7 @@ pub enum UnopenedTicket {
         /// The ticket's version.
         kvno: u32,
     },
-    /// There is such a key, and it does not open the ticket.
+    /// The key of this type and version does not open the ticket.
     #[error("the ticket does not decrypt: it was changed, or the key is another service's")]
     Integrity,
 }
@@ -60,10 +60,10 @@ impl Keys {
     pub const FILE_BYTES_MAX: usize = 4 << 20;
     /// Most keys of a file.
     pub const KEYS_MAX: usize = 4_096;
-    /// Most different keys that are tried for one ticket: what nobody sealed costs no more.
+    /// Most different keys that are tried for one ticket: a ticket under none of them costs no more.
     pub const TRIED_MAX: usize = 8;
 
-    /// Of the entries of any number of files. A key that is there twice counts once.
+    /// Collects the entries of any number of files. A key that is there twice counts once.
     pub fn new(entries: impl IntoIterator<Item = KeyEntry>) -> Self {
         let mut keys = Self::default();
         for entry in entries {
@@ -86,17 +86,18 @@ impl Keys {
         keys
     }
 
-    /// All entries, also those that are not used. Each has a line of text for listings.
+    /// Returns all entries, also those that are not used. Each has a line of text for listings.
     pub fn entries(&self) -> &[KeyEntry] {
         &self.entries
     }
 
-    /// Whether no entry has a key.
+    /// Returns true if no entry has a key that is used.
     pub fn is_empty(&self) -> bool {
         self.entries.iter().all(|entry| entry.key.is_err())
     }
 
-    /// The key of a principal, a version and a type. Without a version it is the newest; without a principal any one's.
+    /// Returns the key of a principal, a version and a type. Without a version it is the newest; without a principal
+    /// any one's.
     pub fn find(&self, principal: Option<&Principal>, kvno: Option<u32>, etype: Etype) -> Option<&KeyEntry> {
         let fits = |entry: &&KeyEntry| {
             entry.etype == etype.number()
@@ -149,7 +150,7 @@ impl Keys {
     }
 }
 
-/// Whether an entry's version is that of a ticket: old files have its low 8 bits alone.
+/// Returns true if an entry's version is that of a ticket: old files have its low 8 bits alone.
 fn is_version(entry: u32, ticket: u32) -> bool {
     entry == ticket || (entry < 256 && entry == ticket & 0xff)
 }

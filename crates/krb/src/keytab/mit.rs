@@ -43,7 +43,7 @@ pub fn parse_keytab(file: &str, bytes: &[u8]) -> Result<Vec<KeyEntry>, KeyFileEr
     Ok(entries)
 }
 
-/// One record. `principal` is set as soon as it is known, so that an error can name it.
+/// Parses one record. `principal` is set as soon as it is known, so that an error can name it.
 fn parse_record(
     file: &Arc<str>,
     number: usize,

@@ -4,7 +4,7 @@ use super::{EncryptedData, SessionKey, expect_header};
 use crate::Time;
 use crate::der::{Malformed, Reader, application, field, integer, time, uint};
 
-/// What a service answers.
+/// Answer of a service to an AP-REQ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApRep<'a> {
     /// The [`EncApRepPart`], under the ticket's session key.
@@ -26,7 +26,7 @@ impl<'a> ApRep<'a> {
     }
 }
 
-/// What an AP-REP says, once it is decrypted.
+/// Decrypted part of an AP-REP.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncApRepPart {
     /// The time of the authenticator.

@@ -3,12 +3,12 @@
 use super::{EncryptedData, Ticket, expect_header};
 use crate::der::{BIT_STRING, Malformed, Reader, application, element, field, integer};
 
-/// What a client sends to a service.
+/// Request of a client to a service: a ticket and an authenticator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApReq<'a> {
-    /// Whether the ticket is under the session key of a ticket of the service (user to user).
+    /// Set if the ticket is under the session key of a ticket of the service (user to user).
     pub use_session_key: bool,
-    /// Whether the client wants an AP-REP.
+    /// The client wants an AP-REP.
     pub mutual_required: bool,
     /// The ticket.
     pub ticket: Ticket<'a>,

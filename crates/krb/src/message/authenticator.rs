@@ -9,9 +9,9 @@ use crate::der::{Malformed, Reader, application, field, integer, octets, sequenc
 /// The checksum of an authenticator. That of GSS-API is no checksum but flags and channel bindings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct AuthenticatorChecksum<'a> {
-    /// Its type; 0x8003 for GSS-API.
+    /// Type of the checksum; 0x8003 for GSS-API.
     pub checksum_type: i32,
-    /// Its bytes.
+    /// Bytes of the checksum.
     pub bytes: &'a [u8],
 }
 
@@ -22,7 +22,7 @@ pub struct Authenticator<'a> {
     pub client: Principal,
     /// The checksum.
     pub checksum: Option<AuthenticatorChecksum<'a>>,
-    /// When the client made it, by its clock.
+    /// Time at which the client made it, by the client's clock.
     pub time: Time,
     /// The client's key for this context alone.
     pub subkey: Option<SessionKey>,

@@ -13,14 +13,14 @@ pub mod ad_type {
     pub const AP_OPTIONS: i32 = 143;
 }
 
-/// One piece.
+/// One piece of authorization data.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Element<'a> {
-    /// Its type.
+    /// Type of the data.
     pub ad_type: i32,
-    /// Whether a service that does not know the type must refuse.
+    /// Set if a service that does not know the type must refuse.
     pub is_critical: bool,
-    /// Its data.
+    /// The data.
     pub data: &'a [u8],
 }
 
@@ -56,12 +56,12 @@ impl<'a> AuthorizationData<'a> {
         Ok(())
     }
 
-    /// All elements but the lists themselves.
+    /// Returns all elements but the lists themselves.
     pub fn elements(&self) -> &[Element<'a>] {
         &self.elements
     }
 
-    /// The data of the first element of a type.
+    /// Returns the data of the first element of a type.
     pub fn find(&self, ad_type: i32) -> Option<&'a [u8]> {
         self.elements.iter().find(|element| element.ad_type == ad_type).map(|element| element.data)
     }
@@ -87,7 +87,7 @@ impl<'a> FromIterator<Element<'a>> for AuthorizationData<'a> {
 
 /// Most elements of a list, with those of the lists within.
 const ELEMENTS_MAX: usize = 64;
-/// How deep lists may lie in lists.
+/// Most levels of lists within lists.
 const DEPTH_MAX: usize = 4;
 
 #[cfg(test)]

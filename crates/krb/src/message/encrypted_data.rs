@@ -58,22 +58,22 @@ pub struct SessionKey {
 }
 
 impl SessionKey {
-    /// Of a type's number and bytes.
+    /// Creates a key from its type's number and its bytes.
     pub fn new(etype: i32, bytes: &[u8]) -> Self {
         Self { etype, bytes: Zeroizing::new(bytes.to_vec()) }
     }
 
-    /// The encryption type's number.
+    /// Returns the encryption type's number.
     pub fn etype(&self) -> i32 {
         self.etype
     }
 
-    /// The key itself. SMB takes the first 16 bytes, rxkad derives its DES key from all.
+    /// Returns the key itself. SMB takes the first 16 bytes, rxkad derives its DES key from all.
     pub fn bytes(&self) -> &[u8] {
         &self.bytes
     }
 
-    /// The key, if its type is used.
+    /// Returns the key, if its type is used.
     pub fn key(&self) -> Result<Key, KeyRefused> {
         let etype =
             Etype::from_number(self.etype).map_err(|refused: EtypeRefused| KeyRefused::Etype(refused))?;

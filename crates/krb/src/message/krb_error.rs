@@ -57,14 +57,14 @@ impl fmt::Display for ErrorCode {
 /// KERB-ERROR-DATA of type KERB_AP_ERR_TYPE_SKEW_RECOVERY (MS-KILE 2.2.2): without it Windows does not try again by the server's clock.
 pub const SKEW_RECOVERY: [u8; 7] = [0x30, 0x05, 0xa1, 0x03, 0x02, 0x01, 0x02];
 
-/// What a service answers to a client that it refuses.
+/// Answer of a service to a client that it refuses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct KrbError {
     /// The client's time, where it is known.
     pub client_time: Option<Time>,
     /// The service's time.
     pub server_time: Time,
-    /// Why.
+    /// Error code.
     pub code: ErrorCode,
     /// The client, where it is known.
     pub client: Option<Principal>,

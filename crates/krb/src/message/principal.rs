@@ -1,4 +1,4 @@
-//! Who somebody is: components and a realm.
+//! Principals: components and a realm.
 
 use std::fmt;
 use std::str::FromStr;
@@ -8,22 +8,22 @@ use crate::der::{Malformed, Reader, field, integer, sequence, string};
 /// A principal: `alice@REALM`, `cifs/host@REALM`. Two are the same where components and realm are, byte by byte.
 #[derive(Clone)]
 pub struct Principal {
-    /// Its type (RFC 4120 6.2), which is a hint alone: 1 a user, 2 a service, 3 a service with a host.
+    /// Type of the name (RFC 4120 6.2), which is a hint alone: 1 a user, 2 a service, 3 a service with a host.
     pub name_type: i32,
-    /// Its components.
+    /// Components of the name.
     pub components: Vec<String>,
-    /// Its realm.
+    /// Realm of the principal.
     pub realm: String,
 }
 
 impl Principal {
-    /// Of components and a realm, of type 1.
+    /// Creates a principal of type 1 (NT-PRINCIPAL) from components and a realm.
     pub fn new(components: &[&str], realm: &str) -> Self {
         let components = components.iter().map(|&part| part.to_owned()).collect();
         Self { name_type: 1, components, realm: realm.to_owned() }
     }
 
-    /// Its components without the realm, as `klist` shows them.
+    /// Returns the components without the realm, as `klist` shows them.
     pub fn name(&self) -> String {
         let mut out = String::new();
         for (at, component) in self.components.iter().enumerate() {
@@ -33,7 +33,8 @@ impl Principal {
         out
     }
 
-    /// Whether it can be a client that signs in: names that read as another one, or as none, cannot.
+    /// Returns true if the principal can be a client that signs in: names that read as another one, or as none,
+    /// cannot.
     ///
     /// Refused are: an empty realm, no component, an empty one, `@`, `/` or `\` within one, and control characters.
     pub fn is_unambiguous(&self) -> bool {
@@ -77,7 +78,7 @@ impl PartialEq for Principal {
 impl Eq for Principal {}
 
 impl fmt::Display for Principal {
-    /// `a/b@REALM`; separators within a component are escaped, as MIT does.
+    /// Writes `a/b@REALM`; separators within a component are escaped, as MIT does.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut realm = String::new();
         escape(&self.realm, &mut realm);
@@ -94,7 +95,7 @@ impl fmt::Debug for Principal {
 impl FromStr for Principal {
     type Err = PrincipalSyntax;
 
-    /// The inverse of `Display`. The realm must be there.
+    /// Parses what `Display` writes. The realm must be there.
     fn from_str(text: &str) -> Result<Self, PrincipalSyntax> {
         let (mut parts, mut realm) = (vec![String::new()], None::<String>);
         let mut chars = text.chars();

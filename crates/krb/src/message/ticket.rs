@@ -8,7 +8,8 @@ use crate::der::{
     BIT_STRING, Malformed, Reader, application, element, field, integer, octets, sequence, string, time,
 };
 
-/// A ticket as it goes over the wire. Only [`encrypted`](Self::encrypted) is protected: anybody can write another service on it.
+/// A ticket as it goes over the wire. Only [`encrypted`](Self::encrypted) is protected: any sender can write another
+/// service on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ticket<'a> {
     /// The service and its realm, not protected.
@@ -66,32 +67,32 @@ impl TicketFlags {
         Self(1 << (31 - number))
     }
 
-    /// Whether all bits of `other` are set.
+    /// Returns true if all bits of `other` are set.
     pub const fn contains(self, other: Self) -> bool {
         self.0 & other.0 == other.0
     }
 }
 
-/// What a ticket says, once it is decrypted.
+/// Decrypted part of a ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EncTicketPart<'a> {
-    /// Its flags.
+    /// Flags of the ticket.
     pub flags: TicketFlags,
     /// The session key.
     pub key: SessionKey,
     /// The client and its realm.
     pub client: Principal,
-    /// How the realms that the ticket passed are encoded; 1 is DOMAIN-X500-COMPRESS.
+    /// Encoding of the realms that the ticket passed; 1 is DOMAIN-X500-COMPRESS.
     pub transited_type: i32,
     /// The realms that the ticket passed; empty within a realm.
     pub transited: &'a [u8],
-    /// When the client was first authenticated.
+    /// Time at which the client was first authenticated.
     pub auth_time: Time,
-    /// From when on the ticket is valid; else from `auth_time` on.
+    /// Start of the ticket's validity, if it is not `auth_time`.
     pub start_time: Option<Time>,
-    /// Until when the ticket is valid.
+    /// End of the ticket's validity.
     pub end_time: Time,
-    /// Until when it can be renewed.
+    /// Time until which it can be renewed.
     pub renew_till: Option<Time>,
     /// Authorization data.
     pub authorization_data: AuthorizationData<'a>,

@@ -53,7 +53,7 @@ impl<'a> Buffers<'a> {
         Ok(Self { parts })
     }
 
-    /// The part of a type; two of one type are refused.
+    /// Finds the part of a type; two of one type are refused.
     pub(super) fn find(&self, kind: u32) -> Result<Option<&'a [u8]>, PacRefused> {
         let mut all = self.parts.iter().filter(|(of, _)| *of == kind).map(|(_, part)| *part);
         match (all.next(), all.next()) {

@@ -3,7 +3,7 @@
 use super::PacRefused;
 use super::ndr::Ndr;
 
-/// By constrained delegation, a service got a ticket in the user's name.
+/// Constrained delegation by which a service got a ticket in the user's name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Delegation {
     /// The service that the ticket was asked for.

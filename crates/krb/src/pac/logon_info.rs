@@ -6,20 +6,20 @@ use super::{PacRefused, Sid};
 /// A group that a user is in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Group {
-    /// Its identifier.
+    /// Identifier of the group.
     pub sid: Sid,
     /// SE_GROUP attributes (MS-PAC 2.2.1).
     pub attributes: u32,
 }
 
 impl Group {
-    /// Whether the group gives rights: it is enabled, and not there to deny alone.
+    /// Returns true if the group gives rights: it is enabled, and not there to deny alone.
     pub fn is_enabled(&self) -> bool {
         self.attributes & SE_GROUP_ENABLED != 0 && self.attributes & SE_GROUP_USE_FOR_DENY_ONLY == 0
     }
 }
 
-/// Who a user is in its domain.
+/// A user's account, identifier and groups in its domain.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogonInfo {
     /// The account's name.
@@ -46,7 +46,7 @@ impl LogonInfo {
     /// Most groups: Windows refuses a sign-in with more than 1,015.
     pub const GROUPS_MAX: usize = 2_048;
 
-    /// The identifiers of the groups that give rights.
+    /// Returns the identifiers of the groups that give rights.
     pub fn group_sids(&self) -> impl Iterator<Item = Sid> {
         self.groups.iter().filter(|group| group.is_enabled()).map(|group| group.sid)
     }
@@ -130,7 +130,7 @@ impl LogonInfo {
     }
 }
 
-/// What a pointer to GROUP_MEMBERSHIPs points to.
+/// Reads what a pointer to GROUP_MEMBERSHIPs points to.
 fn rids(ndr: &mut Ndr<'_>, count: u32, is_there: bool) -> Result<Vec<(u32, u32)>, PacRefused> {
     let mut all = Vec::new();
     for _ in 0..elements(ndr, count, is_there)? {
@@ -139,7 +139,7 @@ fn rids(ndr: &mut Ndr<'_>, count: u32, is_there: bool) -> Result<Vec<(u32, u32)>
     Ok(all)
 }
 
-/// What a pointer to KERB_SID_AND_ATTRIBUTES points to: pointers first, then the identifiers.
+/// Reads what a pointer to KERB_SID_AND_ATTRIBUTES points to: pointers first, then the identifiers.
 fn sids(ndr: &mut Ndr<'_>, count: u32, is_there: bool) -> Result<Vec<Group>, PacRefused> {
     let mut attributes = Vec::new();
     for _ in 0..elements(ndr, count, is_there)? {
@@ -151,7 +151,7 @@ fn sids(ndr: &mut Ndr<'_>, count: u32, is_there: bool) -> Result<Vec<Group>, Pac
     attributes.into_iter().map(|attributes| Ok(Group { sid: ndr.sid()?, attributes })).collect()
 }
 
-/// The size of a conformant array of elements of 8 bytes, which must be what the structure said.
+/// Reads the size of a conformant array of elements of 8 bytes, which must be what the structure said.
 fn elements(ndr: &mut Ndr<'_>, count: u32, is_there: bool) -> Result<usize, PacRefused> {
     if !is_there {
         return if count == 0 { Ok(0) } else { Err(ndr.malformed()) };

@@ -25,7 +25,7 @@ use crate::message::Principal;
 /// A certificate whose server signature is right and which belongs to its ticket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pac {
-    /// Who the user is in its domain. MIT's KDC makes certificates without it: then there are no identifiers.
+    /// The user's account, identifier and groups in its domain. MIT's KDC makes certificates without this part.
     pub logon: Option<LogonInfo>,
     /// The user's principal name and the domain's DNS name.
     pub upn: Option<UpnDnsInfo>,
@@ -59,7 +59,7 @@ impl Pac {
     }
 }
 
-/// Why a certificate is refused, and with it the ticket.
+/// Reason why a certificate is refused, and with it the ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PacRefused {
     /// A structure is not what it should be.
@@ -71,7 +71,7 @@ pub enum PacRefused {
     /// A part that must be there is not.
     #[error("a privilege attribute certificate without {0}")]
     Missing(
-        /// Its name in MS-PAC.
+        /// The part's name in MS-PAC.
         &'static str,
     ),
     /// A part is there twice.
@@ -89,18 +89,18 @@ pub enum PacRefused {
     /// The server signature is wrong.
     #[error("a wrong server signature")]
     Signature,
-    /// It is another ticket's.
+    /// The certificate is another ticket's.
     #[error("a privilege attribute certificate of another ticket")]
     OtherTicket,
-    /// Its parts name different users.
+    /// The certificate's parts name different users.
     #[error("a privilege attribute certificate whose parts name different users")]
     OtherUser,
-    /// More groups than [`LogonInfo::GROUPS_MAX`].
+    /// The user has more groups than [`LogonInfo::GROUPS_MAX`].
     #[error("more than {max} groups", max = LogonInfo::GROUPS_MAX)]
     TooManyGroups,
 }
 
-/// The server signature covers the whole certificate with both signatures as zeros (MS-PAC 2.8).
+/// Verifies the server signature, which covers the whole certificate with both signatures as zeros (MS-PAC 2.8).
 fn verify_server_signature(bytes: &[u8], buffers: &Buffers<'_>, key: &Key) -> Result<(), PacRefused> {
     let server = signature(buffers.find(kind::SERVER_CHECKSUM)?, "the server's signature")?;
     let kdc = signature(buffers.find(kind::KDC_CHECKSUM)?, "the KDC's signature")?;
@@ -132,7 +132,7 @@ fn signature<'a>(buffer: Option<&'a [u8]>, name: &'static str) -> Result<Signatu
     Ok(Signature { checksum_type: i32::from_le_bytes(*checksum_type), rest })
 }
 
-/// How long the KDC's signature is: its key may be of another type than the service's.
+/// Returns the length of the KDC's signature: its key may be of another type than the service's.
 fn kdc_signature_len(checksum_type: i32) -> Option<usize> {
     match checksum_type {
         -138 => Some(16),
@@ -143,7 +143,7 @@ fn kdc_signature_len(checksum_type: i32) -> Option<usize> {
     }
 }
 
-/// PAC_CLIENT_INFO (MS-PAC 2.7): the time of the first sign-in and the client's name, with or without its realm.
+/// Checks PAC_CLIENT_INFO (MS-PAC 2.7): the time of the first sign-in and the client's name, with or without its realm.
 fn check_client(info: &[u8], client: &Principal, auth_time: Time) -> Result<(), PacRefused> {
     let malformed = PacRefused::Malformed("PAC_CLIENT_INFO");
     let (client_id, rest) = info.split_first_chunk::<8>().ok_or(malformed)?;
@@ -157,7 +157,7 @@ fn check_client(info: &[u8], client: &Principal, auth_time: Time) -> Result<(), 
     Ok(())
 }
 
-/// Text of 16-bit units, little-endian.
+/// Decodes text of 16-bit units, little-endian.
 fn utf16(bytes: &[u8]) -> Option<String> {
     let (units, rest) = bytes.as_chunks::<2>();
     let units: Vec<u16> = units.iter().map(|unit| u16::from_le_bytes(*unit)).collect();

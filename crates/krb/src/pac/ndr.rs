@@ -17,7 +17,7 @@ pub(super) struct StringHead {
 }
 
 impl<'a> Ndr<'a> {
-    /// Of a serialized structure: checks both headers and the pointer to the structure.
+    /// Creates a reader of a serialized structure. Checks both headers and the pointer to the structure.
     pub(super) fn new(structure: &'static str, bytes: &'a [u8]) -> Result<Self, PacRefused> {
         let mut ndr = Self { bytes, at: 0, structure };
         let [version, order, header_len, _] = ndr.array()?;
@@ -64,12 +64,12 @@ impl<'a> Ndr<'a> {
         self.array().map(u32::from_le_bytes)
     }
 
-    /// Whether a pointer points to something. What it points to follows the structure.
+    /// Reads a pointer and returns true if it points to something. What it points to follows the structure.
     pub(super) fn pointer(&mut self) -> Result<bool, PacRefused> {
         Ok(self.u32()? != 0)
     }
 
-    /// A count of elements of `size` bytes at least, which must fit in what is left.
+    /// Reads a count of elements of `size` bytes at least, which must fit in what is left.
     pub(super) fn count(&mut self, size: usize) -> Result<usize, PacRefused> {
         let count = self.u32()? as usize;
         let left = self.bytes.len().saturating_sub(self.at);
@@ -84,7 +84,7 @@ impl<'a> Ndr<'a> {
         if !head.is_there && len != 0 { Err(self.malformed()) } else { Ok(head) }
     }
 
-    /// What a string points to: a conformant and varying array of 16-bit units.
+    /// Reads what a string points to: a conformant and varying array of 16-bit units.
     pub(super) fn string(&mut self, head: StringHead) -> Result<String, PacRefused> {
         if !head.is_there {
             return Ok(String::new());
@@ -98,7 +98,7 @@ impl<'a> Ndr<'a> {
         super::utf16(&bytes[..units * 2]).ok_or(self.malformed())
     }
 
-    /// What a pointer to an identifier points to: a conformant structure.
+    /// Reads what a pointer to an identifier points to: a conformant structure.
     pub(super) fn sid(&mut self) -> Result<Sid, PacRefused> {
         let count = self.u32()?;
         let (sid, len) = self.bytes.get(self.at..).and_then(Sid::parse).ok_or(self.malformed())?;

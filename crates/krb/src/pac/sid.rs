@@ -16,7 +16,7 @@ impl Sid {
     /// Most sub-authorities.
     pub const SUB_AUTHORITIES_MAX: usize = 15;
 
-    /// Of an authority of 48 bits and sub-authorities; `None` where there are too many.
+    /// Creates an identifier from an authority of 48 bits and sub-authorities; `None` where either has too many.
     pub fn new(authority: u64, sub_authorities: &[u32]) -> Option<Self> {
         let mut sub = [0; Self::SUB_AUTHORITIES_MAX];
         sub.get_mut(..sub_authorities.len())?.copy_from_slice(sub_authorities);
@@ -24,24 +24,24 @@ impl Sid {
         Some(Self { authority, len: sub_authorities.len() as u8, sub })
     }
 
-    /// Its authority.
+    /// Returns the authority.
     pub fn authority(&self) -> u64 {
         self.authority.iter().fold(0, |all, byte| all << 8 | u64::from(*byte))
     }
 
-    /// Its sub-authorities. The last one is the relative identifier within the domain.
+    /// Returns the sub-authorities. The last one is the relative identifier within the domain.
     pub fn sub_authorities(&self) -> &[u32] {
         &self.sub[..usize::from(self.len)]
     }
 
-    /// The identifier of a domain's member; `None` where the domain's is as long as one can be.
+    /// Returns the identifier of a domain's member; `None` where the domain's is as long as one can be.
     pub fn with_rid(mut self, rid: u32) -> Option<Self> {
         *self.sub.get_mut(usize::from(self.len))? = rid;
         self.len += 1;
         Some(self)
     }
 
-    /// The identifier that bytes begin with, and its length.
+    /// Parses the identifier that bytes begin with, and its length.
     pub(super) fn parse(bytes: &[u8]) -> Option<(Self, usize)> {
         let ([1, len, authority @ ..], rest) = bytes.split_first_chunk::<8>()? else { return None };
         let words = rest.get(..4 * usize::from(*len))?;
@@ -53,7 +53,7 @@ impl Sid {
         Some((Self { authority: *authority, len: *len, sub }, 8 + words.len()))
     }
 
-    /// The identifier that a part of a certificate is.
+    /// Parses the identifier that a part of a certificate is.
     pub(super) fn parse_whole(bytes: &[u8]) -> Result<Self, PacRefused> {
         Self::parse(bytes).map(|(sid, _)| sid).ok_or(PacRefused::Malformed("SID"))
     }

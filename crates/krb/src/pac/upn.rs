@@ -9,11 +9,11 @@ pub struct UpnDnsInfo {
     pub upn: String,
     /// The domain's DNS name.
     pub dns_domain: String,
-    /// Whether the domain made the name of the account's, as no administrator set one.
+    /// Set if the domain made the principal name from the account's name, as no administrator set one.
     pub is_constructed: bool,
     /// The account's name, from Windows Server 2022 and Samba 4.17 on.
     pub account: Option<String>,
-    /// The user's identifier, likewise.
+    /// The user's identifier, from the same versions on.
     pub sid: Option<Sid>,
 }
 

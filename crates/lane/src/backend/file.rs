@@ -172,7 +172,7 @@ pub enum EntryChange {
     Added,
     /// The name is gone: removed.
     Removed,
-    /// The name is gone: moved away. Within one directory the name that it has now is told next.
+    /// The name is gone: moved away. Within one directory the name that it has now is reported next.
     MovedAway,
     /// The name is new: moved here, in place of another perhaps.
     MovedHere,

@@ -1,7 +1,7 @@
 //! Values that an abandoned operation holds until the kernel has answered it, besides the memory that the
 //! kernel touches.
 //!
-//! An example is a permit, under which no other operation may change the file before.
+//! An example is a change lock, under which no other operation may change the file before.
 
 use std::any::Any;
 use std::future::poll_fn;

@@ -30,8 +30,8 @@ impl File {
         context::with(|lane| lane.backend().stat(self.fd()))
     }
 
-    /// The absolute path of the name by which it was opened, wherever that has been moved to since. Of a name that was removed it is one
-    /// that leads nowhere, or to something else.
+    /// Returns the absolute path of the name by which it was opened, wherever that has been moved to since. Of a name
+    /// that was removed it is one that leads nowhere, or to something else.
     ///
     /// # Errors
     /// `ENOENT` where the process has no `/proc`.

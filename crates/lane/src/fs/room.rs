@@ -86,8 +86,8 @@ impl File {
     /// long.
     ///
     /// # Errors
-    /// `EIO`, `ENOSPC`, `EDQUOT` of anything written since this open was last told of such; `EAGAIN` when the silo's helpers
-    /// are overloaded.
+    /// `EIO`, `ENOSPC`, `EDQUOT` of anything written since this open last returned such an error; `EAGAIN` when the
+    /// silo's helpers are overloaded.
     pub async fn sync_system(&self) -> io::Result<()> {
         OpFuture::submit(op::SyncSystem { file: self.fd() }).await
     }

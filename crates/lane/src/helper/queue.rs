@@ -16,7 +16,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Client(u64);
 
-/// File system that work waits for, told apart as by statfs(2).
+/// File system that work waits for, distinguished as by statfs(2).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct System(pub(crate) u64);
 

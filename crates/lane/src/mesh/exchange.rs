@@ -270,7 +270,7 @@ impl Doorbell {
     }
 
     fn ring(&self) -> Option<Waker> {
-        // The first since it listened wakes it; the others find it told.
+        // The first since it listened wakes it; the others find it rung.
         if self.rung.swap(true, Ordering::SeqCst) { None } else { self.waker.take() }
     }
 }

@@ -22,9 +22,9 @@
 //! **What must not be lost is a bit in a shared thing; mail is only the bell.** [`Sender::ring`] needs no room: a port
 //! that was rung says so once ([`Mail::Rung`]), however often and however full its boxes are.
 //!
-//! Messages of one member to another arrive in order, those of different members in any. A lane that is awake is told
-//! without a system call, one that waits in the kernel is woken once for however much there is to take. On simulated
-//! lanes the seed decides how long word is on its way, and so whose comes first.
+//! Messages of one member to another arrive in order, those of different members in any. A lane that is awake is
+//! notified without a system call, one that waits in the kernel is woken once for however much there is to take. On
+//! simulated lanes the seed decides how long word is on its way, and so whose comes first.
 
 mod calls;
 mod exchange;

@@ -109,7 +109,7 @@ impl<M: Send + 'static, R: Send + 'static> Port<M, R> {
             self.next = from.index() + 1;
             match end.take(from) {
                 Some(envelope) => return Some((from, envelope)),
-                // What comes after this look is told again.
+                // What comes after this look rings again.
                 None => self.unread.remove(from),
             }
         }

@@ -33,7 +33,7 @@ pub struct TcpStream {
 pub enum SentFile {
     /// All bytes wanted were sent.
     All,
-    /// The file ended after this many bytes, truncated since its length was promised.
+    /// The file ended after this many bytes, truncated since its length was announced.
     EndedAfter(u64),
 }
 

@@ -83,7 +83,7 @@ pub enum Verdict {
     Good,
     /// The server works, slower or with less capacity.
     Warn,
-    /// The server cannot start, or cannot keep a promised service.
+    /// The server cannot start, or cannot provide a configured service.
     Bad,
 }
 

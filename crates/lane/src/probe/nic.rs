@@ -7,7 +7,7 @@ use crate::topology::{CpuSet, Nic, NicKind, Topology, Tree};
 
 /// Returns findings about every NIC with a link that stands for hardware.
 pub(super) fn all(tree: &Tree, topology: &Topology) -> Vec<Finding> {
-    // As the server lays its silos out when it is not told otherwise.
+    // As the server lays its silos out by default.
     let layout = Layout::new(topology, &Wishes::default()).ok();
     let nics = topology.nics.iter().filter(|nic| nic.up && nic.kind != NicKind::Virtual);
     nics.flat_map(|nic| of_nic(tree, topology, layout.as_ref(), nic)).collect()

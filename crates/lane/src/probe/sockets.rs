@@ -68,7 +68,7 @@ fn listener_selection() -> Finding {
     feature("listener selection (BPF)", opened.map(|_| true), advice)
 }
 
-/// Turns the error of an option that the kernel does not know into false; other errors are told.
+/// Turns the error of an option that the kernel does not know into false; other errors are returned.
 fn available(result: io::Result<()>) -> io::Result<bool> {
     match result {
         Ok(()) => Ok(true),

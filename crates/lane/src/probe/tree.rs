@@ -68,9 +68,9 @@ pub enum HandlesLack {
 }
 
 impl HandlesLack {
-    /// Returns the reason why files at `path` have no handles or are not found by them, if the process could
-    /// be given what is missing. Blocks: for start-up and checks. Without a ring nothing can be tried, which
-    /// is told of by itself.
+    /// Returns the reason why files at `path` have no handles or are not found by them, if the process could be given
+    /// what is missing. Blocks: for start-up and checks. Without a ring nothing can be tried, which is reported by
+    /// itself.
     pub fn at(path: &Path) -> Option<Self> {
         let has = rustix::thread::capabilities(None).map_or(CapabilitySet::empty(), |sets| sets.effective);
         run_here(RuntimeOptions::default(), tried_handle(path.to_owned())).ok()?.lack(has)
@@ -100,8 +100,8 @@ impl fmt::Display for HandlesLack {
     }
 }
 
-/// Checks whether files have handles, and are found by them where handles can be opened. Without a ring
-/// nothing can be tried, which is told of by itself.
+/// Checks whether files have handles, and are found by them where handles can be opened. Without a ring nothing can be
+/// tried, which is reported by itself.
 fn handles(path: &Path, has: CapabilitySet) -> Option<Finding> {
     let tried = run_here(RuntimeOptions::default(), tried_handle(path.to_owned())).ok()?;
     Some(judged(&format!("{} handles", path.display()), &tried, has))

@@ -11,8 +11,8 @@
 use std::io;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Size of a buffer for the messages of one datagram: segment size and source address, or the facts told
-/// about a received one.
+/// Size of a buffer for the messages of one datagram: segment size and source address, or the facts about a received
+/// one.
 pub const CONTROL_BYTES: usize = 128;
 
 /// Writer of control messages into a caller's buffer.

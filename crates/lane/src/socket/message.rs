@@ -31,7 +31,7 @@ pub(super) fn receive<'a>(
     message.msg_iovlen = 1;
     message.msg_control = control.as_mut_ptr().cast();
     message.msg_controllen = control.len() as _;
-    // SAFETY: the closure gives the kernel an address buffer of the size it is told; `message` points to it, to
+    // SAFETY: the closure gives the kernel an address buffer of the size it is given; `message` points to it, to
     // `buffer` and to `control`, all writable and outliving the call. On success the address is initialised.
     let (length, from) = unsafe {
         SockAddr::try_init(|address, length| {

@@ -70,7 +70,7 @@ pub fn can_mark() -> io::Result<()> {
 /// Linux calls TIOCOUTQ too).
 pub fn unacknowledged(socket: impl AsFd) -> io::Result<u64> {
     let mut bytes: libc::c_int = 0;
-    // SAFETY: the descriptor is open for as long as it is borrowed, and the kernel writes one int where told.
+    // SAFETY: the descriptor is open for as long as it is borrowed, and the kernel writes one int to the given address.
     let done = unsafe { libc::ioctl(socket.as_fd().as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) };
     if done < 0 {
         return Err(io::Error::last_os_error());

@@ -162,7 +162,7 @@ fn tell(args: &Args, dir: &Path, to: RightsIn, moved: &ConvertedCounts) -> anyho
 }
 
 impl TreeWalk {
-    /// A directory and all that is in it. As many descriptors are open as it goes down.
+    /// Converts a directory and all that is in it. As many descriptors are open as it goes down.
     fn directory(&mut self, top: OwnedFd, path: &Path) {
         let mut way = Vec::new();
         self.enter(&mut way, top, path.to_owned());
@@ -201,7 +201,7 @@ impl TreeWalk {
         }
     }
 
-    /// A directory or file, if that is what has the name.
+    /// Opens a directory or file, if that is what has the name.
     fn open(&self, dir: BorrowedFd<'_>, name: &CStr) -> Result<Option<(OwnedFd, FileType)>, Errno> {
         let stat = match rustix::fs::statat(dir, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => return Ok(None),
@@ -326,7 +326,7 @@ fn value(file: BorrowedFd<'_>, name: &CStr) -> Result<Option<Vec<u8>>, Errno> {
     }
 }
 
-/// In place of what the line of the terminal says.
+/// Replaces the text of the terminal's line.
 fn progress(text: std::fmt::Arguments<'_>) {
     let _ = write!(std::io::stderr(), "\r\x1b[K{text}");
 }

@@ -20,7 +20,7 @@ pub(super) struct Target {
     pub(super) dir: PathBuf,
     /// The file's name there.
     pub(super) name: CString,
-    /// Path as the user is told.
+    /// Path as the user sees it.
     pub(super) shown: PathBuf,
     stream: Option<Stream>,
 }
@@ -35,9 +35,12 @@ struct Stream {
 }
 
 impl Target {
-    /// For what is called `name` at the server: the name in a directory that `output` is, or `output` itself. A symbolic link there is
-    /// followed. Standard output is what `-` means, and every path that leads to it. `overwrite` is needed for a disk as for a file; what is
-    /// no file is opened only where all that comes `is_of_one` file from its start on.
+    /// Chooses the target of what is called `name` at the server: that name in a directory that `output` is, or
+    /// `output`.
+    ///
+    /// A symbolic link there is followed. Standard output is what `-` means, and every path that leads to it.
+    /// `overwrite` is needed for a disk as for a file; what is no file is opened only where all that comes `is_of_one`
+    /// file from its start on.
     pub(super) fn of(
         output: Option<&Path>,
         name: &[u8],
@@ -150,5 +153,5 @@ fn is_stdout(output: &Path) -> io::Result<bool> {
     Ok(!is_null && fs::metadata(output).is_ok_and(|found| id(found) == stdout))
 }
 
-/// As many as the kernel follows.
+/// Most symbolic links in a row: as many as the kernel follows.
 const LINKS_MAX: u32 = 40;

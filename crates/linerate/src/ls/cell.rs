@@ -123,7 +123,7 @@ fn type_of(kind: FileType) -> &'static str {
     }
 }
 
-/// Type and permission bits as `ls -l` writes them; a mount point is an `m`.
+/// Formats type and permission bits as `ls -l` writes them; a mount point is an `m`.
 fn mode(metadata: &Metadata) -> String {
     let kind = match metadata.kind {
         FileType::File => '-',

@@ -55,7 +55,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// UTC, to the second.
+/// Formats a time in UTC, to the second.
 fn time(seconds: i64) -> String {
     let DateTime { year, month, day, hour, minute, second, .. } = DateTime::from_unix(seconds);
     format!("{year:04}-{month:02}-{day:02} {hour:02}:{minute:02}:{second:02}")

@@ -82,7 +82,7 @@ fn kind(bits: u32) -> &'static str {
     }
 }
 
-/// The attributes by their letters, as DOS has them; `-` where there are none.
+/// Formats the attributes by their letters, as DOS has them; `-` where there are none.
 fn letters(bits: u32) -> String {
     let has = LETTERS.iter().filter(|(bit, _)| bits & bit != 0).map(|(_, letter)| letter);
     let letters: String = has.collect();

@@ -129,7 +129,7 @@ const LISTS: &[(&str, &[&str])] = &[
     ("smb.interface", &["address = '127.0.0.1'", "speed = 1"]),
 ];
 
-/// A configuration in which the key has the value, on its second line; with a volume.
+/// Returns a configuration in which the key has the value, on its second line; with a volume.
 fn with(key: &str, value: &str) -> String {
     let (table, name) = key.rsplit_once('.').unwrap();
     let list = LISTS.iter().find(|(list, _)| *list == table);
@@ -149,7 +149,7 @@ fn refused(text: &str) -> Option<String> {
     Config::read(&document, &services()).err().map(|error| error.to_string())
 }
 
-/// The row of [`RENAMED`] that a key or one of its tables has.
+/// Returns the row of [`RENAMED`] that a key or one of its tables has.
 fn renamed(key: &str, value: &str) -> Option<usize> {
     let is_it = |name: &str| key == name || key.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
     RENAMED
@@ -213,7 +213,7 @@ const ALWAYS: &[&str] = &[
     "volume.track_usage",
 ];
 
-/// What is told of a key with this value where all services are served, or none.
+/// Returns what is reported of a key with this value where all services are served, or none.
 fn without_effect(key: &str, value: &str, is_served: bool) -> Vec<String> {
     let (table, name) = key.rsplit_once('.').unwrap();
     let list = LISTS.iter().find(|(list, _)| *list == table);

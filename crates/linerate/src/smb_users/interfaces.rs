@@ -80,5 +80,5 @@ fn as_json(interface: &Interface) -> serde_json::Value {
     })
 }
 
-/// Of `Capability` (MS-SMB2 2.2.32.5): SMB Direct, which ours does not have.
+/// Bit of `Capability` (MS-SMB2 2.2.32.5): SMB Direct, which ours does not have.
 const RDMA_CAPABLE: u32 = 2;

@@ -84,7 +84,7 @@ impl Placement {
         }
     }
 
-    /// The remote shares, as wide as [`HEADER`].
+    /// Formats the remote shares, as wide as [`HEADER`].
     pub(super) fn columns(&self) -> String {
         let share = |pages: Option<Pages>| {
             pages.map_or_else(|| "-".to_owned(), |pages| format!("{:.1}%", pages.remote_percent()))

@@ -14,12 +14,12 @@ pub(super) struct Smb {
     /// Connections that sessions lost and went on without.
     channels_lost_per_second: f64,
     opens: u64,
-    /// Of these, opens by which a client holds a lease or an oplock.
+    /// Opens by which a client holds a lease or an oplock.
     caching: u64,
     bits_read_per_second: f64,
     bits_written_per_second: f64,
     requests_per_second: f64,
-    /// Of leases and oplocks.
+    /// Breaks of leases and oplocks.
     breaks_per_second: f64,
     sign_ins_failed_per_second: f64,
     /// Sessions, trees, opens, messages and connections that were not taken, or were ended for what they did.
@@ -52,7 +52,7 @@ impl Smb {
         }
     }
 
-    /// The figures, as wide as [`HEADER`].
+    /// Formats the figures, as wide as [`HEADER`].
     pub(super) fn line(&self) -> String {
         format!(
             "{:<8} {:>12} {:>12} {:>8} {:>8} {:>6} {:>6} {:>7} {:>9} {:>8} {:>11} {:>9}",

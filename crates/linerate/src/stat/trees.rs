@@ -9,19 +9,19 @@ use server::volumes::{UsageShown, UsageState, VolumeShown};
 use super::sum::sum;
 use crate::output::{bit_rate, bytes, counted, rate};
 
-/// Changes and clients of all lanes. What is open, held or known is a level, all else a rate.
+/// Changes and clients of all lanes. Uploads, callbacks and hosts are levels, all else rates.
 #[derive(Clone, Copy, Debug, Default, serde::Serialize)]
 pub(super) struct Trees {
     uploads: u64,
-    /// Of HTTP's uploads and AFS's stores, as they are written.
+    /// Bits of HTTP's uploads and AFS's stores, as they are written.
     bits_written_per_second: f64,
     changes_per_second: f64,
     locks_per_second: f64,
     callbacks: u64,
     afs_hosts: u64,
-    /// Clients told of broken callbacks.
+    /// Clients notified that what they hold a callback of has changed.
     callbacks_per_second: f64,
-    /// Of changes, readings and look-ups, but for names that there are not; and of AFS's clients and locks.
+    /// Refusals of changes, readings and look-ups, but for names that there are not; and of AFS's clients and locks.
     refusals_per_second: f64,
 }
 
@@ -63,7 +63,7 @@ impl Trees {
         });
     }
 
-    /// The figures, as wide as [`HEADER`].
+    /// Formats the figures, as wide as [`HEADER`].
     pub(super) fn line(&self) -> String {
         format!(
             "{:<8} {:>12} {:>12} {:>9} {:>9} {:>10} {:>9} {:>8} {:>9}",
@@ -86,7 +86,7 @@ pub(super) fn are_there(now: &Snapshot) -> bool {
 }
 
 impl Shown {
-    /// A line for each volume that has another one than was shown last.
+    /// Returns a line for each volume that has another one than was shown last.
     pub(super) fn news(&mut self, now: &Snapshot) -> Vec<String> {
         let mut news = Vec::new();
         for volume in now.volumes.iter().filter(|volume| volume.writable) {

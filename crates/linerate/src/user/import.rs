@@ -94,7 +94,7 @@ fn sorted(users: Vec<SambaUser>, passwd: Option<&str>) -> (Vec<ImportedUser>, Ve
     (taken, left)
 }
 
-/// All that are in the way, by line: nothing is done in part.
+/// Refuses users that are there already, all of them by line: nothing is done in part.
 fn refuse_known(
     file: &Path,
     taken: &[ImportedUser],
@@ -194,7 +194,7 @@ fn as_json(
     })
 }
 
-/// The file, which is as good as its users' passwords.
+/// Reads the file, which is as good as its users' passwords.
 fn read(path: &Path) -> anyhow::Result<Secret> {
     let mut input: Box<dyn Read> = match path.to_str() {
         Some("-") => Box::new(std::io::stdin()),
@@ -213,7 +213,7 @@ fn passwd() -> String {
     std::fs::read_to_string("/etc/passwd").unwrap_or_default()
 }
 
-/// Of a file that is none of Samba's, every line would be told.
+/// Most problems that are shown: of a file that is none of Samba's, every line would be.
 const PROBLEMS_TOLD: usize = 20;
 
 #[cfg(test)]

@@ -160,5 +160,5 @@ fn code(outcomes: &[VolumeOutcome]) -> ExitCode {
 
 const MENDED: u8 = 3;
 const LEFT: u8 = 4;
-/// Between two looks at how far it has come.
+/// Time between two looks at how far it has come.
 const TICK: Duration = Duration::from_millis(100);

@@ -1,6 +1,6 @@
 //! The substitution tables of fcrypt: what a byte of the half block becomes, before it is moved to its place in the word.
 
-/// For the bytes of the half block, highest first.
+/// Tables of the bytes of the half block, highest byte first.
 pub(super) const TABLES: [[u8; 256]; 4] = [
     [
         0xea, 0x7f, 0xb2, 0x64, 0x9d, 0xb0, 0xd9, 0x11, 0xcd, 0x86, 0x86, 0x91, 0x0a, 0xb2, 0x93, 0x06, 0x0e,

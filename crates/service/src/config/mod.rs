@@ -147,8 +147,8 @@ impl Document {
             .map_err(|source| self.refused(toml_file::refused(&self.text, &source)))
     }
 
-    /// Returns every key with its value as TOML, dotted. Tables of a list are told apart by their `name`s,
-    /// else by their places: `volume[pub].path`.
+    /// Returns every key with its value as TOML, dotted. Tables of a list are distinguished by their `name`s, else by
+    /// their places: `volume[pub].path`.
     pub fn said(&self) -> BTreeMap<String, String> {
         self.text.parse().map(|table| said::flatten(&table)).unwrap_or_default()
     }

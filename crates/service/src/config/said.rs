@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use toml::{Table, Value};
 
-/// Returns every key with its value as TOML, dotted. Tables of a list are told apart by their `name`s, else
-/// by their places.
+/// Returns every key with its value as TOML, dotted. Tables of a list are distinguished by their `name`s, else by their
+/// places.
 pub(super) fn flatten(table: &Table) -> BTreeMap<String, String> {
     let mut said = BTreeMap::new();
     table.iter().for_each(|(key, value)| put_flat(key.clone(), value, &mut said));

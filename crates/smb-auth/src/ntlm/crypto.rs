@@ -9,14 +9,14 @@ use zeroize::Zeroizing;
 use super::flags;
 use crate::SessionKey;
 
-/// HMAC-MD5 over parts.
+/// Computes HMAC-MD5 over parts.
 pub fn hmac_md5(key: &[u8], parts: &[&[u8]]) -> [u8; 16] {
     let mut hmac = Hmac::<Md5>::new_from_slice(key).expect("HMAC takes every key");
     parts.iter().for_each(|part| hmac.update(part));
     hmac.finalize().into_bytes().into()
 }
 
-/// `NTOWFv2`: a user's key, from the NT hash, the name without case, and the domain as it was sent.
+/// Computes `NTOWFv2`: a user's key, from the NT hash, the name without case, and the domain as it was sent.
 pub fn ntowf_v2(
     nt_hash: &[u8; 16],
     user: impl Iterator<Item = u16>,
@@ -37,7 +37,7 @@ pub fn ntowf_v2(
     Zeroizing::new(hmac_md5(nt_hash, &[&bytes]))
 }
 
-/// One character for one, as Windows does it.
+/// Converts to upper case, one character for one, as Windows does it.
 fn upper(c: char) -> char {
     let mut upper = c.to_uppercase();
     match (upper.next(), upper.next()) {
@@ -46,27 +46,28 @@ fn upper(c: char) -> char {
     }
 }
 
-/// `NTProofStr` of what the client says (`temp`).
+/// Computes `NTProofStr` of what the client says (`temp`).
 pub fn proof(key: &SessionKey, challenge: &[u8; 8], said: &[u8]) -> [u8; 16] {
     hmac_md5(&**key, &[challenge, said])
 }
 
-/// `SessionBaseKey`, which with NTLMv2 is the key that keys are exchanged by.
+/// Computes `SessionBaseKey`, which with NTLMv2 is the key that keys are exchanged by.
 pub fn base_key(key: &SessionKey, proof: &[u8; 16]) -> SessionKey {
     Zeroizing::new(hmac_md5(&**key, &[proof]))
 }
 
-/// RC4 in place, there and back.
+/// Encrypts or decrypts by RC4 in place.
 pub fn rc4(key: &[u8], bytes: &mut [u8]) {
     Rc4::new_from_slice(key).expect("keys of 1 to 256 bytes").apply_keystream(bytes);
 }
 
-/// The code over all three messages; the last has zeros where it goes.
+/// Computes the code over all three messages; the last has zeros where it goes.
 pub fn mic(session_key: &SessionKey, negotiate: &[u8], challenge: &[u8], authenticate: &[u8]) -> [u8; 16] {
     hmac_md5(&**session_key, &[negotiate, challenge, authenticate])
 }
 
-/// The signature that `sender` gives the first message of a context (MS-NLMP 3.4.4.2), as SPNEGO's `mechListMIC` has it.
+/// Computes the signature that `sender` gives the first message of a context (MS-NLMP 3.4.4.2), as SPNEGO's
+/// `mechListMIC` has it.
 pub fn first_signature(session_key: &SessionKey, agreed: u32, sender: Role, message: &[u8]) -> [u8; 16] {
     let (sign, seal): (&[u8], &[u8]) = match sender {
         Role::Client => (

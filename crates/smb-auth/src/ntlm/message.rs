@@ -36,11 +36,11 @@ pub mod av {
     /// The name by which the client knows the server.
     pub const TARGET_NAME: u16 = 9;
 
-    /// Of [`FLAGS`]: there is an integrity code.
+    /// Bit of [`FLAGS`]: there is an integrity code.
     pub const FLAG_MIC: u32 = 2;
 }
 
-/// The value of the pair of this id; a list that does not end is malformed.
+/// Finds the value of the pair of this id; a list that does not end is malformed.
 pub fn find(list: &[u8], id: u16) -> Result<Option<&[u8]>, Refused> {
     let mut found = None;
     let mut rest = list;
@@ -60,7 +60,7 @@ pub fn find(list: &[u8], id: u16) -> Result<Option<&[u8]>, Refused> {
     Err(Refused::Malformed)
 }
 
-/// A list of these pairs, ended.
+/// Encodes a list of these pairs, ended.
 pub fn pairs(pairs: &[(u16, &[u8])]) -> Vec<u8> {
     let mut out = Vec::new();
     for (id, value) in pairs.iter().chain(&[(av::EOL, &[][..])]) {
@@ -78,7 +78,7 @@ fn check(bytes: &[u8], kind: u32, len_min: usize) -> Result<(), Refused> {
     if word(bytes, 8) != kind { Err(Refused::Order) } else { Ok(()) }
 }
 
-/// The caller has checked that it is there.
+/// Reads a word; the caller has checked that it is there.
 fn word(bytes: &[u8], at: usize) -> u32 {
     u32::from_le_bytes(bytes[at..at + 4].try_into().expect("four bytes"))
 }
@@ -101,7 +101,7 @@ fn put(out: &mut Vec<u8>, at: usize, value: &[u8]) {
     out.extend(value);
 }
 
-/// A name as the flags say: in UTF-16, or else in a code page.
+/// Encodes a name as the flags say: in UTF-16, or else in a code page.
 fn text(name: &str, flags: u32) -> Vec<u8> {
     if flags & flags::UNICODE != 0 { encoded(name) } else { name.as_bytes().to_vec() }
 }
@@ -113,13 +113,13 @@ fn begin(kind: u32, len: usize) -> Vec<u8> {
     out
 }
 
-/// The flags of a NEGOTIATE.
+/// Parses the flags of a NEGOTIATE.
 pub fn parse_negotiate(bytes: &[u8]) -> Result<u32, Refused> {
     check(bytes, NEGOTIATE, 16)?;
     Ok(word(bytes, 12))
 }
 
-/// A NEGOTIATE.
+/// Encodes a NEGOTIATE.
 pub fn write_negotiate(flags: u32) -> Vec<u8> {
     let mut out = begin(NEGOTIATE, 40);
     out[12..16].copy_from_slice(&flags.to_le_bytes());
@@ -205,7 +205,7 @@ impl<'a> Authenticate<'a> {
         })
     }
 
-    /// The integrity code, which is there if no field lies where it would be.
+    /// Returns the integrity code, which is there if no field lies where it would be.
     pub fn mic(&self) -> Option<&'a [u8; 16]> {
         let begins = [12, 20, 28, 36, 44, 52]
             .into_iter()

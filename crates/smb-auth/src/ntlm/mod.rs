@@ -30,7 +30,7 @@ pub mod flags {
     pub const EXTENDED_SESSION_SECURITY: u32 = 0x0008_0000;
     /// The challenge says more of the server.
     pub const TARGET_INFO: u32 = 0x0080_0000;
-    /// A version is told.
+    /// The message has a version.
     pub const VERSION: u32 = 0x0200_0000;
     /// Keys of 128 bits. Linux's client refuses a challenge without it and [`KEY_56`].
     pub const KEY_128: u32 = 0x2000_0000;

@@ -27,7 +27,7 @@ enum Stage {
         challenge: Vec<u8>,
         flags: u32,
     },
-    /// With what was agreed on, and the key where one proves anything.
+    /// The exchange is done; `agreed` are its flags and `key` is there where one proves anything.
     Done {
         agreed: u32,
         key: Option<SessionKey>,
@@ -180,7 +180,7 @@ impl Server {
 /// Bytes of a NEGOTIATE_MESSAGE.
 const NEGOTIATE_MAX: usize = 512;
 
-/// `ExportedSessionKey`: the client's choice where keys are exchanged.
+/// Returns `ExportedSessionKey`: the client's choice where keys are exchanged.
 fn session_key(base: SessionKey, encrypted: &[u8], agreed: u32) -> Result<SessionKey, Refused> {
     if agreed & flags::KEY_EXCH == 0 {
         return Ok(base);

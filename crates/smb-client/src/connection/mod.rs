@@ -382,7 +382,7 @@ impl Drop for CreditWaiter<'_> {
 }
 
 impl ConnectionState {
-    /// The connection is over, and so is its socket. Only the first reason counts.
+    /// Ends the connection and its socket. Only the first reason counts.
     fn end(&self, error: Error) {
         // With the lane the socket goes too.
         if self.fail_all(error) && lane::on_lane() {

@@ -30,7 +30,7 @@ pub struct Negotiated {
     pub max_write: u32,
     /// Most bytes of other requests and answers.
     pub max_transact: u32,
-    /// Whether requests pay by their length.
+    /// Set if requests pay by their length.
     pub multi_credit: bool,
     /// Algorithm by which messages are signed.
     pub signing: SigningAlgorithm,
@@ -167,7 +167,7 @@ fn agreed(
     })
 }
 
-/// The one cipher that the server chose; 0 is none.
+/// Returns the one cipher that the server chose; 0 is none.
 fn one_of(chosen: &[U16], offered: &[Cipher]) -> Result<Option<Cipher>, Error> {
     match chosen {
         [none] if none.get() == 0 => Ok(None),

@@ -42,7 +42,7 @@ struct Frames {
 }
 
 impl Frames {
-    /// The next frame, without its prefix.
+    /// Receives the next frame, without its prefix.
     async fn next(&mut self, shared: &ConnectionState) -> Result<Vec<u8>, Error> {
         loop {
             let prefix = self.prefix(&shared.stream).await?;

@@ -94,6 +94,6 @@ pub(super) async fn run(shared: &ConnectionState) -> Error {
     }
 }
 
-/// As much leaves by one call, and the frame that goes beyond it.
+/// Bytes that leave by one call, and with them the frame that goes beyond.
 const BATCH_BYTES: usize = 256 << 10;
 const BATCH_BUFS_MAX: usize = 64;

@@ -17,20 +17,20 @@ const SIDS_MAX: usize = 4096;
 const SOME_NOT_MAPPED: Status = Status(0x0000_0107);
 /// `STATUS_NONE_MAPPED`.
 const NONE_MAPPED: Status = Status(0xc000_0073);
-/// In place of a domain's number: there is none.
+/// Number in place of a domain's where there is no domain.
 const NO_DOMAIN: u32 = u32::MAX;
 
 /// Form of the answer, in which calls differ.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Form {
     First,
-    /// With flags.
+    /// The answer has flags.
     Second,
-    /// With whole identifiers.
+    /// The answer has whole identifiers.
     Third,
 }
 
-/// `LsarLookupNames` to `LsarLookupNames3`, MS-LSAT 3.1.4.6 to 3.1.4.8.
+/// Answers `LsarLookupNames` to `LsarLookupNames3`, MS-LSAT 3.1.4.6 to 3.1.4.8.
 pub(super) fn names(
     form: Form,
     read: &mut Reader<'_>,
@@ -61,7 +61,7 @@ pub(super) fn names(
     Ok(end(out, &found))
 }
 
-/// `LsarLookupSids` and `LsarLookupSids2`, MS-LSAT 3.1.4.10 and 3.1.4.11.
+/// Answers `LsarLookupSids` and `LsarLookupSids2`, MS-LSAT 3.1.4.10 and 3.1.4.11.
 pub(super) fn sids(
     form: Form,
     read: &mut Reader<'_>,
@@ -92,7 +92,7 @@ pub(super) fn sids(
     Ok(end(out, &found))
 }
 
-/// The answer of a call that is refused: nothing was found.
+/// Writes the answer of a call that is refused: nothing was found.
 pub(super) fn refuse(out: &mut Writer) -> Status {
     out.null();
     out.u32(0);
@@ -172,7 +172,7 @@ fn domain_of(named: &Option<Named>, domains: &[Sid]) -> u32 {
     index.map_or(NO_DOMAIN, |index| index as u32)
 }
 
-/// A pointer to an array and how many it has, or to none.
+/// Writes a pointer to an array and how many it has, or to none.
 fn array(out: &mut Writer, count: usize) {
     if count == 0 {
         out.null();

@@ -81,7 +81,7 @@ pub(crate) fn call(
     Ok(())
 }
 
-/// The handle that a call is about.
+/// Reads the handle that a call is about.
 fn handle(read: &mut Reader<'_>) -> Result<[u8; 20], Fault> {
     Ok(read.bytes(20)?.try_into().expect("twenty"))
 }

@@ -17,8 +17,8 @@ mod class {
 /// `PolicyServerRolePrimary`: the accounts are its own.
 const ROLE_PRIMARY: u16 = 3;
 
-/// `LsarOpenPolicy` and `LsarOpenPolicy2`, MS-LSAD 3.1.4.4.1. Which server and which rights are asked for does not matter:
-/// there is one, and nothing of it can be changed.
+/// Answers `LsarOpenPolicy` and `LsarOpenPolicy2`, MS-LSAD 3.1.4.4.1. Which server and which rights are asked for does
+/// not matter: there is one, and nothing of it can be changed.
 pub(super) fn open(out: &mut Writer, handles: &mut Handles, facts: &Facts<'_>) -> Status {
     //= MS-LSAD 3.1.4.4.1
     //# An unauthenticated client does not learn which other users exist.
@@ -35,7 +35,7 @@ pub(super) fn open(out: &mut Writer, handles: &mut Handles, facts: &Facts<'_>) -
     }
 }
 
-/// `LsarQueryInformationPolicy` and its second form, MS-LSAD 3.1.4.4.4.
+/// Answers `LsarQueryInformationPolicy` and its second form, MS-LSAD 3.1.4.4.4.
 pub(super) fn query(read: &mut Reader<'_>, out: &mut Writer, facts: &Facts<'_>) -> Result<Status, Fault> {
     let class = read.u16()?;
     if !matches!(
@@ -73,7 +73,7 @@ pub(super) fn query(read: &mut Reader<'_>, out: &mut Writer, facts: &Facts<'_>) 
     Ok(Status::SUCCESS)
 }
 
-/// `LsarGetUserName`, MS-LSAT 3.1.4.4: the caller's name here.
+/// Answers `LsarGetUserName`, MS-LSAT 3.1.4.4: the caller's name here.
 pub(super) fn user_name(out: &mut Writer, facts: &Facts<'_>) -> Status {
     let sid = facts.sids.of_id(facts.caller.id());
     let named = facts.sids.named(&sid, facts.accounts);

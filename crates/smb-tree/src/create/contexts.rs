@@ -15,7 +15,7 @@ use crate::disconnected::Durability;
 use crate::open::Open;
 use crate::request_context::RequestContext;
 
-/// The contexts of a response.
+/// Writes the contexts of a response.
 pub(super) fn write(ctx: &RequestContext, create_answer: &CreateAnswer<'_>, info: &Info) -> Vec<u8> {
     let &CreateAnswer { contexts, open, .. } = create_answer;
     let mut out = ContextWriter::new();
@@ -90,14 +90,14 @@ fn push_lease(out: &mut ContextWriter, lease: &Lease<'_>, opened: &Opened) {
         lease_state: state.into(),
         lease_flags: (breaking | has_parent).into(),
         parent_lease_key: parent.unwrap_or_default(),
-        // A client that is granted nothing is told its own.
+        // A client that is granted nothing gets its own back.
         epoch: opened.kind.map_or(asked, |_| opened.epoch).into(),
         ..LeaseV2::new_zeroed()
     };
     out.push_plain(tag::LEASE, &granted);
 }
 
-/// Of which version the lease is: that of the request that was granted it first.
+/// Returns the version of the lease: that of the request that was granted it first.
 pub(super) fn version(asked: &Lease<'_>, opened: &Opened) -> u8 {
     match (opened.kind, asked) {
         (Some(Kind::Lease { epoch: None }), _) | (None, Lease::V1(_)) => 1,

@@ -248,7 +248,7 @@ impl Share {
     }
 }
 
-/// What a CREATE has made, and the directory that it was made in.
+/// A new file or directory that a CREATE has made, and the directory above it.
 struct Made {
     above: Directory,
     object: Arc<vfs::Object>,
@@ -278,6 +278,6 @@ fn of_way(error: Error) -> OpenAttemptError {
 const OWNER_BITS: u32 = 0o600;
 /// The owner's right to read.
 const READ_BIT: u32 = 0o400;
-/// Of which the process's umask takes some.
+/// Mode of a new file, of which the process's umask takes some bits.
 const FILE_MODE: u32 = 0o666;
 const DIRECTORY_MODE: u32 = 0o777;

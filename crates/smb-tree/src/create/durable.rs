@@ -12,7 +12,7 @@ use crate::breaks::GrantedCaching;
 use crate::disconnected::Durability;
 use crate::request_context::RequestContext;
 
-/// Whether the open is to outlive its session.
+/// Request that an open outlives its session.
 #[derive(Clone, Copy, Default)]
 pub(crate) enum Durable<'a> {
     #[default]
@@ -30,7 +30,7 @@ pub(super) struct Reconnect {
 }
 
 impl Durable<'_> {
-    /// CreateGuid, if there is one.
+    /// Returns the CreateGuid, if there is one.
     pub(super) fn create_guid(self) -> Guid {
         match self {
             Self::V2(asked) => asked.create_guid,
@@ -58,7 +58,7 @@ impl Durable<'_> {
 }
 
 impl Reconnect {
-    /// The open that is to be had again, if that is what the request wants.
+    /// Returns the open that is to be had again, if that is what the request wants.
     ///
     /// # Errors
     /// `STATUS_INVALID_PARAMETER` where it wants several of these things at once.

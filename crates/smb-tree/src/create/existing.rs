@@ -36,7 +36,7 @@ impl Share {
             if params.name.is_directory {
                 return Err(Status::OBJECT_NAME_INVALID.into());
             }
-            // Who may not see the attributes is told the same of every stream, there or not.
+            // A caller that may not see the attributes gets the same status for every stream, there or not.
             if (allowed.mask() | beside) & rights::READ_ATTRIBUTES == 0 {
                 return Err(Status::ACCESS_DENIED.into());
             }
@@ -114,7 +114,7 @@ impl Share {
         })
     }
 
-    /// The stream that is asked for as it is stored, if it is there.
+    /// Finds the stream that is asked for as it is stored, if it is there.
     async fn stream_there(
         &self,
         params: &CreateParams<'_>,

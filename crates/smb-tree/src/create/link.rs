@@ -103,7 +103,7 @@ impl Share {
         })
     }
 
-    /// The link that a name ends with, in just this case, and where it really is.
+    /// Finds the link that a name ends with, in just this case, and where it really is.
     pub(crate) async fn link_named(
         &self,
         caller: &vfs::Caller,
@@ -117,7 +117,7 @@ impl Share {
         self.link_at(caller, path.as_path()).await
     }
 
-    /// The link that a path ends with, and where it really is.
+    /// Finds the link that a path ends with, and where it really is.
     pub(crate) async fn link_at(
         &self,
         caller: &vfs::Caller,
@@ -133,7 +133,8 @@ impl Share {
         Ok(Some((real, found)))
     }
 
-    /// The link that the name of what was found ends with, which goes where the name does; `None` where links are but further up.
+    /// Finds the link that the name of what was found ends with, which goes where the name does; `None` where links are
+    /// but further up.
     pub(super) async fn link_of(
         &self,
         ctx: &RequestContext,
@@ -189,7 +190,7 @@ impl Share {
     }
 }
 
-/// The target of a link as clients get it: with backslashes, unless the POSIX extensions were negotiated.
+/// Returns the target of a link as clients get it: with backslashes, unless the POSIX extensions were negotiated.
 pub(crate) fn wire_symlink(ctx: &RequestContext, link: &SymbolicLink) -> Symlink {
     let target = names::to_text(&link.target, |_| false);
     let relative = !target.starts_with('/');

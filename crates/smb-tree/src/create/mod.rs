@@ -71,7 +71,7 @@ struct CreateAnswer<'a> {
     action: u32,
     /// State of the client's lease or oplock.
     standing: Opened,
-    /// The client is told that the open is durable.
+    /// Set if the response says that the open is durable.
     tells_durable: bool,
 }
 
@@ -269,7 +269,7 @@ struct UnansweredOpen<'a> {
 }
 
 impl UnansweredOpen<'_> {
-    /// The client is told, or it is closed.
+    /// Disarms the guard: the client has the open, or it is closed.
     fn disarm(mut self) {
         self.open = None;
     }
@@ -287,7 +287,7 @@ impl Drop for UnansweredOpen<'_> {
     }
 }
 
-/// Room that was set aside for a file that was made.
+/// Returns the room that was set aside for a file that was made.
 fn allocation(params: &CreateParams<'_>, granted: &GrantedOpen) -> u64 {
     //= MS-SMB2 3.3.5.9.2
     //# AllocationSize is what is set aside, where that was asked for.
@@ -298,7 +298,7 @@ fn allocation(params: &CreateParams<'_>, granted: &GrantedOpen) -> u64 {
 /// Returns what of caching the open has.
 fn held(params: &CreateParams<'_>, granted: &GrantedOpen) -> GrantedCaching {
     match (&params.contexts.lease, &granted.break_registration) {
-        // Its key is told all the same, with nothing.
+        // The response has its key all the same, with no caching.
         (Some(lease), None) if params.shared_lease_key.is_some() => GrantedCaching::Lease {
             key: lease.key(),
             version: contexts::version(lease, &granted.open.opened()),

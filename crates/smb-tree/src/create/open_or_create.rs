@@ -100,7 +100,7 @@ impl Share {
         Err(self.attempts_exhausted(params))
     }
 
-    /// True when the name is a dangling symbolic link, through which no file is created.
+    /// Returns true when the name is a dangling symbolic link, through which no file is created.
     async fn is_dangling_link(&self, ctx: &RequestContext, lookup: &PathLookup) -> bool {
         let (caller, path) = (&ctx.caller, lookup.path.as_path());
         if !matches!(self.volume().find_link(caller, path).await, Ok(Some(_))) {
@@ -110,7 +110,7 @@ impl Share {
         matches!(led, Err(vfs::Error::NotFound | vfs::Error::NotADirectory | vfs::Error::Hidden))
     }
 
-    /// The status of a CREATE whose name came and went at each attempt.
+    /// Returns the status of a CREATE whose name came and went at each attempt.
     pub(super) fn attempts_exhausted(&self, params: &CreateParams<'_>) -> Status {
         self.counters().creates_given_up.increment();
         match (params.opens(), params.makes()) {

@@ -183,7 +183,7 @@ impl<'a> CreateContexts<'a> {
     }
 }
 
-/// The lease, if what was negotiated knows it.
+/// Returns the lease, if what was negotiated knows it.
 fn known<'a>(lease: Lease<'a>, ctx: &RequestContext) -> Option<Lease<'a>> {
     let since = match lease {
         Lease::V1(_) => Dialect::Smb210,
@@ -192,7 +192,7 @@ fn known<'a>(lease: Lease<'a>, ctx: &RequestContext) -> Option<Lease<'a>> {
     (ctx.dialect >= since).then_some(lease)
 }
 
-/// The key of a lease of this client.
+/// Returns the key of a lease of this client.
 pub(crate) fn lease_key(ctx: &RequestContext, key: Guid) -> LeaseKey {
     LeaseKey { client: guid_bytes(ctx.client), key: guid_bytes(key) }
 }

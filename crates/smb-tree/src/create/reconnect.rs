@@ -173,7 +173,7 @@ impl Share {
         let mut create_answer =
             CreateAnswer { contexts, open, handle: &handle, action, standing, tells_durable: false };
         if let Some(oplock) = replayed {
-            // As Samba does it: a second request that asks for less is told no more.
+            // As Samba does it: a second request that asks for less gets no more in its answer.
             create_answer.tells_durable = matches!(oplock, oplock_level::BATCH | oplock_level::LEASE);
             if oplock == oplock_level::NONE {
                 create_answer.standing = grants::Opened::default();

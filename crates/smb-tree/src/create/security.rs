@@ -21,9 +21,9 @@ use crate::status;
 pub(super) enum InitialSecurity {
     /// The descriptor is inherited.
     AsAbove,
-    /// A directory with this list.
+    /// A directory gets this list.
     List(Acl),
-    /// With a descriptor of its own.
+    /// The new file or directory gets a descriptor of its own.
     Own(Arc<Descriptor>),
 }
 

@@ -1,5 +1,5 @@
-//! Whether the file system compresses a file (MS-FSCC 2.3.18, 2.3.67): its own flag, where it can (btrfs). How it does so is its own
-//! choice too, so clients are told of the one format that there is.
+//! Whether the file system compresses a file (MS-FSCC 2.3.18, 2.3.67): its own flag, where it can (btrfs). How it does
+//! so is its own choice too, so clients see the one format that there is.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::share::Share;
 use crate::status;
 
 impl Share {
-    /// The format of what is open.
+    /// Returns the format of what is open.
     pub(super) async fn compression(&self, ctx: &RequestContext, open: &Arc<Open>) -> Result<u16, Status> {
         let handle = self.handle(ctx, open).await?;
         Ok(self.info(&handle, None).await?.compression())

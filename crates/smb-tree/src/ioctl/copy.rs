@@ -37,7 +37,7 @@ fn resume_key(open: &Open) -> [u8; 24] {
     key
 }
 
-/// The answer to FSCTL_SRV_REQUEST_RESUME_KEY: the key, and no context.
+/// Returns the answer to FSCTL_SRV_REQUEST_RESUME_KEY: the key, and no context.
 pub(super) fn resume_key_response(open: &Open) -> Vec<u8> {
     let response =
         ResumeKeyResponse { resume_key: resume_key(open), context_length: 0.into(), context: 0.into() };
@@ -46,9 +46,9 @@ pub(super) fn resume_key_response(open: &Open) -> Vec<u8> {
 
 /// The method of a copy: by the kernel, or through memory.
 enum CopyMethod {
-    /// By the kernel, out of this file.
+    /// The kernel copies out of this file.
     OfFile(Rc<OpenFile>),
-    /// Read and written, as of named streams.
+    /// The data is read and written, as of named streams.
     ThroughMemory,
 }
 
@@ -165,7 +165,7 @@ impl Share {
         }
     }
 
-    /// All of a chunk is read before any of it is written, as where both overlap.
+    /// Copies a chunk through memory. All of it is read before any of it is written, as where both overlap.
     async fn copy_through_memory(
         &self,
         ctx: &RequestContext,
@@ -277,7 +277,8 @@ impl Share {
         Ok(Rc::clone(handle.file()?))
     }
 
-    /// Locked ranges bind chunks alone, and no extents: so it is with Windows, and with Samba.
+    /// Copies a range by the kernel. Locked ranges bind chunks alone, and no extents: so it is with Windows, and with
+    /// Samba.
     async fn copy_part(
         &self,
         ctx: &RequestContext,

@@ -112,7 +112,7 @@ impl Share {
         self.keep_dos(&ctx.by(open), &handle, open.grants().object(), dos).await
     }
 
-    /// An id that stays with the file: made of its numbers.
+    /// Answers with an id that stays with the file: made of its numbers.
     async fn object_id(
         &self,
         ctx: &RequestContext,

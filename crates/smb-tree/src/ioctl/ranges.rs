@@ -1,4 +1,4 @@
-//! Holes: made, and told (MS-FSCC 2.3.51, 2.3.85).
+//! Holes: they are made, and listed (MS-FSCC 2.3.51, 2.3.85).
 
 use std::io;
 use std::sync::Arc;

@@ -66,7 +66,7 @@ impl Share {
         let (caller, object) = (ctx.by(open), open.grants().object());
         let handle = self.handle(ctx, open).await?;
         let named = NamedOpen::of_file(open, &handle);
-        // What may not become a link is told from what has the name no more.
+        // Confirmed first, so that `Unexpected` below means a file that may not become a link.
         self.confirm_name(&caller, named).await?;
         let became = self.by_name(&caller, named, async |directory, name| {
             match directory.become_link(&caller, name, object, is_new, &target).await {

@@ -24,7 +24,7 @@ impl RecordWriter {
         self.raw(&guid_bytes(guid));
     }
 
-    /// Bytes with their number in front.
+    /// Writes bytes with their number in front.
     pub(super) fn bytes(&mut self, bytes: &[u8]) {
         self.raw(&(bytes.len() as u32).to_le_bytes());
         self.raw(bytes);

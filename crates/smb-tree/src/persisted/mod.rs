@@ -34,7 +34,7 @@ impl PageWriter {
         Self { out, records: 0 }
     }
 
-    /// `false` where there is no room for it.
+    /// Appends a record; `false` where there is no room for it.
     fn push(&mut self, record: &OpenRecord) -> bool {
         let mut out = RecordWriter::default();
         record.write(&mut out);
@@ -49,7 +49,7 @@ impl PageWriter {
 }
 
 impl SavedPage {
-    /// `None` where a server has written no such thing.
+    /// Reads a page; `None` where a server has written no such thing.
     fn read(bytes: &[u8]) -> Option<Self> {
         if bytes.len() > PAGE_MAX {
             return None;

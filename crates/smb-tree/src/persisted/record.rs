@@ -43,7 +43,7 @@ pub(super) struct OpenRecord {
     pub(super) allocation: u64,
     pub(super) held: GrantedCaching,
     pub(super) caching: Caching,
-    /// Of a lease, the last.
+    /// Last epoch of a lease that has epochs.
     pub(super) epoch: Option<u16>,
     /// The key of the directory's lease that it spares.
     pub(super) parent: Option<[u8; 16]>,
@@ -77,7 +77,7 @@ pub(super) struct ContentStamp {
 }
 
 impl RecordedUser {
-    /// The user to record; `None` for the machine's operator, which has no SMB session.
+    /// Returns the user to record; `None` for the machine's operator, which has no SMB session.
     pub(super) fn of(principal: &Principal) -> Option<Self> {
         if principal.is_anonymous() {
             return Some(Self::Nobody);
@@ -86,7 +86,7 @@ impl RecordedUser {
         principal.is_user().then(user)
     }
 
-    /// The principal of the recorded user; `None` if the account is gone, disabled or another one by now.
+    /// Returns the principal of the recorded user; `None` if the account is gone, disabled or another one by now.
     pub(super) fn principal(&self, accounts: &Accounts) -> Option<Principal> {
         match self {
             Self::Nobody => Some(accounts.anonymous()),
@@ -168,7 +168,7 @@ impl OpenRecord {
         out.option(self.parent, |out, key| out.raw(&key));
     }
 
-    /// `None` where it says what no server writes.
+    /// Reads a record; `None` where it says what no server writes.
     pub(super) fn read(fields: &mut RecordReader<'_>) -> Option<Self> {
         let volatile = fields.u64().filter(|volatile| *volatile < VOLATILE_END)?;
         let user = fields.option(|fields| Some((fields.text(NAME_MAX)?, Id(fields.i32()?))))?;
@@ -289,13 +289,13 @@ fn read_millis(fields: &mut RecordReader<'_>) -> Option<Duration> {
 
 /// Numbers of opens are counted from below 2^48, and go on behind those that were kept.
 const VOLATILE_END: u64 = 1 << 63;
-/// Of users, shares and streams.
+/// Longest name of a user, share or stream, bytes.
 const NAME_MAX: usize = 1024;
 /// Largest length of identity words, that of the index.
 const WORDS_MAX: usize = 160;
 /// Largest number of locks, that of `grants` for one open.
 const LOCKS_MAX: u32 = 1024;
-/// No open is given longer (MS-SMB2 3.3.5.9.10).
+/// Longest timeout that an open is given (MS-SMB2 3.3.5.9.10).
 const TIMEOUT_MAX: Duration = Duration::from_secs(300);
 
 #[cfg(test)]

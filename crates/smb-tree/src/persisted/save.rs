@@ -16,7 +16,7 @@ use crate::tree::Tree;
 /// The saved opens for the next server, and how many there are.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct SavedOpens {
-    /// For [`Tree::restore_opens`]; `None` where there is nothing to be kept.
+    /// Page for [`Tree::restore_opens`]; `None` where there is nothing to be kept.
     pub page: Option<Vec<u8>>,
     /// Opens in it.
     pub kept: usize,
@@ -132,7 +132,7 @@ pub(super) fn since_1970_ms(at: SystemTime) -> u64 {
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// For each file that the kernel still writes to.
+/// Time for each file that the kernel still writes to.
 const WRITTEN_WITHIN: Duration = Duration::from_millis(300);
-/// Until a file's clock has moved on: a fraction of its tick.
+/// Pause until a file's clock has moved on: a fraction of its tick.
 const LOOK_AGAIN: Duration = Duration::from_millis(5);

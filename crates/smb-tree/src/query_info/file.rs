@@ -96,7 +96,7 @@ impl Share {
         }
     }
 
-    /// The path of an open below the share, as it is now, with its stream.
+    /// Returns the path of an open below the share, as it is now, with its stream.
     pub(crate) fn name_of(&self, open: &Open) -> String {
         let path = open.grants().path(self.volume()).unwrap_or_default();
         let mut name = path_to_wire(self.root.inside(path.as_path()).unwrap_or(RelPath::ROOT));
@@ -107,7 +107,7 @@ impl Share {
         name
     }
 
-    /// Extended attributes that the share keeps for itself.
+    /// Returns the extended attributes that the share keeps for itself.
     fn hidden(&self) -> &[String] {
         &self.options().hide_attributes
     }

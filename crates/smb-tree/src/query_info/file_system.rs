@@ -96,7 +96,7 @@ impl Share {
             | attribute::SUPPORTS_EXTENDED_ATTRIBUTES
     }
 
-    /// The room of the file system, in units of [`UNIT_BYTES`].
+    /// Returns the room of the file system, in units of [`UNIT_BYTES`].
     async fn units(&self) -> Result<(u64, u64), Status> {
         let room = self.room().await?;
         let of = |blocks: u64| blocks.saturating_mul(room.block_bytes) / UNIT_BYTES;

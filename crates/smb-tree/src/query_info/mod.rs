@@ -44,7 +44,7 @@ impl Share {
     }
 }
 
-/// An answer whose first `fixed_len` bytes, or all if it is shorter, have to fit, and whose rest is cut.
+/// Makes an answer whose first `fixed_len` bytes, or all if it is shorter, have to fit, and whose rest is cut.
 pub(crate) fn cut(mut output: Vec<u8>, fixed_len: usize, len_max: usize) -> Result<Answer, Status> {
     let fixed_len = fixed_len.min(output.len());
     match smb_wire::info::file_system::cut(&mut output, 0, fixed_len, len_max) {

@@ -140,7 +140,7 @@ impl Share {
         Ok(())
     }
 
-    /// The times of a symbolic link, which lie with its name.
+    /// Sets the times of a symbolic link, which lie with its name.
     async fn set_link_times(
         &self,
         caller: &vfs::Caller,
@@ -214,14 +214,15 @@ impl Share {
         }
         let bits = now.attributes.unwrap_or_default() | attributes::ARCHIVE;
         let dos = Dos { attributes: Some(bits), changed: None, ..now };
-        // It follows from the change, which was allowed; its caller is not told why it stays off.
+        // It follows from the change, which was allowed; its caller does not learn why it stays off.
         let operator = Accounts::none().local_administrator();
         let operator = vfs::Caller { principal: operator, ..caller.clone() };
         let _ = self.keep_dos(&operator, handle, object, dos).await;
     }
 
-    /// Keeps a time of change with a file, and what else is kept with it. Keeping it moves the kernel's, to when is known afterwards
-    /// only; so what comes up to a tick later is not told from it, and more on a machine that takes longer for it.
+    /// Keeps a time of change with a file, and what else is kept with it. Keeping it moves the kernel's time of change,
+    /// to a moment that is known only afterwards. A change up to a tick later can therefore not be distinguished from
+    /// it, and more on a machine that takes longer for it.
     async fn keep_change(
         &self,
         caller: &vfs::Caller,
@@ -247,7 +248,7 @@ impl Share {
         Ok(())
     }
 
-    /// Before an open is closed: the times that it has set, or frozen, are again what they were then.
+    /// Restores the times that an open has set or frozen, before it is closed.
     pub(crate) async fn keep_sticky(&self, ctx: &RequestContext, open: &Arc<Open>) {
         let (written, changed) = {
             let mut state = open.state();
@@ -260,7 +261,7 @@ impl Share {
         if handle.directory().is_some() {
             return;
         }
-        // The closing client is not told why a time moved.
+        // The closing client does not learn why a time moved.
         let (caller, object) = (ctx.by(open), open.grants().object());
         if let Some(mtime) = written
             && handle.attributes().is_ok_and(|now| now.mtime != mtime)

@@ -132,7 +132,7 @@ impl Share {
         }
     }
 
-    /// The file, or the stream, is so long from now on.
+    /// Sets the length of the file or the stream.
     async fn set_size(
         &self,
         ctx: &RequestContext,
@@ -158,7 +158,7 @@ impl Share {
         writer.truncate(&caller, size).await.map_err(status::of)
     }
 
-    /// Room is set aside; what is longer than it is cut.
+    /// Sets room aside; what is longer than it is cut.
     async fn set_allocation(
         &self,
         ctx: &RequestContext,
@@ -221,5 +221,5 @@ pub(crate) fn mismatch(_: Malformed) -> Status {
     Status::INFO_LENGTH_MISMATCH
 }
 
-/// Bytes of a sector, as clients are told.
+/// Bytes of a sector, as clients see it.
 const SECTOR_BYTES: u64 = 512;

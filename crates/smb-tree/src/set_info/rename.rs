@@ -23,9 +23,9 @@ use crate::streams::{self, StreamChange};
 /// The directory and name that a rename or link is to lead to, and the file that has the name now.
 struct RenameTarget {
     directory: Directory,
-    /// The name as it was asked for,
+    /// Name as it was asked for.
     name: Vec<u8>,
-    /// and as it is there, if anything has it in some case.
+    /// Name as it is there, if anything has it in some case.
     stored: Vec<u8>,
     /// File that has the new name now.
     replaced: Option<Replaced>,
@@ -392,7 +392,7 @@ impl Share {
     }
 }
 
-/// The name in `:name` or `:name:$DATA`; empty for the file's own content.
+/// Parses the name in `:name` or `:name:$DATA`; empty for the file's own content.
 fn stream_named(text: &str) -> Result<&str, Status> {
     let mut parts = text.split(':').skip(1);
     let (name, kind, more) = (parts.next().unwrap_or_default(), parts.next(), parts.next());

@@ -104,7 +104,7 @@ impl<'a> ErrorResponse<'a> {
 pub struct SymlinkError {
     /// Target of the link: relative to its directory, or `\??\UNC\server\share\…`.
     pub target: String,
-    /// Whether the target is relative.
+    /// Set if the target is relative.
     pub relative: bool,
     /// Bytes of the asked-for path, in UTF-16, that lie behind the link.
     pub unparsed_len: u16,
@@ -128,7 +128,7 @@ impl SymlinkError {
         })
     }
 
-    /// Returns the bytes of an error's data; `None` if the target is too long to be told.
+    /// Returns the bytes of an error's data; `None` if the target is too long for it.
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         let name = encoded(&self.target);
         let len = U16::new(u16::try_from(name.len()).ok()?);

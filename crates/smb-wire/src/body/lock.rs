@@ -53,7 +53,7 @@ pub struct LockSequence {
 }
 
 impl LockRequestFixed {
-    /// The sequence, taken apart.
+    /// Returns the sequence, taken apart.
     pub fn sequence(&self) -> LockSequence {
         let word = self.lock_sequence.get();
         LockSequence { index: word >> 4, number: (word & 0xf) as u8 }
@@ -82,7 +82,7 @@ impl<'a> LockRequest<'a> {
         Ok(Self { fixed, locks: prefix_of(message.after::<LockRequestFixed>(), count.into())? })
     }
 
-    /// Length of the message up to the end of the last range.
+    /// Returns the length of the message up to the end of the last range.
     pub fn end(&self) -> usize {
         HEADER_LEN + size_of::<LockRequestFixed>() + size_of_val(self.locks)
     }

@@ -46,14 +46,14 @@ body! {
     }
 }
 
-/// Any of them.
+/// Break or acknowledgement, of an oplock or a lease.
 #[derive(Clone, Copy, Debug)]
 pub enum Break<'a> {
-    /// Break of an oplock, from client or server.
+    /// Break of an oplock from the server, acknowledgement from the client, or answer to it.
     Oplock(&'a OplockBreak),
-    /// Of a lease, from the server unasked.
+    /// Break of a lease, from the server unasked.
     Lease(&'a LeaseBreak),
-    /// Of a lease, the client's answer or the server's to it.
+    /// Acknowledgement of a lease break from the client, or the server's answer to it.
     LeaseAck(&'a LeaseBreakAck),
 }
 

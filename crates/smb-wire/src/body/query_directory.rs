@@ -10,13 +10,13 @@ use crate::text::{Text, encoded};
 
 /// Bits of `Flags`.
 pub mod flags {
-    /// From the first name again.
+    /// The listing begins at the first name again.
     pub const RESTART_SCANS: u8 = 0x01;
-    /// One name at most.
+    /// The answer has one name at most.
     pub const RETURN_SINGLE_ENTRY: u8 = 0x02;
-    /// From `FileIndex` on.
+    /// The listing goes on from `FileIndex`.
     pub const INDEX_SPECIFIED: u8 = 0x04;
-    /// From the first name, with the pattern of this request.
+    /// The listing begins at the first name, with the pattern of this request.
     pub const REOPEN: u8 = 0x10;
 }
 

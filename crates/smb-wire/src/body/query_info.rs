@@ -43,7 +43,7 @@ body! {
         reserved: U16,
         input_buffer_length: U32,
         additional_information: U32,
-        /// For extended attributes: restart 1, one entry 2, from an index 4.
+        /// Scan of extended attributes: restart 1, one entry 2, from an index 4.
         flags: U32,
         file_id: FileId,
     }

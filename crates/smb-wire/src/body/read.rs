@@ -44,7 +44,7 @@ body! {
 }
 
 impl ReadResponseFixed {
-    /// In front of `len` bytes that follow at once.
+    /// Creates the fixed part in front of `len` bytes that follow at once.
     pub fn new(len: u32) -> Self {
         Self { data_offset: DATA_OFFSET, data_length: len.into(), ..Self::blank() }
     }

@@ -31,7 +31,7 @@ body! {
 pub struct SetInfoRequest<'a> {
     /// The fixed part.
     pub fixed: &'a SetInfoRequestFixed,
-    /// In the class that is named.
+    /// Data in the class that is named.
     pub data: &'a [u8],
 }
 

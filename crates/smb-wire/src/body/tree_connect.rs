@@ -33,7 +33,7 @@ pub mod share_flags {
     pub const MANUAL_CACHING: u32 = 0x00;
     /// Nothing is kept offline.
     pub const NO_CACHING: u32 = 0x30;
-    /// Names that the asker may not read are left out of listings.
+    /// Names that the caller may not read are left out of listings.
     pub const ACCESS_BASED_DIRECTORY_ENUM: u32 = 0x0800;
     /// Everything within the tree is encrypted.
     pub const ENCRYPT_DATA: u32 = 0x8000;

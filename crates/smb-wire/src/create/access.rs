@@ -97,7 +97,7 @@ pub mod attributes {
     pub const ENCRYPTED: u32 = 0x0000_4000;
 }
 
-/// A mask with its generic rights spelled out for files and directories (MS-SMB2 2.2.13.1).
+/// Returns a mask with its generic rights spelled out for files and directories (MS-SMB2 2.2.13.1).
 pub fn expand_generic(mask: u32) -> u32 {
     let mut expanded = mask
         & !(rights::GENERIC_ALL | rights::GENERIC_EXECUTE | rights::GENERIC_WRITE | rights::GENERIC_READ);

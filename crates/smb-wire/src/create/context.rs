@@ -171,12 +171,12 @@ pub enum CreateContext<'a> {
     Aapl(&'a AaplRequest),
     /// POSIX semantics are asked for; the mode of a file that is made.
     Posix(u32),
-    /// Anything else, by its name: passed over.
+    /// Context of an unknown name, which is passed over.
     Unknown(&'a [u8], &'a [u8]),
 }
 
 impl<'a> CreateContext<'a> {
-    /// The context of this name with this data.
+    /// Parses the context of this name with this data.
     pub fn parse(name: &'a [u8], data: &'a [u8]) -> Result<Self, Malformed> {
         Ok(match name {
             tag::EA_BUFFER => Self::EaBuffer(data),
@@ -212,7 +212,7 @@ impl<'a> CreateContext<'a> {
     }
 }
 
-/// Data that is just this structure. A context of another length was made for something else.
+/// Parses data that is just this structure. A context of another length was made for something else.
 fn exact<T: Plain>(data: &[u8]) -> Result<&T, Malformed> {
     T::ref_from_bytes(data).map_err(|_| Malformed::Value)
 }
@@ -226,7 +226,8 @@ fn sized<T>(said: U16, structure: &T) -> Result<(), Malformed> {
 pub struct Contexts<'a>(&'a [u8]);
 
 impl<'a> Contexts<'a> {
-    /// Of the list `bytes`, all of which is walked once: names and data lie where they must, and there are not too many.
+    /// Parses the list `bytes`, all of which is walked once: names and data lie where they must, and there are not too
+    /// many.
     pub fn parse(bytes: &'a [u8]) -> Result<Self, Malformed> {
         let contexts = Self(bytes);
         for (count, context) in contexts.raw().enumerate() {
@@ -243,19 +244,19 @@ impl<'a> Contexts<'a> {
         self.0.is_empty()
     }
 
-    /// Name and data of each.
+    /// Returns name and data of each context.
     fn raw(&self) -> impl Iterator<Item = Result<(&'a [u8], &'a [u8]), Malformed>> + use<'a> {
         Entries::new(self.0, 8, size_of::<ContextHead>() + 4).map(|entry| entry.and_then(take))
     }
 
-    /// A request's contexts, in order.
+    /// Returns a request's contexts, in order.
     ///
     /// One that is not whole fails the request (MS-SMB2 3.3.5.9), whether or not its kind is granted here.
     pub fn iter(&self) -> impl Iterator<Item = Result<CreateContext<'a>, Malformed>> + use<'a> {
         self.raw().map(|context| context.and_then(|(name, data)| CreateContext::parse(name, data)))
     }
 
-    /// The data of the context of this name: how a client finds what it was granted.
+    /// Returns the data of the context of this name: how a client finds what it was granted.
     pub fn find(&self, name: &[u8]) -> Option<&'a [u8]> {
         let mut found = self.raw().filter_map(Result::ok).filter(|(tag, _)| *tag == name);
         found.next().map(|(_, data)| data)
@@ -298,7 +299,7 @@ fn take(entry: &[u8]) -> Result<(&[u8], &[u8]), Malformed> {
 pub struct ContextWriter(Vec<u8>, Option<usize>);
 
 impl ContextWriter {
-    /// Of none yet.
+    /// Creates a writer that has no context yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -344,8 +345,8 @@ impl ContextWriter {
     }
 }
 
-/// Returns what macOS is told of a server: bits of abilities, bits of the volume's, and a model that picks
-/// the icon.
+/// Returns the answer to macOS about a server: bits of abilities, bits of the volume's, and a model that picks the
+/// icon.
 pub fn aapl_response(server: Option<u64>, volume: Option<u64>, model: Option<&str>) -> Vec<u8> {
     let bits =
         u64::from(server.is_some()) | u64::from(volume.is_some()) << 1 | u64::from(model.is_some()) << 2;

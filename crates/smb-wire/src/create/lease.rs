@@ -48,17 +48,17 @@ wire! {
     }
 }
 
-/// Either: their lengths tell them apart.
+/// Request or grant of a lease, of either version: their lengths tell them apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lease<'a> {
-    /// Of 2.1 and newer.
+    /// Version 1, of dialect 2.1 and newer.
     V1(&'a LeaseV1),
-    /// Of 3.0 and newer.
+    /// Version 2, of dialect 3.0 and newer.
     V2(&'a LeaseV2),
 }
 
 impl<'a> Lease<'a> {
-    /// Of a context's data.
+    /// Parses a context's data.
     pub fn parse(data: &'a [u8]) -> Result<Self, Malformed> {
         const V1: usize = size_of::<LeaseV1>();
         const V2: usize = size_of::<LeaseV2>();
@@ -77,7 +77,7 @@ impl<'a> Lease<'a> {
         }
     }
 
-    /// Bits of [`state`].
+    /// Returns the bits of [`state`].
     pub fn state(&self) -> u32 {
         match self {
             Self::V1(lease) => lease.lease_state.get(),
@@ -85,7 +85,7 @@ impl<'a> Lease<'a> {
         }
     }
 
-    /// The key of the directory's lease, where one is given.
+    /// Returns the key of the directory's lease, where one is given.
     pub fn parent(&self) -> Option<Guid> {
         match self {
             Self::V2(lease) if lease.lease_flags.get() & flags::PARENT_LEASE_KEY_SET != 0 => {

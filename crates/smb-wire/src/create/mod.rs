@@ -88,7 +88,7 @@ pub enum Disposition {
 }
 
 impl Disposition {
-    /// Of a wire value.
+    /// Returns the disposition of a wire value; `None` where there is none.
     pub fn from_wire(value: u32) -> Option<Self> {
         Some(match value {
             0 => Self::Supersede,
@@ -173,7 +173,7 @@ impl<'a> CreateRequest<'a> {
         })
     }
 
-    /// Length of the message up to the end of what the request holds: what follows means nothing.
+    /// Returns the length of the message up to the end of what the request holds: what follows means nothing.
     pub fn end(&self) -> usize {
         let end = |offset: u32, len: u32| offset as usize + len as usize;
         let fixed = self.fixed;

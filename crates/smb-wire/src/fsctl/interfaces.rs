@@ -24,7 +24,7 @@ wire! {
         reserved: U32,
         link_speed: U64,
         family: U16,
-        /// Behind the port an address: of IPv4 at once, of IPv6 four bytes on.
+        /// Port and address; behind the port stands an IPv4 address at once, an IPv6 address four bytes on.
         socket_address: [u8; 126],
     }
 }
@@ -34,7 +34,7 @@ wire! {
 pub struct Interface {
     /// Index of the interface, the same for all its addresses; never 0.
     pub index: u32,
-    /// Of [`RSS_CAPABLE`] and the like.
+    /// Bits such as [`RSS_CAPABLE`].
     pub capability: u32,
     /// Bits per second.
     pub link_speed: u64,

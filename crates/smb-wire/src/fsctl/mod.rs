@@ -66,13 +66,13 @@ pub mod code {
     pub const QUERY_NETWORK_INTERFACE_INFO: u32 = 0x0014_01fc;
     /// FSCTL_VALIDATE_NEGOTIATE_INFO: checks that the negotiation was not changed on its way.
     pub const VALIDATE_NEGOTIATE_INFO: u32 = 0x0014_0204;
-    /// Of Samba's tests: what the connection was sent counts as never acknowledged from now on.
+    /// Code of Samba's tests: what the connection was sent counts as never acknowledged from now on.
     pub const TEST_FORCE_UNACKED: u32 = 0x8384_8003;
-    /// Of Samba's tests: is answered with [`TEST_PADDING`](super::TEST_PADDING) zeros before its output, which is so many bytes of 8 as
-    /// there is room for.
+    /// Code of Samba's tests: is answered with [`TEST_PADDING`](super::TEST_PADDING) zeros before its output, which is
+    /// so many bytes of 8 as there is room for.
     pub const TEST_PAD_IOCTL: u32 = 0x8384_8013;
-    /// Of Samba's tests: the same zeros stand before the data of each READ of the connection from now on.
+    /// Code of Samba's tests: the same zeros stand before the data of each READ of the connection from now on.
     pub const TEST_PAD_READS: u32 = 0x8384_8023;
-    /// Of Samba's tests: is answered after so many milliseconds, as its one byte of input says.
+    /// Code of Samba's tests: is answered after so many milliseconds, as its one byte of input says.
     pub const TEST_ASYNC_SLEEP: u32 = 0x8384_8043;
 }

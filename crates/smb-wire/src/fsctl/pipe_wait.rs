@@ -10,7 +10,7 @@ use crate::text::{Text, encoded};
 wire! {
     /// Fixed part before the name, MS-FSCC 2.3.49.
     pub struct PipeWaitFixed {
-        /// In 100 ms.
+        /// Longest wait, in units of 100 ms.
         timeout: I64,
         name_length: U32,
         timeout_specified: u8,
@@ -18,13 +18,13 @@ wire! {
     }
 }
 
-/// The name that the input names, as CREATE on `IPC$` has it.
+/// Parses the name that the input names, as CREATE on `IPC$` has it.
 pub fn parse(input: &[u8]) -> Result<Text<'_>, Malformed> {
     let (fixed, rest) = prefix::<PipeWaitFixed>(input)?;
     Text::new(part(rest, 0, fixed.name_length.get() as usize)?)
 }
 
-/// An input that names a pipe and waits for ever.
+/// Creates an input that names a pipe and waits for ever.
 pub fn to_bytes(name: &str) -> Vec<u8> {
     let name = encoded(name);
     let name_length = u32::try_from(name.len()).expect("a pipe's name is short").into();

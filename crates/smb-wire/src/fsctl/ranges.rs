@@ -29,7 +29,7 @@ pub fn parse_sparse(input: &[u8]) -> bool {
     input.first() != Some(&0)
 }
 
-/// The range that is to be zero: first byte and length.
+/// Parses the range that is to be zero: first byte and length.
 pub fn parse_zero(input: &[u8]) -> Result<(u64, u64), Malformed> {
     let (range, _) = prefix::<ZeroData>(input)?;
     let (from, to) = (range.file_offset.get(), range.beyond_final_zero.get());
@@ -41,7 +41,7 @@ pub fn parse_zero(input: &[u8]) -> Result<(u64, u64), Malformed> {
     Ok((from, to.checked_sub(from).ok_or(Malformed::Value)?))
 }
 
-/// The range that is asked about: first byte and length.
+/// Parses the range that is asked about: first byte and length.
 pub fn parse_query(input: &[u8]) -> Result<(u64, u64), Malformed> {
     let (range, _) = prefix::<AllocatedRange>(input)?;
     let (from, len) = (range.file_offset.get(), range.length.get());
@@ -51,7 +51,7 @@ pub fn parse_query(input: &[u8]) -> Result<(u64, u64), Malformed> {
     }
 }
 
-/// The ranges that an answer holds.
+/// Parses the ranges that an answer holds.
 pub fn parse_allocated(output: &[u8]) -> Result<&[AllocatedRange], Malformed> {
     <[AllocatedRange]>::ref_from_bytes(output).map_err(|_| Malformed::Short)
 }

@@ -41,11 +41,11 @@ wire! {
 pub struct Symlink {
     /// Target of the link, with backslashes.
     pub target: String,
-    /// From the directory that it is in.
+    /// Set if the target is relative to the directory that the link is in.
     pub relative: bool,
 }
 
-/// The tag of a buffer and its data, whose length must be what it says.
+/// Parses the tag of a buffer and its data, whose length must be what it says.
 pub fn parse(buffer: &[u8]) -> Result<(u32, &[u8]), Malformed> {
     if buffer.len() > REPARSE_MAX {
         return Err(Malformed::Count);
@@ -58,7 +58,7 @@ pub fn parse(buffer: &[u8]) -> Result<(u32, &[u8]), Malformed> {
 }
 
 impl Symlink {
-    /// Of the data of a buffer tagged [`SYMLINK`].
+    /// Parses the data of a buffer tagged [`SYMLINK`].
     pub fn parse(data: &[u8]) -> Result<Self, Malformed> {
         let (fixed, path) = prefix::<SymlinkFixed>(data)?;
         let (offset, len) = (fixed.substitute_name_offset.get(), fixed.substitute_name_length.get());
@@ -69,7 +69,7 @@ impl Symlink {
         Ok(Self { target, relative: fixed.flags.get() & RELATIVE != 0 })
     }
 
-    /// The whole buffer; `None` if the target is too long.
+    /// Returns the whole buffer; `None` if the target is too long.
     pub fn to_bytes(&self) -> Option<Vec<u8>> {
         let name = encoded(&self.target);
         let len = U16::new(u16::try_from(name.len()).ok()?);

@@ -56,7 +56,8 @@ impl Class {
         Self::Posix,
     ];
 
-    /// Of a wire value; `None`, and the request fails with `STATUS_INVALID_INFO_CLASS`, if it is none of listings.
+    /// Returns the class of a wire value; `None`, and the request fails with `STATUS_INVALID_INFO_CLASS`, if it is
+    /// none of listings.
     pub fn from_wire(value: u8) -> Option<Self> {
         Self::ALL.into_iter().find(|class| class.to_wire() == value)
     }
@@ -76,7 +77,7 @@ impl Class {
         }
     }
 
-    /// Bytes in front of the name; of the class of POSIX at least.
+    /// Returns the number of bytes in front of the name; of the class of POSIX at least.
     pub fn fixed_len(self) -> usize {
         match self {
             Self::Names => 12,
@@ -92,7 +93,7 @@ impl Class {
     }
 }
 
-/// One name and what is told of it. Each class takes what it has room for.
+/// One name and its information. Each class takes what it has room for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Entry<'a> {
     /// The name.

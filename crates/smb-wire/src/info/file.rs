@@ -187,11 +187,11 @@ wire! {
 
 /// Bits of FileDispositionInformationEx (MS-FSCC 2.4.12).
 pub mod disposition {
-    /// Removed.
+    /// The file is removed.
     pub const DELETE: u32 = 0x01;
-    /// With the open that says so, though others have it open.
+    /// The name goes when the open that says so is closed, though others have the file open.
     pub const POSIX_SEMANTICS: u32 = 0x02;
-    /// Unless it is mapped as a program.
+    /// The file is not removed while it is mapped as a program.
     pub const FORCE_IMAGE_SECTION_CHECK: u32 = 0x04;
     /// FILE_DISPOSITION_ON_CLOSE: sets or clears deletion when the open is closed.
     pub const ON_CLOSE: u32 = 0x08;
@@ -215,16 +215,16 @@ wire! {
 /// Input of a rename, or of a new hard link, of an open file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rename<'a> {
-    /// Replaces what has the name.
+    /// Set if it replaces what has the name.
     pub replace: bool,
     /// Flags of the request, for the Ex class.
     pub flags: u32,
-    /// From the share's root; behind a colon a stream's name.
+    /// Path from the share's root, or a stream's name behind a colon.
     pub name: Text<'a>,
 }
 
 impl<'a> Rename<'a> {
-    /// Of SET_INFO's data.
+    /// Parses SET_INFO's data.
     pub fn parse(data: &'a [u8]) -> Result<Self, Malformed> {
         let (fixed, rest) = prefix::<RenameFixed>(data)?;
         //= MS-FSCC 2.4.42.2
@@ -239,7 +239,7 @@ impl<'a> Rename<'a> {
     }
 }
 
-/// `data` as the structure that a class of fixed length is; a longer one is cut (MS-FSA asks only for enough).
+/// Returns `data` as the structure that a class of fixed length is; a longer one is cut (MS-FSA asks only for enough).
 pub fn plain<T: Plain>(data: &[u8]) -> Result<&T, Malformed> {
     T::ref_from_prefix(data).map(|(value, _)| value).map_err(|_| Malformed::Short)
 }
@@ -254,7 +254,7 @@ pub fn write_name(name: &str, out: &mut Vec<u8>) {
     out[at..at + 4].copy_from_slice(&len.to_le_bytes());
 }
 
-/// A name with its length in front.
+/// Parses a name with its length in front.
 pub fn parse_name(data: &[u8]) -> Result<Text<'_>, Malformed> {
     let (len, _) = prefix::<U32>(data)?;
     Text::new(part(data, 4, len.get() as usize)?)

@@ -30,7 +30,7 @@ pub mod class {
 
 /// Bits of FileFsAttributeInformation.
 pub mod attribute {
-    /// FILE_CASE_SENSITIVE_SEARCH: names are told apart by case.
+    /// FILE_CASE_SENSITIVE_SEARCH: names are distinguished by case.
     pub const CASE_SENSITIVE_SEARCH: u32 = 0x0000_0001;
     /// FILE_CASE_PRESERVED_NAMES: names keep their case.
     pub const CASE_PRESERVED_NAMES: u32 = 0x0000_0002;
@@ -196,7 +196,7 @@ pub fn cut(out: &mut Vec<u8>, begin: usize, fixed_len: usize, len_max: usize) ->
     if len > len_max { crate::Status::BUFFER_OVERFLOW } else { crate::Status::SUCCESS }
 }
 
-/// Bytes of a sector and sectors of a unit that say `block_len`, which is a power of two from 512 up.
+/// Returns the bytes of a sector and sectors of a unit that say `block_len`, which is a power of two from 512 up.
 pub fn sectors(block_len: u32) -> (U32, U32) {
     (U32::new((block_len / 512).max(1)), U32::new(512))
 }

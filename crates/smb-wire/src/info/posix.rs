@@ -48,8 +48,8 @@ pub struct Posix {
     pub group: Sid,
 }
 
-/// Kinds of files in a mode. Linux before 6.14 adds the bits of files and directories by itself and would take those of a
-/// directory for another kind, so both are told without.
+/// Kinds of files in a mode. Linux before 6.14 adds the bits of files and directories by itself and would take those of
+/// a directory for another kind, so both are sent without.
 pub mod kind {
     /// A file or directory: its attributes tell which.
     pub const PLAIN: u32 = 0;

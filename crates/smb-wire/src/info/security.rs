@@ -79,7 +79,7 @@ impl Sid {
         Self { authority: [0, 0, 0, 0, 0, authority], len: 1, sub }
     }
 
-    /// Of an authority and sub-authorities; `None` if there are too many.
+    /// Creates an identifier of an authority of 48 bits and sub-authorities; `None` if either has too many.
     pub fn new(authority: u64, sub_authorities: &[u32]) -> Option<Self> {
         let authority = authority.to_be_bytes();
         let mut sub = [0; SUB_AUTHORITIES_MAX];
@@ -89,7 +89,7 @@ impl Sid {
         Some(Self { authority, len: sub_authorities.len() as u8, sub })
     }
 
-    /// The identifier that `bytes` begin with, and what follows it.
+    /// Parses the identifier that `bytes` begin with, and what follows it.
     pub fn parse(bytes: &[u8]) -> Result<(Self, &[u8]), Malformed> {
         let ([revision, len, authority @ ..], rest) =
             bytes.split_first_chunk::<8>().ok_or(Malformed::Short)?;
@@ -177,9 +177,9 @@ wire! {
 /// An entry of a list.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ace {
-    /// Of [`ace_type`].
+    /// Type of the entry: one of [`ace_type`].
     pub kind: u8,
-    /// Of [`ace_flags`].
+    /// Bits of [`ace_flags`].
     pub flags: u8,
     /// Rights.
     pub mask: u32,
@@ -229,7 +229,8 @@ impl Descriptor {
         })
     }
 
-    /// The descriptor in its self-relative form: owner, group and list, in the order of their offsets and as Samba lays them out.
+    /// Returns the descriptor in its self-relative form: owner, group and list, in the order of their offsets and as
+    /// Samba lays them out.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![0; size_of::<DescriptorHead>()];
         let mut head = DescriptorHead {
@@ -259,7 +260,7 @@ impl Descriptor {
     }
 }
 
-/// The head of a list, and its entries.
+/// Parses the head of a list, and its entries.
 fn acl_bytes(bytes: &[u8]) -> Result<(&AclHead, &[u8]), Malformed> {
     let (head, _) = prefix::<AclHead>(bytes)?;
     let list = bytes.get(..head.acl_size.get().into()).ok_or(Malformed::Offset)?;

@@ -102,12 +102,12 @@ pub enum NegotiateContext<'a> {
     Signing(&'a [U16]),
     /// POSIX extensions; [`POSIX_TAG`] means those that are known.
     Posix(&'a [u8]),
-    /// Anything else, which is passed over.
+    /// Context of an unknown type, which is passed over.
     Unknown(u16, &'a [u8]),
 }
 
 impl<'a> NegotiateContext<'a> {
-    /// The context of type `kind` that `data` is.
+    /// Parses the context of type `kind` that `data` is.
     pub fn parse(kind: u16, data: &'a [u8]) -> Result<Self, Malformed> {
         Ok(match kind {
             kind::PREAUTH_INTEGRITY => {
@@ -191,7 +191,7 @@ fn counted(data: &[u8]) -> Result<&[U16], Malformed> {
     list(rest, *count)
 }
 
-/// A list that must name something (MS-SMB2 3.3.5.4 refuses one that does not).
+/// Parses a list that must name something (MS-SMB2 3.3.5.4 refuses one that does not).
 fn list(bytes: &[u8], count: U16) -> Result<&[U16], Malformed> {
     if count == U16::ZERO {
         return Err(Malformed::Count);
@@ -207,7 +207,7 @@ pub struct Contexts<'a> {
 }
 
 impl<'a> Contexts<'a> {
-    /// The `count` contexts at `offset` of `message`, none of which begins before `end`.
+    /// Parses the `count` contexts at `offset` of `message`, none of which begins before `end`.
     pub(crate) fn parse(message: &'a [u8], offset: u32, count: u16, end: usize) -> Result<Self, Malformed> {
         if count == 0 {
             return Ok(Self::default());
@@ -234,7 +234,7 @@ impl<'a> Contexts<'a> {
         self.count == 0
     }
 
-    /// The contexts, in order; a refusal ends them.
+    /// Returns the contexts, in order; a refusal ends them.
     pub fn iter(&self) -> impl Iterator<Item = Result<NegotiateContext<'a>, Malformed>> + use<'a> {
         let mut left = self.count;
         let mut rest = Some(self.bytes);
@@ -255,7 +255,7 @@ impl<'a> Contexts<'a> {
     }
 }
 
-/// The context that `bytes` begin with, and what lies behind its padding.
+/// Parses the context that `bytes` begin with, and what lies behind its padding.
 fn take(bytes: &[u8]) -> Result<(NegotiateContext<'_>, Option<&[u8]>), Malformed> {
     let (head, rest) = prefix::<ContextHead>(bytes)?;
     let len = usize::from(head.data_length.get());

@@ -50,7 +50,7 @@ body! {
         reserved: U16,
         capabilities: U32,
         client_guid: Guid,
-        /// With the two fields behind it `ClientStartTime`, where 3.1.1 is not offered.
+        /// Offset of the contexts. Where 3.1.1 is not offered it is `ClientStartTime`, with the two fields behind it.
         context_offset: U32,
         context_count: U16,
         reserved2: U16,
@@ -185,7 +185,7 @@ impl<'a> NegotiateResponse<'a> {
     }
 }
 
-/// A fixed part for a client that has this GUID.
+/// Creates a fixed part for a client that has this GUID.
 pub fn request(client_guid: Guid, security_mode: u16, capabilities: u32) -> NegotiateRequestFixed {
     NegotiateRequestFixed {
         client_guid,

@@ -46,7 +46,7 @@ impl AdminEndpoint for SmbAdmin {
 }
 
 impl SmbAdmin {
-    /// Every session that is signed in, by its number.
+    /// Returns every session that is signed in, by its number.
     fn sessions(&self) -> Vec<SessionReport> {
         let interfaces = LocalInterfaces::of_this_machine();
         let sessions =

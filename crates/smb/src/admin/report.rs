@@ -38,7 +38,7 @@ pub struct ChannelReport {
     pub connection: u64,
     /// Address of the client.
     pub peer: SocketAddr,
-    /// By which address it came.
+    /// Address of the server that it came by.
     pub local: Option<SocketAddr>,
     /// The lane that serves it.
     pub lane: usize,
@@ -81,7 +81,7 @@ pub struct OpenReport {
     pub sharing: String,
     /// Caching of its client: letters of `R`, `H` and `W`.
     pub caching: String,
-    /// By a lease, and not by an oplock of this open alone.
+    /// Set if it caches by a lease, and not by an oplock of this open alone.
     pub leased: bool,
     /// The open outlives its connections for a while.
     pub durable: bool,

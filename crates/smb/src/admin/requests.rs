@@ -74,7 +74,7 @@ impl AdminRequests {
 }
 
 impl AdminRequest {
-    /// `None`: there is no such thing.
+    /// Sends the answer; `None` means that there is no such thing.
     pub(crate) fn answer(self, answer: Option<String>) {
         if let Some(answer) = answer {
             // The caller may have given up.
@@ -83,7 +83,7 @@ impl AdminRequest {
     }
 }
 
-/// As many as administrators ask at once.
+/// Most requests of administrators that wait at once.
 const REQUESTS_MAX: usize = 16;
 const PATIENCE: Duration = Duration::from_secs(10);
 

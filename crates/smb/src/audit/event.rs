@@ -6,7 +6,7 @@ use smb_wire::info::file::class;
 use smb_wire::{Command, Message};
 use strum::{FromRepr, IntoStaticStr, VariantArray};
 
-/// A request that is told of: a command, or what it does where that is the point of it.
+/// A request that the audit log records: a command, or what it does where that is the point of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, FromRepr, IntoStaticStr, VariantArray)]
 #[strum(prefix = "SMB_")]
 #[repr(u8)]

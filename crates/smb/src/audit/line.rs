@@ -16,7 +16,7 @@ pub(super) fn put_line(format: Format, record: &Record<'_>, out: &mut Vec<u8>) {
     }
 }
 
-/// Behind what every line has: share, path, and what goes with them, as far as there is any.
+/// Appends what follows the head of a line: share, path, and what goes with them, as far as there is any.
 fn openafs(record: &Record<'_>, out: &mut Vec<u8>) {
     put_head(record.event.into(), &record.act, out);
     let texts = [record.share, record.path, record.other];

@@ -22,13 +22,13 @@ pub(crate) struct Record<'a> {
     pub(crate) path: &'a [u8],
     /// Target of a rename or a link; why a sign-in failed, or as what it went well.
     pub(crate) other: &'a [u8],
-    /// Of the open.
+    /// FileId of the open.
     pub(crate) file: Option<FileId>,
     /// The first byte that READ, WRITE and LOCK are about.
     pub(crate) offset: u64,
     /// Number of bytes; the length that is set.
     pub(crate) length: u64,
-    /// Of CREATE the rights that were asked for, of IOCTL the control code, of information the class.
+    /// Rights that CREATE asks for, control code of IOCTL, or class of information.
     pub(crate) code: u32,
 }
 

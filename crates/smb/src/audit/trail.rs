@@ -1,4 +1,4 @@
-//! One request on its way: what is known of it so far, told when it is answered.
+//! One request on its way: what is known of it so far, recorded when it is answered.
 
 use std::cell::RefCell;
 use std::net::SocketAddr;
@@ -33,9 +33,8 @@ pub(crate) struct Audit {
     log: Option<Rc<RefCell<LaneLog>>>,
 }
 
-/// Record of a request, written when it is answered: by [`Trail::end`], by [`Trail::ended`] where the answer
-/// was promised, or, where its connection ends before, as one that was cancelled. Costs nothing where there
-/// is no log.
+/// Record of a request, written when it is answered: by [`Trail::end`], by [`Trail::ended`] where the answer was
+/// deferred, or, where its connection ends before, as one that was cancelled. Costs nothing where there is no log.
 pub(crate) struct Trail {
     // On the heap, as few servers have one and each request would carry it.
     inner: Option<Box<TrailInner>>,
@@ -79,12 +78,12 @@ pub(crate) struct SignIn<'a> {
 }
 
 impl Audit {
-    /// To this log.
+    /// Creates an audit that writes to this log; without a log it writes nothing.
     pub(crate) fn new(log: Option<LaneLog>) -> Self {
         Self { log: log.map(|log| Rc::new(RefCell::new(log))) }
     }
 
-    /// A request begins: its session and tree are known, and nothing is done yet.
+    /// Begins the record of a request: its session and tree are known, and nothing is done yet.
     pub(crate) fn begin(&self, command: Command, call: &Call<'_>) -> Trail {
         let inner = self.log.as_ref().and_then(|log| {
             let (event, context) = (Event::of(command, &call.message)?, call.context.get());
@@ -105,7 +104,7 @@ impl Audit {
         Trail { inner }
     }
 
-    /// A sign-in has ended.
+    /// Records a sign-in that has ended.
     pub(crate) fn signed_in(&self, connection: &Connection, told: &SignIn<'_>) {
         let Some(log) = &self.log else { return };
         let (peer, user) = (connection.stream.peer_addr(), told.user.as_bytes());
@@ -144,7 +143,7 @@ impl Trail {
         }
     }
 
-    /// With the name that a request has led to.
+    /// Adds the open and name that a CREATE has led to.
     fn found(mut self, call: &Call<'_>, status: Status) -> Self {
         if let Some(inner) = &mut self.inner
             && inner.event == Event::Create
@@ -181,7 +180,7 @@ impl Drop for Trail {
 }
 
 impl About {
-    /// Takes what the message says by itself; what is wrong with it is told by its status.
+    /// Takes what the message says by itself; what is wrong with it shows in its status.
     fn take(&mut self, command: Command, message: &Message<'_>) {
         match command {
             Command::TreeConnect => {
@@ -246,7 +245,7 @@ impl About {
         }
     }
 
-    /// The share, and the path of what is open.
+    /// Records the share, and the path of what is open.
     fn find(&mut self, call: &Call<'_>) {
         let Some(tree) = &call.tree else { return };
         self.share = Some(Arc::clone(&tree.connect.share));
@@ -256,13 +255,13 @@ impl About {
     }
 }
 
-/// The path of an open of the request's own session.
+/// Returns the path of an open of the request's own session.
 fn path_of(call: &Call<'_>, share: &Share, file: FileId) -> Option<String> {
     let open = call.connection.lane.opens().seen(call.context.get().session_id, file)?;
     share.stored_path(&open)
 }
 
-/// The principal that a request acts for.
+/// Returns the principal that a request acts for.
 fn principal_of(call: &Call<'_>) -> Option<Principal> {
     match call.tree.as_ref().map(|tree| &tree.kind) {
         Some(TreeKind::Disk { ctx, .. }) => Some(ctx.caller.principal.clone()),
@@ -270,7 +269,7 @@ fn principal_of(call: &Call<'_>) -> Option<Principal> {
     }
 }
 
-/// A name as a client wrote it, in the way that paths of the tree are shown.
+/// Returns a name as a client wrote it, in the way that paths of the tree are shown.
 fn as_stored(name: Text<'_>) -> String {
     format!("/{}", name.lossy().replace('\\', "/"))
 }

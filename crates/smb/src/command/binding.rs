@@ -16,7 +16,7 @@ use crate::connection::{Call, Connection, Negotiated, SigningIn};
 use crate::options::Options;
 use crate::session::{Channel, Session, SessionState};
 
-/// The session that a connection may be bound to, so far as can be said before its user has signed in.
+/// Finds the session that a connection may be bound to, so far as can be said before its user has signed in.
 ///
 /// # Errors
 /// Why not: the first of many reasons.
@@ -88,14 +88,15 @@ pub(super) fn session(call: &Call<'_>, options: &Options) -> Result<Arc<Session>
     Ok(session)
 }
 
-/// AES-GMAC with anything else: where a connection has said nothing of it, it signs as its dialect does.
+/// Returns true for AES-GMAC with anything else: where a connection has said nothing of it, it signs as its dialect
+/// does.
 fn signing_differs(session: &Agreed, here: &Negotiated) -> bool {
     let is_gmac = |signing| signing == SigningAlgorithm::AesGmac;
     is_gmac(session.signing) != is_gmac(here.signing)
 }
 
-/// Makes the connection a channel of the session, as its user has signed in here too. Returns the flags that
-/// the client is told.
+/// Makes the connection a channel of the session, as its user has signed in here too. Returns the flags of the
+/// response.
 ///
 /// # Errors
 /// `STATUS_ACCESS_DENIED`: another user. `STATUS_INSUFFICIENT_RESOURCES`: by now there are too many channels.
@@ -129,8 +130,9 @@ pub(super) fn bind(
     Ok(signed_in.flags)
 }
 
-/// Of a SESSION_SETUP by a connection that has no channel of the session: it is signed with the session's own
-/// key. The channel has none where the answer may not be signed, for its nonce is taken.
+/// Verifies a SESSION_SETUP by a connection that has no channel of the session: it is signed with the session's own
+/// key. Returns the channel that answers it. The channel has no key where the answer may not be signed, for its nonce
+/// is taken.
 pub(crate) fn signer(connection: &Connection, message: &Message<'_>) -> Option<Rc<Channel>> {
     //= MS-SMB2 3.3.5.2.4
     //# A request to bind is looked up in GlobalSessionTable and verified by Session.SigningKey, any other by that of its channel.

@@ -237,5 +237,5 @@ fn count(connection: &Connection, dialect: Dialect) {
     .increment();
 }
 
-/// Of 2.0.2.
+/// Largest READ, WRITE and transaction of dialect 2.0.2, bytes.
 const SMALL_MAX: u32 = 64 << 10;

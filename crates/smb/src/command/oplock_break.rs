@@ -7,7 +7,7 @@ use smb_wire::{FileId, Status};
 use crate::connection::{Call, Reply};
 use crate::session::TreeKind;
 
-/// An oplock or a lease falls to what the client says.
+/// Handles OPLOCK_BREAK: an oplock or a lease falls to what the client says.
 pub(super) async fn oplock_break(call: &Call<'_>, answer: &Break<'_>) -> Result<Reply, Status> {
     match answer {
         Break::Oplock(answer) => oplock(call, answer.file_id, answer.oplock_level),

@@ -5,7 +5,7 @@ use smb_wire::body::query_directory::QueryDirectoryRequest;
 
 use crate::connection::{Call, Reply};
 
-/// Names of a directory.
+/// Handles QUERY_DIRECTORY: names of a directory.
 pub(super) async fn query_directory(
     call: &Call<'_>,
     request: &QueryDirectoryRequest<'_>,

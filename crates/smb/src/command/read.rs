@@ -15,7 +15,7 @@ use super::test_controls;
 use crate::connection::{Call, Content, DATA_AT, Reply};
 use crate::memory::Pieces;
 
-/// Bytes of a file, a stream or a pipe.
+/// Handles READ: bytes of a file, a stream or a pipe.
 pub(super) async fn read(call: &Call<'_>, request: &ReadRequest) -> Result<Reply, Status> {
     let (offset, length) = (request.offset.get(), request.length.get());
     //= MS-SMB2 3.3.5.12
@@ -62,8 +62,8 @@ pub(super) async fn read(call: &Call<'_>, request: &ReadRequest) -> Result<Reply
     }
 }
 
-/// Little that is in memory goes out with the other short replies of its turn: three calls of the kernel fewer than page cache
-/// to socket costs.
+/// Answers a short READ whose data is in memory. It goes out with the other short replies of its turn: three calls of
+/// the kernel fewer than page cache to socket costs.
 async fn short(
     call: &Call<'_>,
     share: &Share,

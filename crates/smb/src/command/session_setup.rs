@@ -174,14 +174,14 @@ fn how(signing_in: &SigningIn, proved: &Proved) -> &'static str {
     }
 }
 
-/// The accounts as a sign-in by this connection looks them up.
+/// Returns the accounts as a sign-in by this connection looks them up.
 fn accounts<'a>(connection: &'a Connection, options: &'a Options, now: Instant) -> SignInAccounts<'a> {
     // Samba's tests fail as fast as they can.
     let failures = (!options.test_switches).then_some(&connection.lane.server_state.failures);
     SignInAccounts { users: Users(&options.accounts), failures, address: connection.peer, now }
 }
 
-/// Too many that failed: nothing of an address is looked at for a while.
+/// Refuses a sign-in of an address where too many have failed: none of them is looked at for a while.
 fn may_try(connection: &Connection) -> Result<(), Status> {
     let now = now();
     if connection.lane.options().test_switches
@@ -196,7 +196,7 @@ fn may_try(connection: &Connection) -> Result<(), Status> {
     Err(status)
 }
 
-/// A sign-in has failed: a session that was to begin with it is none, and one that was to go on is over.
+/// Ends a sign-in that has failed: a session that was to begin with it is none, and one that was to go on is over.
 async fn refused(connection: &Connection, signing_in: &SigningIn, why: Refused, begun: Instant) -> Status {
     let (lane, claimed) = (&connection.lane, signing_in.acceptor.claimed());
     match why {
@@ -231,7 +231,7 @@ fn principal(options: &Options, proved: &Proved) -> Option<Principal> {
     }
 }
 
-/// The sign-in is over: the session can be used. What the client is told of it.
+/// Ends the sign-in, so that the session can be used, and returns the response.
 async fn end(
     call: &Call<'_>,
     request: &SessionSetupRequest<'_>,
@@ -305,7 +305,7 @@ fn may_renew(session: &Session, who: &Principal, proved: &Proved) -> bool {
     }
 }
 
-/// Keys and rules of a session that begins.
+/// Returns the keys and rules of a session that begins.
 fn signed_in(
     call: &Call<'_>,
     request: &SessionSetupRequest<'_>,

@@ -20,7 +20,7 @@ pub(crate) enum Target {
 }
 
 impl Target {
-    /// The file; `None` for a pipe.
+    /// Returns the file; `None` for a pipe.
     pub(crate) fn into_file(self) -> Option<(Share, RequestContext, Arc<Open>)> {
         match self {
             Self::File { share, ctx, open } => Some((share, ctx, open)),
@@ -45,7 +45,7 @@ impl Drop for Entered {
 }
 
 impl Call<'_> {
-    /// The file that the request names, or the operation before it opened.
+    /// Returns the file that the request names, or the operation before it opened.
     pub(crate) fn file_id(&self) -> Result<FileId, Status> {
         self.context.get().file_id.ok_or(Status::FILE_CLOSED)
     }
@@ -74,7 +74,7 @@ impl Call<'_> {
         }
     }
 
-    /// The channel sequence of the request; 0 before 3.0, where there is none.
+    /// Returns the channel sequence of the request; 0 before 3.0, where there is none.
     pub(crate) fn sequence(&self) -> u16 {
         let has_one = self.negotiated().is_ok_and(|negotiated| negotiated.dialect.is_smb3());
         if has_one { self.header().channel_sequence() } else { 0 }
@@ -101,7 +101,7 @@ impl Call<'_> {
         Ok(Entered { open: Arc::clone(open), ticket: Some(ticket) })
     }
 
-    /// Leave for an answer of up to `room` bytes, and the memory for it where it is much.
+    /// Checks that an answer may have up to `room` bytes, and takes the memory for it where it is much.
     ///
     /// # Errors
     /// `STATUS_INVALID_PARAMETER` for more than `MaxTransactSize`, or than was paid for; as [`Call::memory`].
@@ -121,7 +121,7 @@ impl Call<'_> {
 }
 
 impl Reply {
-    /// An answer in the class that was asked for.
+    /// Creates an answer in the class that was asked for.
     pub(crate) fn output(status: Status, output: Vec<u8>) -> Self {
         Self::with(status, move |body| Output::write(body, |out| out.extend_from_slice(&output)))
     }

@@ -6,7 +6,7 @@ use std::sync::{Mutex, PoisonError};
 
 use lane::counters::{Counter, CounterBlock, CounterKind, Reading};
 
-/// Of one lane.
+/// Traffic of one lane, by address of the server. The last entry is that of all further addresses.
 #[derive(Debug)]
 pub(crate) struct ByAddress([AddressTraffic; ADDRESSES_MAX + 1]);
 
@@ -23,7 +23,7 @@ pub(crate) struct AddressTraffic {
 static ADDRESSES: Mutex<Vec<(IpAddr, &'static str)>> = Mutex::new(Vec::new());
 
 impl ByAddress {
-    /// The place of an address.
+    /// Returns the place of an address.
     pub(crate) fn place(local: Option<SocketAddr>) -> usize {
         let Some(ip) = local.map(|local| local.ip().to_canonical()) else { return ADDRESSES_MAX };
         let mut addresses = ADDRESSES.lock().unwrap_or_else(PoisonError::into_inner);
@@ -81,7 +81,7 @@ impl CounterBlock for ByAddress {
     }
 }
 
-/// As many interfaces as clients with 32 channels can choose among.
+/// Most addresses counted by themselves: as many interfaces as clients with 32 channels can choose among.
 const ADDRESSES_MAX: usize = 32;
 const OTHERS: &str = "others";
 

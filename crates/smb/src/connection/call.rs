@@ -28,9 +28,9 @@ pub(crate) const DATA_AT: usize = FRONT + DATA_OFFSET as usize;
 pub(crate) struct Call<'a> {
     pub(crate) connection: &'a Rc<Connection>,
     pub(crate) message: Message<'a>,
-    /// With what it is processed; a command puts in what is new.
+    /// Compound context that it is processed with; a command puts in what is new.
     pub(crate) context: Cell<CompoundContext>,
-    /// Of its session, once that is signed in.
+    /// Channel of its session, once that is signed in.
     pub(crate) channel: Option<Rc<Channel>>,
     pub(crate) tree: Option<Rc<LaneTree>>,
     /// The request came sealed.
@@ -91,12 +91,12 @@ impl Call<'_> {
         self.connection.negotiated.get().ok_or(Status::INVALID_PARAMETER)
     }
 
-    /// The session that it is of.
+    /// Returns the session that it is of.
     pub(crate) fn channel(&self) -> Result<&Rc<Channel>, Status> {
         self.channel.as_ref().ok_or(Status::USER_SESSION_DELETED)
     }
 
-    /// The tree that it is of.
+    /// Returns the tree that it is of.
     pub(crate) fn tree(&self) -> Result<&Rc<LaneTree>, Status> {
         self.tree.as_ref().ok_or(Status::NETWORK_NAME_DELETED)
     }
@@ -111,7 +111,7 @@ impl Call<'_> {
         if pays { Ok(()) } else { Err(Status::INVALID_PARAMETER) }
     }
 
-    /// Memory for a reply of up to `bytes`: at once, or when others have let go of theirs.
+    /// Takes memory for a reply of up to `bytes`: at once, or when others have let go of theirs.
     ///
     /// # Errors
     /// `STATUS_INSUFFICIENT_RESOURCES`: there was none for a while, and the request itself holds some that others may be waiting for.
@@ -153,17 +153,17 @@ impl Reply {
         Self::with(Status::SUCCESS, fill)
     }
 
-    /// A body with a status that is none of an error.
+    /// Creates a body with a status that is none of an error.
     pub(crate) fn with(status: Status, fill: impl FnOnce(&mut Body<'_>) + 'static) -> Self {
         Self { status, content: Content::Body(Box::new(fill)), charge: None }
     }
 
-    /// A failure with what goes with it.
+    /// Creates a failure with what goes with it.
     pub(crate) fn error(status: Status, data: Vec<u8>) -> Self {
         Self { status, content: Content::Error(data), charge: None }
     }
 
-    /// Held until it has left.
+    /// Keeps a charge until the reply has left.
     pub(crate) fn paid_by(self, charge: Option<Charge>) -> Self {
         Self { charge, ..self }
     }

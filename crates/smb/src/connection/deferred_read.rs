@@ -39,7 +39,7 @@ pub(super) struct DeferredRead {
     pub(super) header: Header,
     pub(super) signer: Option<Rc<Channel>>,
     pub(super) sealer: Option<Rc<Channel>>,
-    /// Told how it ends; where it does not, that it was cancelled.
+    /// Audit record, which gets the result; a READ that has none was cancelled.
     pub(super) trail: Option<Trail>,
 }
 
@@ -67,17 +67,17 @@ impl DeferredReads {
         self.waiting.borrow().len()
     }
 
-    /// True when no deferred read waits or is under way.
+    /// Returns true when no deferred read waits or is under way.
     pub(super) fn are_done(&self) -> bool {
         self.under_way.get() == 0 && self.waiting() == 0
     }
 
-    /// Nothing leaves any more.
+    /// Drops all deferred reads: nothing leaves any more.
     pub(super) fn drop_all(&self) {
         drop(self.waiting.take());
     }
 
-    /// The client has taken nothing for long.
+    /// Notes that the client has taken nothing for long.
     pub(super) fn is_slow(&self) {
         self.allowed.set(0);
     }
@@ -173,7 +173,7 @@ impl Connection {
         })
     }
 
-    /// The next turn at a step of work for long replies.
+    /// Returns the next turn at a step of work for long replies.
     async fn turn(&self) -> CpuTurn<'_> {
         let turn = self.lane.cpu_scheduler.take(&self.account).await;
         self.lane.counters.long_steps.increment();
@@ -210,7 +210,7 @@ impl Connection {
         }
     }
 
-    /// Each step is signed while the processor's cache has it.
+    /// Reads and signs the data. Each step is signed while the processor's cache has it.
     async fn read_and_sign(&self, deferred_read: &DeferredRead, mut piece: Buf) -> Result<Buf, ReadFailure> {
         let signing = deferred_read.signer.as_ref().and_then(|channel| {
             let by_gmac = channel.session.agreed.signing == SigningAlgorithm::AesGmac;
@@ -249,7 +249,8 @@ impl Connection {
         Ok(piece)
     }
 
-    /// AES-GCM takes a message whole: in the turn that has read it, if one step does. AES-CCM, whose MAC is one chain of blocks, goes by steps.
+    /// Reads and seals the data. AES-GCM takes a message whole: in the turn that has read it, if one step does.
+    /// AES-CCM, whose MAC is one chain of blocks, goes by steps.
     async fn read_and_seal(
         &self,
         deferred_read: &DeferredRead,

@@ -88,7 +88,7 @@ struct FrameDispatch<'a> {
 pub(crate) struct ReceivedWrite {
     pub(crate) fixed: WriteRequestFixed,
     pub(crate) data: Buf,
-    /// For the data.
+    /// Charge of the data's memory.
     pub(crate) charge: Option<Charge>,
 }
 
@@ -102,7 +102,7 @@ impl FrameDispatch<'_> {
                     let start = usize::from(request.fixed.data_offset.get());
                     Some((*request.fixed, start..start + request.data.len()))
                 }
-                // What is wrong with it is told as with any other.
+                // What is wrong with it is answered as with any other.
                 _ => None,
             }
         };
@@ -194,7 +194,8 @@ impl FrameDispatch<'_> {
         self.put(&pending_reply, used.ok(), channel, reply)
     }
 
-    /// Answers a request that may be processed, or says why it may not; the audit log is told. `None` where the connection ends.
+    /// Answers a request that may be processed, or says why it may not; the audit log records it. `None` where the
+    /// connection ends.
     async fn answer(
         &mut self,
         mut call: Call<'_>,
@@ -617,7 +618,7 @@ struct PendingReply {
     signs: bool,
     /// Number of the request's interim reply, if it had one.
     async_id: Option<u64>,
-    /// In which it is processed.
+    /// Session in which it is processed.
     session: u64,
 }
 

@@ -19,7 +19,7 @@ pub(crate) struct Frame {
     bytes: FrameBytes,
     /// Offset in them where it begins.
     start: usize,
-    /// For a long one.
+    /// Charge of the memory of a long frame.
     charge: Option<Charge>,
 }
 
@@ -54,7 +54,7 @@ impl DerefMut for Frame {
 }
 
 impl Frame {
-    /// A frame of these bytes.
+    /// Creates a frame of these bytes.
     pub(crate) fn of(bytes: Vec<u8>) -> Self {
         Self { bytes: FrameBytes::Own(bytes), start: 0, charge: None }
     }
@@ -65,12 +65,12 @@ impl Frame {
         self.start += bytes;
     }
 
-    /// Bytes of memory that it was granted.
+    /// Returns the number of bytes of memory that it was granted.
     pub(crate) fn held(&self) -> usize {
         self.charge.as_ref().map_or(0, Charge::bytes)
     }
 
-    /// A part of it as a buffer, without a copy, and what was paid for it.
+    /// Returns a part of it as a buffer, without a copy, and what was paid for it.
     pub(crate) fn into_part(self, part: Range<usize>) -> (Buf, Option<Charge>) {
         let part = self.start + part.start..self.start + part.end;
         let buf = match self.bytes {
@@ -97,7 +97,7 @@ pub(crate) enum FrameMax {
     Negotiate,
     /// Only sign-ins are expected.
     SignIn,
-    /// It has a session, and takes data of so many bytes.
+    /// Data of so many bytes is taken, as it has a session.
     Data(usize),
 }
 
@@ -163,7 +163,7 @@ impl FrameReader {
         Ok(())
     }
 
-    /// The next frame, of at most `most` bytes.
+    /// Reads the next frame, of at most `most` bytes.
     pub(crate) async fn frame(
         &mut self,
         stream: &TcpStream,

@@ -56,7 +56,7 @@ use crate::session::{Channel, Session};
 /// A connection, for as long as a task needs it.
 pub(crate) struct Connection {
     pub(crate) lane: Rc<LaneSmb>,
-    /// No other connection of the process has it.
+    /// Number of the connection, which no other of the process has.
     pub(crate) number: u64,
     pub(crate) stream: Rc<TcpStream>,
     pub(crate) peer: IpAddr,
@@ -64,7 +64,7 @@ pub(crate) struct Connection {
     pub(crate) negotiated: OnceCell<Negotiated>,
     /// An SMB1 negotiation was answered by "negotiate again".
     pub(crate) is_asked_again: Cell<bool>,
-    /// Over the negotiation, and each sign-in goes on from it.
+    /// Hash over the negotiation; each sign-in goes on from it.
     pub(crate) preauth: RefCell<PreauthHash>,
     pub(crate) window: RefCell<Window>,
     pub(crate) channels: RefCell<NumberMap<u64, Rc<Channel>>>,
@@ -75,14 +75,14 @@ pub(crate) struct Connection {
     pub(crate) held_breaks: RefCell<Vec<Break>>,
     pub(crate) account: Rc<Account>,
     pub(crate) stats: Arc<ConnectionStats>,
-    /// Of the address that it came by.
+    /// Place of the server's address that it came by, in the counters by address.
     place: usize,
     send_queue: SendQueue,
     ticket: RefCell<Option<Ticket>>,
     has_ended: Cell<bool>,
-    /// For Samba's tests: nothing behind this byte counts as acknowledged.
+    /// Byte behind which nothing counts as acknowledged, for Samba's tests.
     acknowledged_max: Cell<u64>,
-    /// For Samba's tests: zeros stand before the data of READs.
+    /// Set if zeros stand before the data of READs, for Samba's tests.
     pub(crate) pads_reads: Cell<bool>,
 }
 
@@ -105,7 +105,7 @@ pub(crate) struct Negotiated {
 /// A sign-in between two of its messages.
 pub(crate) struct SigningIn {
     pub(crate) session: Arc<Session>,
-    /// Of one more channel.
+    /// Set if the sign-in binds one more channel to a session.
     pub(crate) is_binding: bool,
     pub(crate) acceptor: Acceptor,
     pub(crate) preauth: PreauthHash,
@@ -224,7 +224,7 @@ impl Connection {
         }
     }
 
-    /// Longest frame that is taken now.
+    /// Returns the longest frame that is taken now.
     fn frame_max(&self) -> FrameMax {
         match (self.negotiated.get(), self.channels.borrow().is_empty()) {
             (None, _) => FrameMax::Negotiate,
@@ -355,7 +355,7 @@ impl Connection {
         self.send_queue.sent().saturating_sub(waiting).min(self.acknowledged_max.get())
     }
 
-    /// Nothing more counts as acknowledged.
+    /// Has nothing more count as acknowledged.
     pub(crate) fn take_as_unacknowledged(&self) {
         self.acknowledged_max.set(self.acknowledged());
     }
@@ -378,7 +378,7 @@ impl Connection {
         }
     }
 
-    /// A session is over: what waits of it is cancelled.
+    /// Removes a session that is over: what waits of it is cancelled.
     pub(crate) fn forget(&self, session: u64) {
         self.remove_channel(session);
         self.requests.cancel_session(session);
@@ -398,7 +398,7 @@ impl Connection {
     }
 }
 
-/// `future`'s output if it is there at once.
+/// Returns `future`'s output if it is there at once.
 pub(crate) async fn at_once<F: Future + Unpin>(future: &mut F) -> Option<F::Output> {
     poll_fn(|cx| match std::pin::Pin::new(&mut *future).poll(cx) {
         Poll::Ready(output) => Poll::Ready(Some(output)),

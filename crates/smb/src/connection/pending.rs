@@ -11,7 +11,7 @@ use std::task::{Context, Poll, Waker};
 #[derive(Default)]
 pub(crate) struct PendingRequests {
     waiting: RefCell<HashMap<u64, Rc<Pending>>>,
-    /// Of these, those that have got an interim reply.
+    /// Number of these that have got an interim reply.
     async_count: Cell<usize>,
     async_ids: Cell<u64>,
     has_room: RefCell<Option<Waker>>,
@@ -23,7 +23,7 @@ pub(crate) struct PendingRequests {
 /// One request that waits.
 pub(crate) struct Pending {
     message_id: u64,
-    /// With which it ends; 0 for what goes on.
+    /// Session whose end cancels it; 0 for a request that goes on.
     session: u64,
     /// The request ends with its session alone, and not with its connection.
     outlives_connection: bool,
@@ -76,7 +76,7 @@ impl PendingRequests {
         waiting.values().filter(|pending| pending.outlives_connection && pending.session == session).count()
     }
 
-    /// A request that cannot be answered at once.
+    /// Enters a request that cannot be answered at once.
     pub(crate) fn enter(
         &self,
         message_id: u64,
@@ -116,7 +116,7 @@ impl PendingRequests {
         waiting.values().filter(|pending| pending.session == session).for_each(|pending| pending.cancel());
     }
 
-    /// The connection is lost: cancels those that end with it.
+    /// Notes that the connection is lost, and cancels those that end with it.
     pub(crate) fn lose(&self) {
         self.is_lost.set(true);
         let waiting = self.waiting.borrow();
@@ -127,7 +127,7 @@ impl PendingRequests {
 }
 
 impl PendingGuard<'_> {
-    /// The number for its interim reply; `None` where too many have one.
+    /// Returns the number for its interim reply; `None` where too many have one.
     pub(crate) fn go_async(&self) -> Option<u64> {
         let requests = self.requests;
         //= MS-SMB2 3.3.4.2
@@ -164,7 +164,7 @@ impl Pending {
         self.waker.take().into_iter().for_each(Waker::wake);
     }
 
-    /// Ready once it was cancelled.
+    /// Returns ready once it was cancelled.
     pub(crate) fn poll_cancelled(&self, cx: &mut Context<'_>) -> Poll<()> {
         if self.is_cancelled.get() {
             return Poll::Ready(());

@@ -21,7 +21,7 @@ pub(crate) struct Replies {
     out: Vec<u8>,
     /// Offset of each message, and its signer.
     messages: Vec<(usize, Option<Rc<Channel>>)>,
-    /// For what they hold.
+    /// Charge of the memory that they hold.
     charge: Option<Charge>,
 }
 
@@ -89,7 +89,7 @@ impl Replies {
         }
     }
 
-    /// The message that was appended last, as it stands.
+    /// Returns the message that was appended last, as it stands.
     pub(crate) fn last(&self) -> &[u8] {
         self.messages.last().map_or(&[], |(start, _)| &self.out[*start..])
     }
@@ -132,7 +132,7 @@ impl Replies {
     }
 }
 
-/// A message alone in its frame, neither signed nor sealed.
+/// Sends a message alone in its frame, neither signed nor sealed.
 pub(crate) fn send_alone(connection: &Rc<Connection>, header: &Header, fill: impl FnOnce(&mut Body<'_>)) {
     let mut replies = Replies::new();
     replies.push(header, None, fill);
@@ -156,7 +156,8 @@ pub(crate) fn send_unasked(
     }
 }
 
-/// A message alone in its frame, which begins with [`FRONT`] bytes of room; sealed or signed where it lies. It may leave with others.
+/// Sends a message alone in its frame, which begins with [`FRONT`] bytes of room; sealed or signed where it lies. It
+/// may leave with others.
 pub(crate) fn leave_short(
     connection: &Rc<Connection>,
     mut head: Vec<u8>,
@@ -192,7 +193,7 @@ pub(super) fn front(frame: &mut [u8], is_sealed: bool) -> usize {
     from
 }
 
-/// A message alone in its frame whose data leaves behind it by itself: neither signed nor sealed.
+/// Sends a message alone in its frame whose data leaves behind it by itself: neither signed nor sealed.
 pub(crate) fn leave_before(connection: &Rc<Connection>, replies: &mut Replies, payload: Payload, len: u32) {
     let mut head = std::mem::take(&mut replies.out);
     replies.messages.clear();

@@ -11,7 +11,7 @@ use zerocopy::FromBytes;
 use super::call::Call;
 use crate::session::TreeKind;
 
-/// The file that a request is about.
+/// Returns the file that a request is about.
 pub(super) fn named_file(message: &Message<'_>, command: Command) -> Option<FileId> {
     let at = command.file_id_offset()?;
     let bytes = message.body().get(at..at + size_of::<FileId>())?;
@@ -42,7 +42,8 @@ pub(super) fn is_data_of_file(call: &Call<'_>, command: Command) -> bool {
     is_file && matches!(command, Command::Read | Command::Write | Command::Flush)
 }
 
-/// Bytes of a message that its request needs, for one that may wait without a limit of time; `None` for any other, and for a malformed one.
+/// Returns the number of bytes of a message that its request needs, for one that may wait without a limit of time.
+/// `None` for any other, and for a malformed one.
 pub(super) fn needed_len(message: &Message<'_>) -> Option<usize> {
     if !matches!(message.header().command(), Ok(Command::Create | Command::Lock | Command::ChangeNotify)) {
         return None;
@@ -64,9 +65,9 @@ pub(super) fn control_code(message: &Message<'_>) -> Option<u32> {
 
 /// Delays after which a request that waits costs its connection something, or is answered for the first time.
 pub(super) struct WaitDelays {
-    /// Until the connection is charged for what the request keeps.
+    /// Delay after which the connection is charged for what the request keeps.
     pub(super) charge: Duration,
-    /// Until an interim reply is sent.
+    /// Delay after which an interim reply is sent.
     pub(super) interim: Duration,
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct OutgoingFrame {
     pub(crate) head: Vec<u8>,
     pub(crate) from: usize,
     pub(crate) payload: Payload,
-    /// For what it holds.
+    /// Charge of the memory that it holds.
     pub(crate) charge: Option<Charge>,
     /// Bytes of it that a deferred read has brought.
     pub(crate) deferred_bytes: usize,
@@ -61,7 +61,7 @@ impl OutgoingFrame {
         matches!(self.payload, Payload::None) && self.head.len() - self.from <= BufClass::Small.bytes()
     }
 
-    /// Bytes that leave of it.
+    /// Returns the number of bytes that leave of it.
     fn wire_len(&self) -> u64 {
         match &self.payload {
             Payload::File { len, .. } => self.len() as u64 + u64::from(*len),
@@ -131,7 +131,7 @@ impl SendQueue {
         self.sent.get()
     }
 
-    /// Nothing leaves any more.
+    /// Closes the queue: nothing leaves any more.
     pub(crate) fn close(&self) {
         self.is_closed.set(true);
         self.short.borrow_mut().clear();
@@ -145,7 +145,7 @@ impl SendQueue {
         !self.is_writing.get() && self.deferred_reads.are_done()
     }
 
-    /// Some of it has left, or will not.
+    /// Wakes what waits for the queue: some of it has left, or will not.
     pub(super) fn wake(&self) {
         self.waiting.take().into_iter().for_each(Waker::wake);
         if self.is_closed.get() || self.is_empty() {
@@ -153,7 +153,7 @@ impl SendQueue {
         }
     }
 
-    /// Bytes of replies that wait here.
+    /// Returns the number of bytes of replies that wait here.
     pub(crate) fn bytes(&self) -> usize {
         self.bytes.get()
     }
@@ -173,7 +173,7 @@ impl SendQueue {
         Some(next)
     }
 
-    /// The next short one, if there is room for it.
+    /// Takes the next short frame, if there is room for it.
     fn pop_short(&self, room: usize) -> Option<OutgoingFrame> {
         let mut short = self.short.borrow_mut();
         let next = short.pop_front_if(|next| next.len() <= room)?;
@@ -197,7 +197,7 @@ impl Connection {
         }
     }
 
-    /// The stream has taken so much more.
+    /// Notes that the stream has taken so much more.
     fn took(&self, bytes: u64) {
         self.send_queue.sent.update(|sent| sent + bytes);
         self.stats.bytes_out.add(bytes);
@@ -261,7 +261,7 @@ impl Connection {
         }
     }
 
-    /// Room for a frame of `len` bytes and those behind it.
+    /// Returns room for a frame of `len` bytes and those behind it.
     fn batch(&self, len: usize) -> Option<Buf> {
         let lane = lane::current();
         let buffers = lane.buffers();
@@ -273,7 +273,7 @@ impl Connection {
         large.or_else(|| buffers.try_get(BufClass::Small))
     }
 
-    /// Short frames together: the kernel is entered once for those of many connections.
+    /// Writes short frames together: the kernel is entered once for those of many connections.
     async fn write_batch(&self, batch: Buf) -> io::Result<()> {
         let len = batch.len() as u64;
         self.pace(batch.len()).await;
@@ -282,7 +282,7 @@ impl Connection {
         sent.map_or(Err(io::ErrorKind::TimedOut.into()), |(result, _)| result)
     }
 
-    /// A long frame, as the stream takes it.
+    /// Writes a long frame, as the stream takes it.
     async fn write_piece(&self, piece: Buf, from: usize) -> io::Result<()> {
         let mut at = from;
         while at < piece.len() {
@@ -333,7 +333,7 @@ impl Connection {
         Ok(())
     }
 
-    /// The file has become shorter since its length was promised.
+    /// Sends zeros for the rest, as the file has become shorter since its length was announced.
     async fn write_zeros(&self, mut left: u64) -> io::Result<()> {
         self.lane.counters.reads_cut.increment();
         while left > 0 {

@@ -31,7 +31,7 @@ impl ConnectionStats {
 }
 
 impl StatCounter {
-    /// On the lane of the connection alone: others would lose what it adds.
+    /// Adds to the counter. Called on the lane of the connection alone: others would lose what it adds.
     pub(crate) fn add(&self, more: u64) {
         self.0.store(self.0.load(Ordering::Relaxed) + more, Ordering::Relaxed);
     }

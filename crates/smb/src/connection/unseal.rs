@@ -38,8 +38,8 @@ pub(super) fn open(connection: &Connection, mut frame: Frame) -> Result<(Frame, 
     }
 }
 
-/// Returns whether the messages of a frame are of the session that has sealed it. What is no message is told
-/// by the receiver.
+/// Returns whether the messages of a frame are of the session that has sealed it. What is no message is refused by the
+/// receiver.
 fn is_of(session: u64, frame: &[u8]) -> bool {
     //= MS-SMB2 3.3.5.2.1.1
     //# The first request names the session of the transform header and goes on with none before it; of those that follow each names it

@@ -90,7 +90,7 @@ impl LaneSmb {
     }
 }
 
-/// A letter for each of these bits that is set.
+/// Returns a letter for each of these bits that is set.
 fn letters<const N: usize>(bits: u32, of: [(u32, char); N]) -> String {
     of.into_iter().filter(|(bit, _)| bits & bit != 0).map(|(_, letter)| letter).collect()
 }

@@ -23,7 +23,7 @@ use crate::session::{Channel, ChannelEntry};
 #[derive(Clone, Debug)]
 pub(crate) struct Break {
     kind: BreakKind,
-    /// By the last of these it was tried; later ones have greater numbers.
+    /// Numbers of the connections that it was sent by, the last one last.
     tried: Vec<u64>,
 }
 
@@ -79,7 +79,7 @@ impl ConnectionTable {
         self.0.borrow().get(&connection).and_then(Weak::upgrade)
     }
 
-    /// All that there are, and those that were lost and whose requests go on.
+    /// Returns all connections, and those that were lost and whose requests go on.
     pub(super) fn all(&self) -> Vec<Rc<Connection>> {
         self.0.borrow().values().filter_map(Weak::upgrade).collect()
     }
@@ -146,7 +146,7 @@ impl LaneSmb {
         }
     }
 
-    /// The connections that a break may be sent by and was not yet.
+    /// Returns the connections that a break may be sent by and was not yet.
     fn routes_of(&self, broken: &Break) -> Vec<ChannelEntry> {
         let mut routes = match broken.kind {
             BreakKind::Oplock { session, .. } => {
@@ -158,7 +158,7 @@ impl LaneSmb {
         routes
     }
 
-    /// True when the client has a connection that this break was not sent by.
+    /// Returns true when the client has a connection that this break was not sent by.
     pub(super) fn has_another_route(&self, broken: &Break) -> bool {
         !self.routes_of(broken).is_empty()
     }
@@ -208,9 +208,9 @@ impl LaneSmb {
 }
 
 impl BreakKind {
-    /// Returns whether it may come behind the reply to the client that causes it, where that hears both by
-    /// one connection. It knows of the names that it changes by the reply, and its other leases of the
-    /// directory go a moment later, as with Samba. Other clients are told before.
+    /// Returns whether it may come behind the reply to the client that causes it, where both go by one connection. It
+    /// knows of the names that it changes by the reply, and its other leases of the directory go a moment later, as
+    /// with Samba. Other clients get theirs before.
     fn may_follow(&self) -> bool {
         matches!(self, Self::Lease(broken) if broken.names)
     }

@@ -17,9 +17,9 @@ use super::lane_service::LaneSmb;
 pub(crate) enum LaneMessage {
     /// A session is over, of which these connections were channels.
     Ended { session: u64, connections: Vec<u64> },
-    /// A client is to be told by this connection of the lane.
+    /// A break must be sent to a client by this connection of the lane.
     Break { by: u64, broken: Break },
-    /// The connections that a session has left are on this lane: its client is told of breaks here from now on.
+    /// The connections that a session has left are on this lane: its client gets breaks here from now on.
     Adopt { session: u64 },
 }
 

@@ -109,7 +109,7 @@ impl LaneSmb {
         &self.tree
     }
 
-    /// The rules of now.
+    /// Returns the rules of now.
     pub(crate) fn options(&self) -> Arc<Options> {
         Arc::clone(&self.options.borrow())
     }
@@ -118,12 +118,12 @@ impl LaneSmb {
         &self.connections
     }
 
-    /// A connection's books of memory, and its claim to the server's rate.
+    /// Returns a connection's account of memory, and its claim to the server's rate.
     pub(crate) fn accounts(&self, peer: IpAddr) -> (Rc<Account>, Ticket) {
         (self.memory.account(peer, &self.connection_counters), self.commons.pacer.ticket())
     }
 
-    /// A tree of a session, as this lane serves it.
+    /// Returns a tree of a session, as this lane serves it.
     pub(crate) fn tree(
         &self,
         connection: &Connection,
@@ -149,7 +149,7 @@ impl LaneSmb {
         })
     }
 
-    /// The session's user in a tree connect, by this connection.
+    /// Returns the session's user in a tree connect, by this connection.
     fn ctx(
         &self,
         connection: &Connection,
@@ -207,12 +207,12 @@ impl LaneSmb {
         share.enter(&ctx, &root_spec).await.map(Some)
     }
 
-    /// Every open of the process.
+    /// Returns every open of the process.
     pub(crate) fn opens(&self) -> &Arc<Opens> {
         self.tree.opens()
     }
 
-    /// Some share that a session uses, for what is of none in particular.
+    /// Returns some share that a session uses, for what is of none in particular.
     pub(crate) fn any_share(&self, call: &Call<'_>) -> Result<Rc<LaneTree>, Status> {
         let channel = call.channel()?;
         let id = channel.session.disk_tree(PIPES).ok_or(Status::OBJECT_NAME_NOT_FOUND)?;
@@ -350,7 +350,7 @@ impl LaneService for LaneSmb {
     }
 }
 
-/// Clients that wait meanwhile have to be heard before they give up.
+/// Time for restoring opens: clients that wait meanwhile have to be heard before they give up.
 const TAKE_UP_WITHIN: Duration = Duration::from_secs(10);
-/// Before the server stops waiting for its lanes.
+/// Time for saving opens: less than the server waits for its lanes.
 const PUT_DOWN_WITHIN: Duration = Duration::from_secs(3);

@@ -1,8 +1,8 @@
-//! SERVER_TO_CLIENT_NOTIFICATION (MS-SMB2 2.2.44): a client hears that an administrator has ended its session, and not only when it
-//! uses it next.
+//! SERVER_TO_CLIENT_NOTIFICATION (MS-SMB2 2.2.44): a client is notified that an administrator has ended its session,
+//! and does not learn it only when it uses it next.
 //!
-//! That it is to be told is in the session, which lanes share: the first lane that forgets one of its
-//! connections tells by it.
+//! The session, which lanes share, says that its client must be notified: the first lane that removes one of its
+//! connections does so by that one.
 
 use std::rc::Rc;
 
@@ -14,7 +14,8 @@ use smb_wire::{Command, Header};
 use crate::connection::{Connection, send_unasked};
 use crate::session::Channel;
 
-/// Tells a client by this connection of a session that is over, where it is to be told and no other connection has done so.
+/// Notifies a client by this connection that a session is over, where it must be notified and no other connection has
+/// done so.
 pub(super) fn tell(connection: &Rc<Connection>, session: u64) {
     let channel = connection.channels.borrow().get(&session).cloned();
     let Some(channel) = channel.filter(|_| !connection.has_ended()) else { return };

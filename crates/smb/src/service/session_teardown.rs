@@ -88,7 +88,7 @@ impl LaneSmb {
         }
     }
 
-    /// A session is over: its requests are cancelled, and these connections have nothing of it any more.
+    /// Removes a session that is over: its requests are cancelled, and these connections have nothing of it any more.
     pub(super) fn forget(&self, session: u64, connections: &[u64]) {
         connections.iter().filter_map(|number| self.connection_table().including_lost(*number)).for_each(
             |connection| {
@@ -98,7 +98,7 @@ impl LaneSmb {
         );
     }
 
-    /// Word may have been lost: looks for sessions that are over.
+    /// Looks for sessions that are over, as word of them may have been lost.
     pub(super) fn forget_ended(&self) {
         for connection in self.connection_table().all() {
             let ended: Vec<_> = {
@@ -113,7 +113,8 @@ impl LaneSmb {
         }
     }
 
-    /// A connection was lost: a session that has others goes on, with what changes something, and is told of breaks where they are.
+    /// Takes a lost connection out of a session. A session that has others goes on, with the requests that change
+    /// something, and gets breaks by its other connections.
     pub(crate) async fn lost(self: &Rc<Self>, connection: &Connection, session: &Arc<Session>) {
         let requests = connection.requests.going_on(session.id);
         match session.lose_channel(connection.number, requests) {
@@ -142,7 +143,7 @@ impl LaneSmb {
         });
     }
 
-    /// Breaks of what the session has open are told on this lane from now on.
+    /// Makes this lane the one that sends breaks of what the session has open.
     pub(super) fn adopt(&self, session: u64) {
         self.counters.sessions_adopted.increment();
         self.of_trees().adopt(&self.opens().of_session(session));

@@ -1,4 +1,5 @@
-//! Breaks on their way: a client whose TCP acknowledges nothing while one is out is told by its next connection, and this one ends.
+//! Breaks on their way: a client whose TCP acknowledges nothing while one is out gets it by its next connection, and
+//! this one ends.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -12,7 +13,7 @@ use crate::connection::Connection;
 /// Messages of one connection that its client has not acknowledged.
 #[derive(Default)]
 pub(crate) struct Undelivered {
-    /// With the byte of the connection that each ends at.
+    /// Breaks, each with the byte of the connection that its message ends at.
     waiting: RefCell<Vec<(u64, Break)>>,
     is_watched: Cell<bool>,
 }
@@ -41,7 +42,7 @@ async fn until_delivered(connection: &Connection, patience: Duration) {
     let (mut acknowledged, mut since) = (connection.acknowledged(), now());
     loop {
         sleep(LOOKS_EVERY).await;
-        // What is left then is told as the connection is let go.
+        // What is left then is sent by others as the connection is dropped.
         if connection.has_ended() {
             return;
         }
@@ -66,9 +67,9 @@ async fn until_delivered(connection: &Connection, patience: Duration) {
     }
 }
 
-/// Returns how long a client that can be told by another connection may acknowledge nothing, where a byte
-/// that is lost is sent again after `timeout`: six times, as with Samba, and not less than on a fast way nor
-/// more than is left to hear its answer in.
+/// Returns how long a client that has another connection may acknowledge nothing. That is six times the `timeout` after
+/// which a lost byte is sent again, as with Samba, but not less than on a fast way. It is not more than is left to hear
+/// the client's answer in.
 fn silent_max(timeout: Duration) -> Duration {
     TIMES * timeout.clamp(RTO_MIN, RTO_MAX)
 }

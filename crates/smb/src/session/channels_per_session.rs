@@ -50,7 +50,7 @@ fn bucket(channels: usize) -> usize {
     BUCKETS.iter().position(|(most, _)| channels <= *most).unwrap_or(BUCKETS.len() - 1)
 }
 
-/// Up to so many.
+/// Largest number of channels of each bucket, and its label.
 const BUCKETS: [(usize, &str); 6] = [(1, "1"), (2, "2"), (4, "3-4"), (8, "5-8"), (16, "9-16"), (32, "17-32")];
 
 #[cfg(test)]

@@ -36,7 +36,7 @@ pub(crate) use self::tree_connect_slots::{TreeConnectSlot, TreeConnectSlots};
 pub(crate) struct Session {
     /// The session's id, never 0 and never given again while the process lives.
     pub(crate) id: u64,
-    /// By which a client is known on all its connections.
+    /// ClientGuid, by which a client is known on all its connections.
     pub(crate) client: Guid,
     /// Parameters that its connections agreed on: the same for each.
     pub(crate) agreed: Agreed,
@@ -57,16 +57,16 @@ pub(crate) struct SignedIn {
     pub(crate) owner: Principal,
     /// A user has authenticated: the keys are secret. Those of an anonymous session are public.
     pub(crate) is_proved: bool,
-    /// With which requests to bind a further channel are signed.
+    /// Key that requests to bind a further channel are signed with.
     pub(crate) signing: Option<Arc<SigningKey>>,
-    /// With which AES-GMAC may sign replies to them.
+    /// Nonces with which AES-GMAC may sign replies to them.
     pub(crate) free_nonces: FreeNonces,
     pub(crate) sealing: Option<Sealing>,
     /// Unsigned requests are refused.
     pub(crate) signing_required: bool,
     /// Unsealed requests are refused too.
     pub(crate) sealing_required: bool,
-    /// Of [`smb_wire::body::session_setup::session_flags`].
+    /// Bits of [`smb_wire::body::session_setup::session_flags`].
     pub(crate) flags: u16,
 }
 
@@ -137,9 +137,9 @@ pub(crate) enum SessionState {
 /// Part of a session that a connection has: on its lane, without a lock.
 pub(crate) struct Channel {
     pub(crate) session: Arc<Session>,
-    /// With which this connection's messages are signed.
+    /// Key that this connection's messages are signed with.
     pub(crate) signing: Option<Arc<SigningKey>>,
-    /// Of what is sealed on this connection.
+    /// Nonces of messages that are sealed on this connection.
     pub(crate) nonces: Option<RefCell<Nonces>>,
     trees: RefCell<NumberMap<u32, Rc<LaneTree>>>,
 }
@@ -174,7 +174,7 @@ impl Session {
         self.signed_in().is_some_and(|signed_in| signed_in.owner.name() == who.name())
     }
 
-    /// The first sign-in has ended well.
+    /// Begins the session, as its first sign-in has ended well.
     pub(crate) fn begin(&self, signed_in: SignedIn) {
         self.shared().principal = Some(signed_in.owner.clone());
         // A session is begun by the one connection that made it.
@@ -209,20 +209,20 @@ impl Session {
         EndedSession { trees, channels }
     }
 
-    /// Closes the session without its client's word: the client is told by one of its channels, where it
-    /// understands that.
+    /// Closes the session without its client's request: one of its channels notifies the client, where it understands
+    /// that.
     pub(crate) fn expel(&self) -> EndedSession {
         self.is_to_be_told.store(self.notifies, Ordering::Release);
         self.close()
     }
 
-    /// Returns whether its client is to be told that it is over: true for the first caller alone, which has
-    /// to tell it.
+    /// Returns whether its client must be notified that it is over: true for the first caller alone, which has to do
+    /// that.
     pub(crate) fn is_to_be_told(&self) -> bool {
         self.is_to_be_told.swap(false, Ordering::AcqRel)
     }
 
-    /// A connection becomes a channel, and gets its number.
+    /// Makes a connection a channel, and returns its number.
     ///
     /// # Errors
     /// As the specification says where there are too many, or the session is over.
@@ -243,14 +243,14 @@ impl Session {
         Ok(number)
     }
 
-    /// A connection is none of its channels any more. Whether it was the last.
+    /// Removes a connection from the channels. Returns true if it was the last.
     pub(crate) fn remove_channel(&self, connection: u64) -> bool {
         let mut shared = self.shared();
         shared.channels.retain(|channel| channel.connection != connection);
         shared.channels.is_empty()
     }
 
-    /// A connection was lost with so many requests under way, which go on while there are few of them.
+    /// Removes a connection that was lost with so many requests under way, which go on while there are few of them.
     pub(crate) fn lose_channel(&self, connection: u64, requests: usize) -> Loss {
         let mut shared = self.shared();
         let at = shared.channels.iter().position(|channel| channel.connection == connection);
@@ -299,7 +299,7 @@ impl Session {
         Ok(tree)
     }
 
-    /// A tree by its id.
+    /// Returns a tree by its id.
     pub(crate) fn tree(&self, id: u32) -> Option<Arc<TreeConnect>> {
         self.shared().trees.get(&id).cloned()
     }
@@ -309,13 +309,13 @@ impl Session {
         self.shared().trees.len()
     }
 
-    /// A tree of files, if it has one: of any share but `pipes`.
+    /// Returns a tree of files, if it has one: of any share but `pipes`.
     pub(crate) fn disk_tree(&self, pipes: &str) -> Option<u32> {
         let shared = self.shared();
         shared.trees.values().find(|tree| &*tree.share != pipes).map(|tree| tree.id)
     }
 
-    /// The shares that it is connected to.
+    /// Returns the shares that it is connected to.
     pub(crate) fn shares(&self) -> Vec<String> {
         let shared = self.shared();
         let mut shares: Vec<_> = shared.trees.values().map(|tree| tree.share.to_string()).collect();
@@ -351,12 +351,12 @@ impl Channel {
         Rc::new(Self { session, signing, nonces: nonces.map(RefCell::new), trees: RefCell::default() })
     }
 
-    /// The keys that it seals with.
+    /// Returns the keys that it seals with.
     pub(crate) fn sealing(&self) -> Option<&Sealing> {
         self.session.signed_in()?.sealing.as_ref()
     }
 
-    /// A tree of the session on this lane: `make` is asked at its first use here, and again after a reload.
+    /// Returns a tree of the session on this lane: `make` is asked at its first use here, and again after a reload.
     ///
     /// # Errors
     /// `STATUS_NETWORK_NAME_DELETED` where there is none of that id, or what `make` says.

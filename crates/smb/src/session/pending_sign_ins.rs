@@ -108,7 +108,7 @@ impl std::fmt::Debug for PendingSignIns {
     }
 }
 
-/// The network of an address: an IPv4 /24, an IPv6 /48.
+/// Returns the network of an address: an IPv4 /24, an IPv6 /48.
 fn network(peer: IpAddr) -> IpAddr {
     match peer.to_canonical() {
         IpAddr::V4(v4) => Ipv4Addr::from_bits(v4.to_bits() >> 8 << 8).into(),
@@ -116,11 +116,11 @@ fn network(peer: IpAddr) -> IpAddr {
     }
 }
 
-/// Begun sign-ins of one connection.
+/// Most begun sign-ins of one connection.
 const PER_CONNECTION_MAX: usize = 8;
-/// Begun sign-ins of one address: a terminal server's users begin hundreds at once.
+/// Most begun sign-ins of one address: a terminal server's users begin hundreds at once.
 const PER_ADDRESS_MAX: usize = 512;
-/// Begun sign-ins of an IPv4 /24 or an IPv6 /48.
+/// Most begun sign-ins of an IPv4 /24 or an IPv6 /48.
 const NETWORK_MAX: usize = 1024;
 //@ limit: sign-ins that are begun
 //@ section: SMB
@@ -131,7 +131,7 @@ const NETWORK_MAX: usize = 1024;
 //@ empty: the oldest of the connection, address or network is displaced, in all that of the network with most
 //@ counter: smb_sign_ins_displaced
 //@ attack: smb-begun-sign-ins
-/// Begun sign-ins of the process: some 2 KiB each.
+/// Most begun sign-ins of the process: some 2 KiB each.
 const ALL_MAX: usize = 4096;
 
 #[cfg(test)]

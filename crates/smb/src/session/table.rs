@@ -51,12 +51,12 @@ impl Sessions {
         Ok(())
     }
 
-    /// The session of this id.
+    /// Returns the session of this id.
     pub(crate) fn get(&self, id: u64) -> Option<Arc<Session>> {
         self.shard(id).get(&id).map(|entry| Arc::clone(&entry.session))
     }
 
-    /// All there are.
+    /// Returns all sessions.
     pub(crate) fn all(&self) -> Vec<Arc<Session>> {
         let of_shard = |shard: &Mutex<HashMap<u64, SessionEntry>>| -> Vec<_> {
             let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
@@ -100,7 +100,7 @@ impl Default for Sessions {
     fn default() -> Self {
         Self {
             shards: std::array::from_fn(|_| Mutex::default()),
-            // How many there may be is told with each.
+            // Each call passes the limit.
             books: Mutex::new(Books::new(0, Shares::THRICE)),
             next: AtomicU32::new(0),
             key: RandomState::new(),

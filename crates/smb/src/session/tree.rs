@@ -26,11 +26,11 @@ pub(crate) struct TreeConnect {
 pub(crate) struct LaneTree {
     pub(crate) connect: Arc<TreeConnect>,
     pub(crate) kind: TreeKind,
-    /// Of the site that it was made of.
+    /// Generation of the site that it was made of.
     pub(crate) generation: u64,
     /// Count of the user's sign-ins that the rights here are of.
     pub(crate) renewals: u32,
-    /// For tests: by how much its data is late.
+    /// Delay of its data, for tests.
     pub(crate) test_delay: Option<Duration>,
 }
 
@@ -50,7 +50,7 @@ pub(crate) enum TreeKind {
     Disk {
         /// The volume on this lane.
         share: Share,
-        /// On whose behalf.
+        /// Context of its requests: the caller that they act for.
         ctx: RequestContext,
     },
 }

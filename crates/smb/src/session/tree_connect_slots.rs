@@ -78,7 +78,7 @@ const PER_CONNECTION_MAX: usize = 4096;
 //@ empty: STATUS_INSUFFICIENT_RESOURCES; others feel nothing
 //@ counter: smb_trees_refused
 //@ attack: smb-trees
-/// In all: less than a kilobyte each.
+/// Most tree connects in all: less than a kilobyte each.
 const ALL_MAX: usize = 65_536;
 
 #[cfg(test)]

@@ -35,36 +35,36 @@ impl Smb {
     }
 }
 
-/// Whether messages of a session are signed.
+/// Rule for signing the messages of a session.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Signing {
-    /// Used where the client asks for it.
+    /// Messages are signed where the client asks for it.
     Allowed,
-    /// Always, by every client that has proved a password. Guests and anonymous sessions, where they are let
+    /// Every client that has proved a password signs its messages. Guests and anonymous sessions, where they are let
     /// in, have no key of their own to sign with.
     #[default]
     Required,
 }
 
-/// Whether messages of a session are encrypted.
+/// Rule for encrypting the messages of a session.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 #[serde(rename_all = "lowercase")]
 pub enum Encryption {
-    /// Never.
+    /// Messages are never encrypted.
     Off,
-    /// Used where the client asks for it.
+    /// Messages are encrypted where the client asks for it.
     #[default]
     Allowed,
-    /// Always; a client that cannot is refused.
+    /// Messages are always encrypted; a client that cannot is refused.
     Required,
 }
 
-/// An address that clients are told of for more connections.
+/// An address that clients get for more connections.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq)]
 #[serde(deny_unknown_fields)]
 pub struct InterfaceSection {
-    /// Of this machine.
+    /// Address of this machine.
     pub address: IpAddr,
     /// Bits a second.
     pub speed: u64,
@@ -100,9 +100,9 @@ pub struct SmbSection {
     pub server_name: Option<String>,
     /// The workgroup.
     pub workgroup: String,
-    /// Whether messages are signed.
+    /// Rule for signing messages.
     pub signing: Signing,
-    /// Whether they are encrypted.
+    /// Rule for encrypting messages.
     pub encryption: Encryption,
     /// Sessions may have several connections.
     pub multichannel: bool,
@@ -113,7 +113,8 @@ pub struct SmbSection {
     pub guest: bool,
     /// Clients that give no name come in.
     pub anonymous: bool,
-    /// Addresses that clients are told of; without any, those of this machine's interfaces, as they are at the moment.
+    /// Addresses that clients get for more connections; without any, those of this machine's interfaces, as they are at
+    /// the moment.
     pub interface: Vec<InterfaceSection>,
     /// Shares beside those that are a whole volume.
     pub share: Vec<ShareTable>,
@@ -241,11 +242,11 @@ pub(crate) struct ShareSection {
     pub(crate) keep_inherited: bool,
     /// Delay after which an open tells that it has written.
     pub(crate) write_time_delay: Duration,
-    /// Patterns of names with the attribute "hidden",
+    /// Patterns of names with the attribute "hidden".
     pub(crate) hide: Vec<String>,
-    /// and names of extended attributes that clients neither see nor set.
+    /// Names of extended attributes that clients neither see nor set.
     pub(crate) hide_attributes: Vec<String>,
-    /// For tests: by how much its data is late.
+    /// Delay of its data, for tests.
     pub(crate) test_delay: Option<Duration>,
 }
 
@@ -266,7 +267,7 @@ struct Tables {
 #[derive(Debug)]
 pub(crate) struct SmbSettings {
     pub(crate) section: SmbSection,
-    /// In the order of the configuration.
+    /// Shares in the order of the configuration.
     pub(crate) shares: Vec<ShareSection>,
     /// The command line names a directory, and no configuration says more.
     pub(crate) is_directory: bool,
@@ -424,7 +425,7 @@ fn is_netbios_name(name: &str) -> bool {
     (1..=15).contains(&name.len()) && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
-/// The volumes that are not switched off, then the directories that have a table of their own.
+/// Returns the volumes that are not switched off, then the directories that have a table of their own.
 fn shares(
     section: &SmbSection,
     volumes: &[VolumeSection],
@@ -488,7 +489,7 @@ fn check_name(name: &str, seen: &mut HashSet<String>) -> Result<(), String> {
     Ok(())
 }
 
-/// A volume by this name, with what its keys say of shares.
+/// Returns a volume by this name, with what its keys say of shares.
 fn share(
     index: usize,
     volume: &VolumeSection,
@@ -511,7 +512,7 @@ fn share(
     })
 }
 
-/// Names, or patterns of names, that are looked at for each file that is told of.
+/// Checks names, or patterns of names, that are looked at for each listed file.
 fn hidden(volume: usize, key: &str, names: &[String]) -> Result<Vec<String>, ConfigError> {
     let is_name = |name: &String| (1..=255).contains(&name.len()) && !name.contains(['/', '\\']);
     if names.len() > HIDDEN_MAX || !names.iter().all(is_name) {

@@ -8,7 +8,7 @@ use super::{
 use crate::http2::frame::{self, FrameHead, Reason};
 
 impl Connection {
-    /// RFC 9113 6.3: priorities mean nothing any more, but the frame has a form.
+    /// Handles PRIORITY (RFC 9113 6.3): priorities mean nothing any more, but the frame has a form.
     pub(super) fn priority(&mut self, head: FrameHead, payload: &[u8]) -> FrameOutcome {
         if head.stream == 0 {
             return Err(ProtocolViolation::Connection(Reason::Protocol));
@@ -25,7 +25,7 @@ impl Connection {
         }
     }
 
-    /// RFC 9113 6.5.
+    /// Handles SETTINGS (RFC 9113 6.5).
     pub(super) fn settings(&mut self, head: FrameHead, payload: &[u8]) -> FrameOutcome {
         if head.stream != 0 {
             return Err(ProtocolViolation::Connection(Reason::Protocol));
@@ -67,7 +67,7 @@ impl Connection {
         Ok((self.initial_window > window_before).then_some(FrameEvent::Room(None)))
     }
 
-    /// RFC 9113 6.9.2.
+    /// Sets the initial window of streams (RFC 9113 6.9.2).
     fn set_initial_window(&mut self, window: i64) -> Result<(), ProtocolViolation> {
         let by = window - std::mem::replace(&mut self.initial_window, window);
         match self.streams.values_mut().all(|stream| stream.widen(by)) {
@@ -76,7 +76,7 @@ impl Connection {
         }
     }
 
-    /// RFC 9113 6.7.
+    /// Handles PING (RFC 9113 6.7).
     pub(super) fn ping(&mut self, head: FrameHead, payload: &[u8]) -> FrameOutcome {
         if head.stream != 0 {
             return Err(ProtocolViolation::Connection(Reason::Protocol));
@@ -98,7 +98,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// RFC 9113 6.9.
+    /// Handles WINDOW_UPDATE (RFC 9113 6.9).
     pub(super) fn window_update(&mut self, head: FrameHead, payload: &[u8]) -> FrameOutcome {
         let Ok(bytes) = <[u8; 4]>::try_from(payload) else {
             return Err(ProtocolViolation::Connection(Reason::FrameSize));
@@ -125,7 +125,7 @@ impl Connection {
     }
 }
 
-/// RFC 9113 6.8: the client opens no more streams, and ends the connection when it likes.
+/// Handles GOAWAY (RFC 9113 6.8): the client opens no more streams, and ends the connection when it likes.
 pub(super) fn goaway(head: FrameHead) -> FrameOutcome {
     match (head.stream, head.len) {
         (0, 8..) => Ok(None),

@@ -11,7 +11,7 @@ use crate::http2::request::{Block, read_request, read_trailers};
 use crate::http2::stream::Stream;
 
 impl Connection {
-    /// RFC 9113 6.2.
+    /// Handles HEADERS (RFC 9113 6.2).
     pub(super) fn headers(&mut self, head: FrameHead, payload: &[u8]) -> FrameOutcome {
         if head.stream.is_multiple_of(2) {
             return Err(ProtocolViolation::Connection(Reason::Protocol));
@@ -33,7 +33,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// RFC 9113 6.10. A block without end is cut where no good one can be longer.
+    /// Handles CONTINUATION (RFC 9113 6.10). A block without end is cut where no good one can be longer.
     pub(super) fn continuation(&mut self, head: FrameHead, payload: &[u8], now: Instant) -> FrameOutcome {
         let Some(mut block) = self.block.take() else {
             return Err(ProtocolViolation::Connection(Reason::Protocol));
@@ -52,7 +52,7 @@ impl Connection {
         Ok(None)
     }
 
-    /// Every block is decoded, whatever becomes of it: the next one builds on its table.
+    /// Handles a whole header block. Every block is decoded, whatever becomes of it: the next one builds on its table.
     fn whole_block(
         &mut self,
         stream: u32,
@@ -106,7 +106,7 @@ impl Connection {
     }
 }
 
-/// The stream that a priority names.
+/// Returns the stream that a priority names.
 pub(super) fn depends_on([a, b, c, d, _]: [u8; 5]) -> u32 {
     u32::from_be_bytes([a, b, c, d]) & frame::STREAM_MAX
 }

@@ -16,7 +16,7 @@ pub(crate) struct Decoder {
 pub(crate) struct HpackError;
 
 impl Decoder {
-    /// With the table that the peer may use if it is told nothing.
+    /// Creates a decoder with the table that the peer may use without a setting.
     pub(crate) fn new() -> Self {
         Self { table: Table::new(TABLE_BYTES_MAX), scratch: Vec::new() }
     }
@@ -68,7 +68,7 @@ impl Decoder {
     }
 }
 
-/// An integer with a prefix of `bits` bits (RFC 7541 5.1).
+/// Reads an integer with a prefix of `bits` bits (RFC 7541 5.1).
 fn integer(block: &mut &[u8], bits: u32) -> Result<usize, HpackError> {
     let mask = (1usize << bits) - 1;
     let (&first, mut rest) = block.split_first().ok_or(HpackError)?;

@@ -8,18 +8,18 @@ use super::table::Table;
 pub(crate) struct Encoder {
     table: Table,
     bytes_max: usize,
-    /// The table's size is to be told: the smallest that it had since that was last done, and what it has now.
+    /// Size of the table that must be sent: the smallest that it had since that was last done. Its size of now follows.
     resized: Option<usize>,
 }
 
 impl Encoder {
-    /// For a peer that has not said how large a table it keeps.
+    /// Creates an encoder for a peer that has not said how large a table it keeps.
     pub(crate) fn new() -> Self {
-        // It takes a larger one for granted (RFC 9113 6.5.2) and must be told.
+        // The peer takes a larger one for granted (RFC 9113 6.5.2), so the size must be sent.
         Self { table: Table::new(TABLE_BYTES), bytes_max: TABLE_BYTES, resized: Some(TABLE_BYTES) }
     }
 
-    /// The peer keeps a table of so many bytes (SETTINGS_HEADER_TABLE_SIZE).
+    /// Sets the size of the table that the peer keeps, bytes (SETTINGS_HEADER_TABLE_SIZE).
     pub(crate) fn set_table_max(&mut self, bytes: usize) {
         let bytes_max = bytes.min(TABLE_BYTES);
         if bytes_max == self.bytes_max {
@@ -103,7 +103,7 @@ fn string(block: &mut Vec<u8>, text: &[u8]) {
     block.extend_from_slice(text);
 }
 
-/// RFC 7541 5.1, behind the bits of `first`.
+/// Appends an integer (RFC 7541 5.1), behind the bits of `first`.
 fn integer(block: &mut Vec<u8>, first: u8, bits: u32, value: usize) {
     let mask = (1usize << bits) - 1;
     if value < mask {
@@ -118,8 +118,8 @@ fn integer(block: &mut Vec<u8>, first: u8, bits: u32, value: usize) {
     block.push(rest as u8);
 }
 
-/// The static table's index of a name, 0 if it has none; and the name in small letters if it comes with the same value
-/// again, so that it is worth a place in the table.
+/// Returns the static table's index of a name, 0 if it has none. The name in small letters is with it if it comes with
+/// the same value again, so that it is worth a place in the table.
 fn known(name: &str) -> (usize, Option<&'static [u8]>) {
     match name {
         "Server" => (54, Some(b"server")),

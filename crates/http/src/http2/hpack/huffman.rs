@@ -23,7 +23,7 @@ pub(super) fn decode(code: &[u8], out: &mut Vec<u8>) -> bool {
     machine.may_end[usize::from(state)]
 }
 
-/// States are the inner nodes of the code's tree, told by the bits since the last symbol.
+/// States are the inner nodes of the code's tree, named by the bits since the last symbol.
 struct HuffmanStates {
     steps: Vec<[HuffmanStep; 16]>,
     /// The bits since the last symbol are padding: fewer than eight, all ones.
@@ -78,7 +78,7 @@ fn step(tree: &[[HuffmanNode; 2]], state: usize, nibble: usize) -> HuffmanStep {
     HuffmanStep { state: at as u8, symbol }
 }
 
-/// The code as a tree; a complete code of 257 symbols has 256 inner nodes.
+/// Returns the code as a tree; a complete code of 257 symbols has 256 inner nodes.
 fn tree() -> Vec<[HuffmanNode; 2]> {
     let mut symbols: Vec<(u8, Symbol)> =
         (0..=255).map(|byte| (LENGTHS[usize::from(byte)], Symbol::Byte(byte))).collect();

@@ -22,7 +22,7 @@ impl Table {
         Self { entries: VecDeque::new(), bytes: 0, bytes_max }
     }
 
-    /// Name and value at an index, counted from 1.
+    /// Returns name and value at an index, counted from 1.
     pub(super) fn get(&self, index: usize) -> Option<(&[u8], &[u8])> {
         let index = index.checked_sub(1)?;
         if let Some((name, value)) = STATIC.get(index) {
@@ -32,7 +32,7 @@ impl Table {
         Some(entry.text.split_at(entry.name_len))
     }
 
-    /// The index of a field that was inserted.
+    /// Returns the index of a field that was inserted.
     pub(super) fn find(&self, name: &[u8], value: &[u8]) -> Option<usize> {
         let is_it = |entry: &TableEntry| {
             entry.name_len == name.len()

@@ -171,7 +171,7 @@ impl StreamBody {
         }
     }
 
-    /// The next bytes, at most `max`, which is not 0, of what is not at hand; none of anything else.
+    /// Reads the next bytes, at most `max`, which is not 0, of what is not at hand; none of anything else.
     pub(super) async fn fetch(&mut self, max: usize) -> Result<Vec<u8>, Abort> {
         let (bytes, is_done) = match self.pieces.front_mut() {
             Some(Piece::Listing(rendering, rest)) => {
@@ -220,7 +220,7 @@ fn push_parts(multipart: &Multipart, pieces: &mut VecDeque<Piece>) {
     pieces.push_back(Piece::Memory(Bytes::copy_from_slice(out.written())));
 }
 
-/// Up to `want` bytes of the file, which the page cache did not have.
+/// Reads up to `want` bytes of the file, which the page cache did not have.
 async fn read(version: &Version, at: u64, want: usize) -> Result<Vec<u8>, Abort> {
     let buffers = lane::current().buffers().clone();
     let buf = buffers.get(BufClass::Small).await;

@@ -35,7 +35,7 @@ struct IncomingState {
 }
 
 impl Incoming {
-    /// The body of `stream`; `length` is what the client has announced.
+    /// Creates the body of `stream`; `length` is what the client has announced.
     pub(super) fn new(
         stream: u32,
         length: Option<u64>,
@@ -59,7 +59,7 @@ impl Incoming {
         self.length
     }
 
-    /// The handler wants it: the client may send as fast as it is taken.
+    /// Lets the client send as fast as the body is taken, as the handler wants it.
     pub(in crate::service) fn invite(&self) {
         let waits = self.is_awaited && self.state.borrow().bytes.is_empty();
         self.results.put(self.stream, TaskResult::Wanted { waits });

@@ -28,7 +28,7 @@ pub(super) struct Http2Link {
     writable: Option<Pin<Box<dyn Future<Output = io::Result<()>>>>>,
     progress: Rc<Progress>,
     account: Rc<Account>,
-    /// For what a full socket leaves in `outgoing`.
+    /// Charge of what a full socket leaves in `outgoing`.
     held: Option<Charge>,
 }
 
@@ -140,7 +140,7 @@ impl Http2Link {
         Poll::Ready(Ok(()))
     }
 
-    /// The socket is full: what is left may stay for long, in memory of its own size and on the books.
+    /// Charges what a full socket leaves, which may stay for long, in memory of its own size.
     fn hold_rest(&mut self) {
         self.outgoing.shrink();
         self.held = None;
@@ -164,7 +164,7 @@ impl Http2Link {
         Poll::Ready(self.stream.shutdown(Shutdown::Write))
     }
 
-    /// Waits a little for the end of a client that was told that nothing follows.
+    /// Waits a little for the client to close, after it was sent the end of the connection.
     pub(super) async fn linger(self, alarm: &mut Alarm) {
         if !self.ended {
             // Its windows bound what it sends.

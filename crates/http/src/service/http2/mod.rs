@@ -67,7 +67,7 @@ pub(super) async fn serve_http2(
         match outcome {
             Some(Ok(Ok(SessionTurn::Cut))) => {}
             Some(Ok(Ok(SessionTurn::Over))) => {
-                // What the client had to be told it was told.
+                // The client has got the error of the connection.
                 match session.broken() {
                     Some(_) if is_late => service.counters.closed_header_timeout.increment(),
                     Some(Reason::EnhanceYourCalm) => service.counters.closed_http2_flood.increment(),

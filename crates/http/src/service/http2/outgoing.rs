@@ -19,7 +19,7 @@ pub(super) struct OutgoingBytes {
 }
 
 impl OutgoingBytes {
-    /// Without a layout bytes go out as they are.
+    /// Creates an empty queue; without a layout bytes go out as they are.
     pub(super) fn new(layout: Option<RecordLayout>) -> Self {
         Self { layout, bytes: Vec::new(), plain_len: 0, is_sealed: false, sent: 0 }
     }
@@ -102,7 +102,7 @@ impl OutgoingBytes {
         }
     }
 
-    /// A place to come back to with [`OutgoingBytes::rewind`] before anything is sealed.
+    /// Returns a place to come back to with [`OutgoingBytes::rewind`] before anything is sealed.
     pub(super) fn mark(&self) -> (usize, usize) {
         (self.bytes.len(), self.plain_len)
     }
@@ -163,7 +163,7 @@ impl OutgoingBytes {
         if self.is_sealed { &self.bytes[self.sent..] } else { &[] }
     }
 
-    /// The socket has got the first `n` bytes of [`OutgoingBytes::sealed`].
+    /// Drops the first `n` bytes of [`OutgoingBytes::sealed`], which the socket has got.
     pub(super) fn consume(&mut self, n: usize) {
         self.sent += n;
         if self.sent == self.bytes.len() {
@@ -189,7 +189,7 @@ impl OutgoingBytes {
 /// Plaintext of one send: eight full records. Half of it costs a tenth more of processor time a byte, twice of it saves
 /// little.
 const GATHERED_MAX: usize = 8 * PLAINTEXT_MAX;
-/// Below it a frame of a longer body is not worth its head.
+/// Shortest frame of a longer body that is worth its head.
 const SMALL_FRAME: usize = 1024;
 /// Most turns have a few short answers.
 const FIRST_CAPACITY: usize = 4 * 1024;

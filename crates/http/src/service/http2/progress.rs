@@ -93,7 +93,7 @@ impl Progress {
         self.moved_at.set(now());
     }
 
-    /// `bytes` more wait to be sent, `data` bytes of bodies among them.
+    /// Notes that `bytes` more wait to be sent, `data` bytes of bodies among them.
     pub(super) fn takes(&self, bytes: usize, data: usize) {
         self.owed.update(|before| before + bytes as i64);
         self.data.update(|before| before + data as i64);
@@ -104,7 +104,7 @@ impl Progress {
         self.awaits_window.set(waits);
     }
 
-    /// The socket got `bytes` more.
+    /// Notes that the socket got `bytes` more.
     pub(super) fn handed(&self, bytes: usize) {
         self.handed.update(|before| before + bytes as i64);
     }
@@ -169,8 +169,8 @@ impl Progress {
         }
     }
 
-    /// Bytes of bodies that the client has, at least, since what it has not acknowledged is taken for data; and how much
-    /// that is.
+    /// Returns the bytes of bodies that the client has, at least, since what it has not acknowledged is taken for data;
+    /// and how much that is.
     fn taken(&self) -> std::io::Result<(i64, i64)> {
         let on_the_way = self.owed.get() - self.handed.get() + self.stream.unacknowledged()? as i64;
         Ok((self.data.get() - on_the_way, on_the_way))

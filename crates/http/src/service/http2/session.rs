@@ -47,7 +47,7 @@ pub(super) struct Http2Session {
     /// Streams with something to send, by turns.
     queue: VecDeque<u32>,
     results: Rc<Results>,
-    /// Requests that were answered before their end, until their clients are told to stop.
+    /// Requests that were answered before their end, until they are reset.
     ending: BTreeMap<u32, Task<()>>,
     /// Uploads under way.
     uploads: Rc<Cell<usize>>,
@@ -124,7 +124,7 @@ impl Http2Session {
         self.rules.broken()
     }
 
-    /// Since when the client has kept the rest of a frame or header block back: what it has sent was read.
+    /// Returns since when the client has kept the rest of a frame or header block back: what it has sent was read.
     pub(super) fn cut_since(&self) -> Option<Instant> {
         self.rules.cut_since().filter(|_| self.has_read_all)
     }
@@ -139,7 +139,7 @@ impl Http2Session {
         self.rules.leave();
     }
 
-    /// Waits a little for the client to take what it was told at the end.
+    /// Waits a little for the client to take the last frames.
     pub(super) async fn linger(self, alarm: &mut Alarm) {
         self.link.linger(alarm).await;
     }
@@ -473,7 +473,7 @@ impl Fetched {
     }
 }
 
-/// Time for which a client that still sends its request has to see the answer before it is told to stop.
+/// Time for which a client that still sends its request has to see the answer before the stream is reset.
 const ANSWER_SEEN_AFTER: Duration = Duration::from_secs(1);
 //@ limit: HTTP/2 streams
 //@ section: HTTP
@@ -485,7 +485,7 @@ const ANSWER_SEEN_AFTER: Duration = Duration::from_secs(1);
 //@ attack: http-stalled-listings
 /// Requests of one connection at a time.
 const STREAMS_MAX: usize = 128;
-/// Between two turns of others.
+/// Rounds of frames in one turn, before other tasks of the lane run.
 const ROUNDS_PER_TURN: usize = 2;
 //@ limit: a lane's turn at HTTP/2 frames
 //@ section: Logs, control and descriptors

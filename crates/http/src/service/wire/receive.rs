@@ -48,8 +48,8 @@ impl Wire {
         Ok(all)
     }
 
-    /// Exactly `len` bytes of a stream without TLS, in one piece; `None` when they do not come in time, and are to be
-    /// received as any others.
+    /// Receives exactly `len` bytes of a stream without TLS, in one piece; `None` when they do not come in time, and
+    /// are to be received as any others.
     pub(in crate::service) async fn receive_whole(
         &mut self,
         len: usize,

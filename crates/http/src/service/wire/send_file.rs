@@ -30,7 +30,7 @@ impl Wire {
         }
     }
 
-    /// Page cache to socket, but for what waits before it.
+    /// Sends from the page cache to the socket, but for what waits before it.
     async fn send_file_uncopied(&mut self, version: &Version, range: ByteRange) -> Result<(), Abort> {
         let file = &version.file;
         self.flush(true).await?;
@@ -58,7 +58,7 @@ impl Wire {
         self.send_file_pages(version, rest, &mut resident).await
     }
 
-    /// Copies the range into the outbox, sending each time it is full.
+    /// Copies the range into the send buffer, sending each time it is full.
     async fn send_file_copied(&mut self, version: &Version, range: ByteRange) -> Result<(), Abort> {
         let file = &version.file;
         let mut at = range.start;
@@ -105,8 +105,8 @@ impl Wire {
         Ok(copied)
     }
 
-    /// Page cache to socket, a grant of the pacer's at a time and no more than the socket takes. In between others of
-    /// the lane have their turns, and the file and the client are looked at.
+    /// Sends from the page cache to the socket, a grant of the pacer's at a time and no more than the socket takes. In
+    /// between others of the lane have their turns, and the file and the client are looked at.
     async fn send_file_pages(
         &mut self,
         version: &Version,
@@ -146,7 +146,8 @@ impl Wire {
     }
 }
 
-/// A thousand that ask for long files at once are in a line of their own from their first step on.
+/// Yields to short replies. A thousand that ask for long files at once are in a line of their own from their first step
+/// on.
 async fn yield_to_short_replies(range: ByteRange) {
     if range.len() > PATIENT_FROM {
         lane::yield_if_due().await;

@@ -36,7 +36,7 @@ impl Call for Link {
 
     fn call(&self, file: BorrowedFd<'_>, dir: BorrowedFd<'_>) -> io::Result<()> {
         match sys::linkat(file, c"", dir, &self.name, AtFlags::EMPTY_PATH) {
-            // So is a process told that lacks CAP_DAC_READ_SEARCH; the other way needs /proc instead.
+            // A process that lacks CAP_DAC_READ_SEARCH gets this; the other way needs /proc instead.
             Err(Errno::NOENT) => {
                 let path = format!("/proc/self/fd/{}", file.as_raw_fd());
                 Ok(sys::linkat(CWD, path, dir, &self.name, AtFlags::SYMLINK_FOLLOW)?)

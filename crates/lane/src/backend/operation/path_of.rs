@@ -28,7 +28,7 @@ impl Call for PathOf {
         Ok(sys::readlink(format!("/proc/self/fd/{}", file.as_raw_fd()), Vec::new())?.into_bytes())
     }
 
-    /// The names of an open file are in memory.
+    /// Returns false: the names of an open file are in memory.
     fn waits_for_disk(&self) -> bool {
         false
     }

@@ -94,7 +94,7 @@ impl Operation for ReceiveInto {
 
     fn complete(&mut self, completion: Completion, ring: &Uring) -> io::Result<()> {
         let received = completion.bytes().or_else(|error| match error.raw_os_error() {
-            // Of an error after some bytes nothing is told, as by the ring itself: the stream seems to have ended.
+            // An error after some bytes is not reported, as by the ring itself: the stream seems to have ended.
             Some(errno) if errno != libc::ECANCELED && self.into.len() > self.began => Ok(0),
             _ => Err(error),
         });
@@ -110,7 +110,7 @@ impl Operation for ReceiveInto {
         let at = step.socket()?;
         let before = self.into.len();
         let ended = at.net.receive_into(at.socket, at.key, &mut self.into, self.wanted, at.engine);
-        // As in Linux: of an error after some bytes nothing is told, and the stream then seems to have ended.
+        // As in Linux: an error after some bytes is not reported, and the stream then seems to have ended.
         let ended = ended.map(|result| {
             result.or_else(|error| if self.into.len() > self.began { Ok(()) } else { Err(error) })
         });

@@ -231,9 +231,8 @@ impl Disk {
         vec![Change::Resize { of: Rc::clone(&inode.stored), event }]
     }
 
-    /// Tells watchers of the directory in which the inode was found of a change, and those of the inode
-    /// itself. Watchers of its other names learn nothing. It may have lost the name meanwhile: that is told
-    /// too.
+    /// Notifies watchers of the directory in which the inode was found of a change, and those of the inode itself.
+    /// Watchers of its other names learn nothing. It may have lost the name meanwhile: that is reported too.
     pub(super) fn notify(&mut self, inode: &Inode, engine: &mut Engine) {
         self.notify_above(inode, engine);
         self.watches.itself_changed(inode.serial(), engine);

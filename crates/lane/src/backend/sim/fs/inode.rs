@@ -32,7 +32,7 @@ pub(crate) struct Inode {
     /// Pages that are not in memory, by number.
     pub(super) cold: RefCell<BTreeSet<u64>>,
     pub(super) locks: RefCell<Locks>,
-    /// Failures to write back so far, and whether any description was told of the last.
+    /// Failures to write back so far, and whether any description has reported the last.
     pub(super) failures: Cell<(u32, bool)>,
 }
 

@@ -248,7 +248,7 @@ impl Disk {
         let (one_name, other_name) = (one.take_from(from_dir, from), other.take_from(to_dir, to));
         one.put_at(to_dir, to, one_name, &mut record);
         other.put_at(from_dir, from, other_name, &mut record);
-        // Told as two moves, one after the other.
+        // Reported as two moves, one after the other.
         for (moved, (dir, name), (other_dir, other_name)) in
             [(one, (from_dir, from), (to_dir, to)), (other, (to_dir, to), (from_dir, from))]
         {

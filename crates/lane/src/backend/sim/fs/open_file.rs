@@ -1,5 +1,5 @@
-//! Open file descriptions: an inode, and the description's own state. The latter is its locks, and which
-//! failures to write back it was told of.
+//! Open file descriptions: an inode, and the description's own state. The latter is its locks, and which failures to
+//! write back it has reported.
 
 use std::cell::Cell;
 use std::io;
@@ -16,7 +16,7 @@ pub(crate) struct OpenFile {
     owner: u64,
     /// Name by which the file was opened; `None` where it had none.
     name: Option<Rc<Name>>,
-    /// Count of the inode's write-back failures told to this description, or told to another before the open.
+    /// Count of the inode's write-back failures that this description has reported, or another before the open.
     told: Cell<u32>,
 }
 
@@ -24,7 +24,7 @@ impl OpenFile {
     /// Makes an open file description with an `owner` of locks unlike that of any other on the host.
     pub(in crate::backend::sim) fn new(inode: Rc<Inode>, access: Access, owner: u64) -> Rc<Self> {
         let (failures, was_told) = inode.failures.get();
-        // An event that no watcher was told of is told to the next watcher.
+        // A failure that no description has reported is reported by the next one that is opened.
         let told = if was_told { failures } else { failures.wrapping_sub(1) };
         let name = inode.found_by.borrow().clone();
         Rc::new(Self { inode, access, owner, name, told: Cell::new(told) })
@@ -39,7 +39,7 @@ impl OpenFile {
         self.inode.found_by.replace(self.name.clone());
     }
 
-    /// The path of the name by which it was opened, wherever that is now.
+    /// Returns the path of the name by which it was opened, wherever that is now.
     pub(crate) fn path(&self) -> Vec<u8> {
         let is_there = |name: &&Rc<Name>| self.inode.names.borrow().iter().any(|kept| Rc::ptr_eq(kept, name));
         let mut names = Vec::new();

@@ -77,8 +77,7 @@ impl Network {
         Some((id, conn.ends[Side::Client as usize].addr))
     }
 
-    /// Starts to connect, or looks how far an attempt has come: `Ok(false)` is "not yet", and `op` is told
-    /// when.
+    /// Starts to connect, or looks how far an attempt has come: `Ok(false)` is "not yet", and `op` is woken later.
     pub(crate) fn connect(
         &mut self,
         socket: SocketId,

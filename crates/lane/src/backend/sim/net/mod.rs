@@ -176,7 +176,7 @@ impl Network {
         self.try_with_conn(conn, engine, |c, around| c.send(side, parts, more, around))?
     }
 
-    /// Returns whether the socket takes bytes, or would tell an error. If not, `op` is told when.
+    /// Returns whether the socket takes bytes, or would return an error. If not, `op` is woken then.
     pub(crate) fn is_writable(&mut self, socket: SocketId, op: OpKey) -> io::Result<bool> {
         let (ready, waiting) = match self.sockets.get_mut(&socket).ok_or_else(canceled)? {
             Socket::Stream(stream) => {

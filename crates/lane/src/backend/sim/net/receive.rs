@@ -99,8 +99,7 @@ impl Network {
             && receive.untaken.is_empty()
     }
 
-    /// Receives from a stream: bytes, none at the stream's end, `None` when nothing has come and `waker` will
-    /// be told.
+    /// Receives from a stream: bytes, none at the stream's end, `None` when nothing has come and `waker` will be woken.
     pub(in crate::backend::sim) fn receive(
         &mut self,
         socket: SocketId,

@@ -22,7 +22,7 @@ impl Network {
         Ok(Unreleased { conn, side, upto })
     }
 
-    /// Returns whether `bytes` will not be sent again. If not, `op` is told when to look.
+    /// Returns whether `bytes` will not be sent again. If not, `op` is woken when to look.
     pub(in crate::backend::sim) fn is_released(&mut self, bytes: &Unreleased, op: OpKey) -> bool {
         let Some(conn) = self.conns.get_mut(&bytes.conn) else { return true };
         let released = conn.has_released(bytes.side, bytes.upto);

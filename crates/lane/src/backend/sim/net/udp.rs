@@ -171,7 +171,7 @@ impl Network {
         Ok(sent)
     }
 
-    /// Appends at most `max` buffers to `out`; returns whether there were any. If not, `waker` will be told.
+    /// Appends at most `max` buffers to `out`; returns whether there were any. If not, `waker` will be woken.
     pub(in crate::backend::sim) fn receive_datagrams(
         &mut self,
         socket: SocketId,

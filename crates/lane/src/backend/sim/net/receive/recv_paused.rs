@@ -12,8 +12,8 @@ use crate::backend::{RecvPaused, StreamToken};
 use crate::buffer::RecvBuf;
 
 impl Network {
-    /// Pauses a stream's receive (see [`crate::backend::Backend::poll_quiet`]); returns `None` when `waker`
-    /// will be told.
+    /// Pauses a stream's receive (see [`crate::backend::Backend::poll_quiet`]); returns `None` when `waker` will be
+    /// woken.
     pub(in crate::backend::sim) fn quieten(
         &mut self,
         socket: SocketId,
@@ -49,9 +49,8 @@ impl Network {
         Ok(None)
     }
 
-    /// Appends what has come to `into`, until `into` has `wanted` bytes. Ready then, or early: at the end of
-    /// the stream, where it fails, and, as a kernel that is interrupted, now and then. `op` is told when
-    /// there is more.
+    /// Appends what has come to `into`, until `into` has `wanted` bytes. Ready then, or early: at the end of the
+    /// stream, where it fails, and, as a kernel that is interrupted, now and then. `op` is woken when there is more.
     pub(crate) fn receive_into(
         &mut self,
         socket: SocketId,
