@@ -70,7 +70,8 @@ async fn by_volume(root: &Directory) -> Duration {
     spent() - started
 }
 
-/// Processor time of this thread, which is all that either does: the lane's, and the kernel's on its behalf.
+/// Returns the processor time of this thread, which is all that either takes: the lane's, and the kernel's on its
+/// behalf.
 fn spent() -> Duration {
     let spent = clock_gettime(ClockId::ThreadCPUTime);
     Duration::new(spent.tv_sec.cast_unsigned(), spent.tv_nsec as u32)

@@ -16,7 +16,7 @@ use crate::error::Error;
 use crate::object::Object;
 use crate::object_attributes::attributes_of;
 
-/// Of one directory.
+/// Rights of users in one directory.
 pub(crate) struct Access {
     nearest: Nearest,
     directory: identity::Object,
@@ -33,7 +33,8 @@ struct JudgedRights {
 }
 
 impl Access {
-    /// Of the directory `of` whose own list is `list`, beneath one for which `above` counts.
+    /// Computes the rights in the directory `of` whose own list is `list`; `above` has those of the directory above
+    /// it.
     pub(crate) fn new(stat: &Stat, list: Option<&[u8]>, of: &Arc<Object>, above: Option<&Self>) -> Self {
         let none = Nearest::None;
         let nearest = Nearest::of(list, above.map_or(&none, |above| &above.nearest));
@@ -41,12 +42,12 @@ impl Access {
         Self { nearest, directory, own: of.own(), known: RefCell::default() }
     }
 
-    /// The list that counts.
+    /// Returns the list that counts: the directory's own, or the nearest one above.
     pub(crate) fn nearest(&self) -> &Nearest {
         &self.nearest
     }
 
-    /// Rights over the directory and what is in it, nothing said of those above.
+    /// Returns the rights over the directory and what is in it. It takes no account of the directories above.
     pub(crate) fn own_rights(
         &self,
         principal: &Principal,
@@ -77,12 +78,12 @@ impl Access {
         (&self.nearest, self.directory, &self.own) == (&other.nearest, other.directory, &other.own)
     }
 
-    /// The directory's own descriptor.
+    /// Returns the directory's own descriptor.
     pub(crate) fn own(&self) -> Option<&Own> {
         self.own.as_ref()
     }
 
-    /// Rights over something in it that is no directory.
+    /// Returns the rights over something in the directory that is no directory itself.
     pub(crate) fn rights_of(&self, principal: &Principal, policy: &VolumePolicy, of: &Attributes) -> Rights {
         decide(principal, &judged(of), &self.nearest, policy)
     }

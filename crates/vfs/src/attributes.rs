@@ -5,8 +5,8 @@ use std::time::{Duration, SystemTime};
 use identity::{Id, Owner};
 use lane::fs::{FileKind, Stat, Timestamp};
 
-/// Attributes of a file or directory at the moment they were asked for. Two of them are not compared as a whole, as a mere
-/// reading moves one: see [`is_changed_since`](Self::is_changed_since).
+/// Attributes of a file or directory at the moment they were asked for. Two of them are not compared as a whole, as a
+/// mere reading moves one: see [`is_changed_since`](Self::is_changed_since).
 #[derive(Clone, Copy, Debug)]
 pub struct Attributes {
     /// Regular file or directory; nothing else is served.
@@ -15,11 +15,11 @@ pub struct Attributes {
     pub id: FileId,
     /// Bytes of content. Of no use for directories.
     pub size: u64,
-    /// Bytes that it takes on disk: what every service tells of its room. Fewer than the size where there are holes, more where room is
-    /// set aside.
+    /// Bytes that it takes on disk, as every service reports them. Fewer than the size where there are holes, more
+    /// where room is set aside.
     pub allocated: u64,
-    /// Last reading, as far as the file system keeps it; see [`Stat::atime`]. A reading is no change: what is cached of a file
-    /// may be older.
+    /// Last reading, as far as the file system keeps it; see [`Stat::atime`]. A reading is no change: what is cached
+    /// of a file may be older.
     pub atime: Timestamp,
     /// Last change of the content.
     pub mtime: Timestamp,
@@ -47,10 +47,10 @@ pub struct VersionName {
     pub size: u64,
     /// Last change of the content. Any program that may write the file may set it.
     pub mtime: Timestamp,
-    /// Last change of content or attributes, which nobody can set: other content has another.
+    /// Last change of content or attributes. No client can set it, so other content has another time.
     pub ctime: Timestamp,
-    /// [`Volume::distrusts_before`](crate::Volume::distrusts_before), of content that is older: a loss of power may have left other bytes under
-    /// the rest of the name. 0: it is younger.
+    /// [`Volume::distrusts_before`](crate::Volume::distrusts_before), of content that is older: a loss of power may
+    /// have left other bytes under the rest of the name. 0: it is younger.
     pub distrusted: u32,
 }
 
@@ -94,11 +94,11 @@ impl Attributes {
         ChangeToken { id: self.id, size: self.size, mtime: self.mtime }
     }
 
-    /// Returns whether the last change lies so far before `now` that any further one gets another time stamp.
-    /// Until then a token does not prove that nothing changed. A stamp of whole seconds may come from a file
-    /// system that keeps no finer ones (ext4 with small inodes, FAT), or from a client that knows none, and
-    /// takes as long to settle as theirs. Clients stamp by their own clocks, which may be behind: when the
-    /// stamp was given counts, not what it says.
+    /// Returns whether the last change lies so far before `now` that any further one gets another time stamp. Until
+    /// then a token does not prove that nothing changed. A stamp of whole seconds may come from a file system that
+    /// keeps no finer ones (ext4 with small inodes, FAT), or from a client that knows none. So it takes as long to
+    /// settle as theirs. Clients stamp by their own clocks, which may be behind: when the stamp was given counts, not
+    /// what it says.
     pub fn is_settled(&self, now: SystemTime) -> bool {
         let tick = if self.mtime.nanos == 0 { COARSE_TICK_MAX } else { CLOCK_TICK_MAX };
         let changed = self.mtime.max(self.ctime).to_system_time();
@@ -115,8 +115,8 @@ impl Attributes {
         VersionName { size: self.size, mtime: self.mtime, ctime: self.ctime, distrusted }
     }
 
-    /// Returns how sure it is at `now` that no other content has the name that [`Attributes::version`] gives. It goes by the
-    /// clock that gave the change time, whatever the time of the content was set to.
+    /// Returns how sure it is at `now` that no other content has the name that [`Attributes::version`] gives. It goes
+    /// by the clock that gave the change time, whatever the time of the content was set to.
     pub fn version_certainty(&self, now: SystemTime) -> VersionCertainty {
         let is_coarse = self.ctime.nanos == 0;
         let tick = if is_coarse { COARSE_TICK_MAX } else { CLOCK_TICK_MAX };
@@ -134,20 +134,22 @@ impl Attributes {
         }
     }
 
-    /// The time of change as a date that may be told: none for a stamp that says nothing, and none in the future (RFC 9110 8.8.2.1).
+    /// Returns the time of change as a date for clients: none for a stamp that says nothing, and none in the future
+    /// (RFC 9110 8.8.2.1).
     pub fn modified_s(&self, now: SystemTime) -> Option<i64> {
         (self.mtime_says_when() && self.mtime.to_system_time() <= now).then_some(self.mtime.secs)
     }
 
-    /// Returns whether the time of change is that of a clock as the content changed, and not one that was set (`rsync -t`,
-    /// `cp -p`): then other content has another, as far as seconds tell. A later change of a mode hides that.
+    /// Returns whether the time of change is that of a clock as the content changed, and was not set, as `rsync -t`
+    /// and `cp -p` do. Other content has another time then, as far as seconds tell. A later change of a mode hides
+    /// that.
     pub fn is_mtime_of_change(&self) -> bool {
         self.mtime_says_when() && self.ctime.secs.saturating_sub(self.mtime.secs) <= 1
     }
 
-    /// Returns whether the time of change says when the content changed. It does not where packaging gives
-    /// one stamp to every file (OSTree 0, Nix 1 second after 1970), and where it was set to before 1970, or
-    /// to a time that was still to come then.
+    /// Returns whether the time of change says when the content changed. It does not where packaging gives one stamp
+    /// to every file (OSTree 0, Nix 1 second after 1970). It does not where it was set to before 1970, or to a time in
+    /// the future then.
     fn mtime_says_when(&self) -> bool {
         // A program that stamps by the time of day is ahead of the kernel's clock by up to a tick.
         let was_past = || self.mtime.to_system_time() <= self.ctime.to_system_time() + CLOCK_TICK_MAX;
@@ -194,7 +196,7 @@ impl Attributes {
 }
 
 impl ChangeToken {
-    /// The time stamp as nanoseconds since 1970; negative before.
+    /// Returns the time stamp as nanoseconds since 1970; negative before.
     pub fn mtime_ns(&self) -> i128 {
         i128::from(self.mtime.secs) * 1_000_000_000 + i128::from(self.mtime.nanos)
     }
@@ -318,7 +320,8 @@ mod tests {
         }
     }
 
-    /// Whatever time of change a program sets on as many other bytes, the name is another; and it is the same from the first.
+    /// Whatever time of change a program sets on as many other bytes, the name is another; and it is the same from the
+    /// first.
     #[test]
     fn the_time_that_nobody_sets_is_part_of_each_name() {
         let now = SystemTime::UNIX_EPOCH + Duration::from_secs(1_800_000_000);

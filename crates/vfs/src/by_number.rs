@@ -66,7 +66,7 @@ impl FoundWithRights {
         self.volume.path_of(self.directory.object()?)
     }
 
-    /// The number of the directory that it was found in; `None` for a volume's own.
+    /// Returns the number of the directory that it was found in; `None` for a volume's own.
     pub fn above(&self) -> Option<Number> {
         self.directory.number_above(self.resolved.object()?)
     }
@@ -123,19 +123,21 @@ pub(crate) fn rights_there(
 pub struct FileWithParent {
     /// The file.
     pub file: Resolved,
-    /// The directory that it is in. What was [last seen](crate::Object::seen_in) of the file is no more than a hint of that.
+    /// The directory that it is in. What was [last seen](crate::Object::seen_in) of the file is no more than a hint of
+    /// that.
     pub directory: Directory,
     /// Name of the file in that directory.
     pub name: Box<[u8]>,
 }
 
 impl Volume {
-    /// The file or directory of this number, wherever it is in the volume now, if the caller may pass through every directory on the way
-    /// and has the rights `need` there, as [`Volume::lookup_as`] has them.
+    /// Finds the file or directory of this number, wherever it is in the volume now. The caller has to be allowed
+    /// through every directory on the way, and needs the rights `need` there, as [`Volume::lookup_as`] has them.
     ///
     /// # Errors
-    /// [`Error::Stale`] for a number that nothing has, or no longer, and for what has left the volume or cannot be found in it;
-    /// [`Error::ReadOnly`] for a volume [without objects](crate::VolumeSpec::with_objects); else as [`Volume::reopen`].
+    /// [`Error::Stale`] for a number that nothing has, or no longer, and for what has left the volume or cannot be
+    /// found in it; [`Error::ReadOnly`] for a volume [without objects](crate::VolumeSpec::with_objects); else as
+    /// [`Volume::reopen`].
     pub async fn find(&self, caller: &Caller, number: Number, need: Rights) -> Result<Resolved, Error> {
         match self.try_find(caller, number, need) {
             Some(found) => Ok(found),
@@ -199,11 +201,12 @@ impl Volume {
         self.where_it_was(number, |path| self.try_guarded(caller, path, need), |found| found)
     }
 
-    /// Finds what is no volume's own directory by number, with the directory that it is in if the caller has
-    /// the rights `above` there.
+    /// Finds what is no volume's own directory by number, with the directory that it is in if the caller has the
+    /// rights `above` there.
     ///
     /// # Errors
-    /// As [`Volume::find`]; [`Error::Stale`] for the volume's own directory; [`Error::Unsettled`] when it moves again and again.
+    /// As [`Volume::find`]; [`Error::Stale`] for the volume's own directory; [`Error::Unsettled`] when it moves again
+    /// and again.
     pub fn find_with_parent<'a>(
         &'a self,
         caller: &'a Caller,

@@ -8,44 +8,44 @@ use identity::{Accounts, Principal};
 
 use crate::grant::OpenCaller;
 
-/// Who asks.
+/// Caller of an operation: its rights, what it holds, and the client that memory is charged to.
 #[derive(Clone, Debug)]
 pub struct Caller {
-    /// Whose rights count.
+    /// Principal whose rights count.
     pub principal: Principal,
-    /// Whose promises and grants are spared by what he changes: he knows what he does.
+    /// Holder whose callbacks and grants the caller's changes do not break: it knows what it does.
     pub holder: Option<Holder>,
-    /// By which open, if he has one: [`Open::caller`](crate::Open::caller).
+    /// Open by which the caller acts, if it has one: [`Open::caller`](crate::Open::caller).
     pub open: Option<OpenCaller>,
-    /// Renames directories as POSIX has it: what is open beneath is in nobody's way, and is where the directory is from then on.
+    /// Set if renames of directories are those of POSIX: opens beneath do not conflict, and move with the directory.
     pub moves_opens: bool,
-    /// The client that memory is charged to which is used meanwhile.
+    /// Client to which memory that the operation uses is charged.
     pub consumer: Consumer,
 }
 
 impl Caller {
-    /// A caller that holds nothing.
+    /// Makes a caller that holds nothing.
     pub fn new(principal: Principal) -> Self {
         Self { principal, holder: None, open: None, moves_opens: false, consumer: SERVER }
     }
 
-    /// A caller that has not said who it is.
+    /// Makes a caller that has not authenticated.
     pub fn anonymous() -> Self {
         Self::new(Accounts::none().anonymous())
     }
 
-    /// The operator of this machine, as whom the server acts on its own behalf.
+    /// Makes the operator of this machine, as which the server acts on its own behalf.
     pub fn operator() -> Self {
         Self::new(Accounts::none().local_administrator())
     }
 
-    /// The same caller, whose own leases and callbacks are spared.
+    /// Returns the same caller, whose own leases and callbacks are not broken.
     #[must_use]
     pub fn sparing(self, holder: Holder) -> Self {
         Self { holder: Some(holder), ..self }
     }
 
-    /// The same caller, with memory charged to a client.
+    /// Returns the same caller, with memory charged to a client.
     #[must_use]
     pub fn charged_to(self, consumer: Consumer) -> Self {
         Self { consumer, ..self }

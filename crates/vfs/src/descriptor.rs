@@ -63,7 +63,7 @@ impl Own {
 }
 
 impl Object {
-    /// The descriptor that it has of its own, if it has one.
+    /// Returns the object's own descriptor, if it has one.
     pub(crate) fn own(&self) -> Option<Own> {
         match self.described.load(Ordering::Acquire) {
             state if state == NONE || state & STATE == LISTED => None,
@@ -173,7 +173,7 @@ fn of_write(error: io::Error) -> Error {
     }
 }
 
-/// A list of nothing.
+/// Makes a list without entries.
 fn nothing() -> Descriptor {
     Descriptor { dacl: Some(Vec::new()), ..Descriptor::default() }
 }

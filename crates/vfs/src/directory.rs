@@ -37,13 +37,14 @@ pub struct Directory {
 /// A directory kept open.
 #[derive(Debug)]
 pub(crate) struct OpenDirectory {
-    /// For attributes and changes; listings open the name anew.
+    /// Descriptor for attributes and changes; listings open the name anew.
     dir: Dir,
     id: FileId,
     path: RelPathBuf,
     object: Option<Arc<Object>>,
     readers: Readers,
-    /// How many entries it is known to exceed, as of a state of its own: it is not read up to there again.
+    /// Number of entries that the directory is known to exceed, with its change token then: it is not read up to there
+    /// again.
     exceeds: Cell<Option<(usize, ChangeToken)>>,
 }
 
@@ -52,32 +53,32 @@ impl Directory {
         Self { volume, node }
     }
 
-    /// Which directory it is.
+    /// Returns the directory's identity.
     pub fn id(&self) -> FileId {
         self.node.id
     }
 
-    /// The volume it lies in.
+    /// Returns the volume that the directory lies in.
     pub fn volume(&self) -> &Volume {
         &self.volume
     }
 
-    /// The path it was found by.
+    /// Returns the path by which the directory was found.
     pub fn path(&self) -> RelPath<'_> {
         self.node.path.as_path()
     }
 
-    /// What lanes share of it; `None` on a volume without objects.
+    /// Returns the object that lanes share; `None` on a volume without objects.
     pub fn object(&self) -> Option<&Arc<Object>> {
         self.node.object.as_ref()
     }
 
-    /// Attributes as they are now: one system call.
+    /// Reads the attributes as they are now, by one system call.
     pub fn attributes(&self) -> Result<Attributes, Error> {
         self.node.attributes()
     }
 
-    /// What the file system alone tells of it.
+    /// Reads the attributes that the file system alone has.
     ///
     /// # Errors
     /// Those of the file system.
@@ -85,9 +86,9 @@ impl Directory {
         Box::pin(async move { Ok(self.dir().as_file().statx_extra().await?) })
     }
 
-    /// Is told what happens here from now on, whichever lane and whichever service does it; `None` on a volume without objects, and
-    /// where of the 65,536 that may watch the client, its network or its user has its share. What other programs do is told a tenth of a
-    /// second later, where the file system tells the kernel's watches of it.
+    /// Watches what happens in the directory, whichever lane and service does it. Returns `None` on a volume without
+    /// objects, and where the client, its network or its user has its share of the 65,536 watches. Changes of other
+    /// programs are reported a tenth of a second later, where the file system reports them to the kernel's watches.
     pub fn watch(&self, how: WatchOptions, consumer: Consumer) -> Option<Watch> {
         let object = self.object()?;
         let watch = object.volume().watch(object, how, consumer)?;
@@ -95,7 +96,7 @@ impl Directory {
         Some(watch)
     }
 
-    /// Makes its names safe.
+    /// Makes the directory's names safe on the disk.
     ///
     /// # Errors
     /// Names made, moved or taken away since the last success may be as they were then.
@@ -103,10 +104,11 @@ impl Directory {
         self.volume.counted(self.dir().sync().await.map_err(Error::of_write))
     }
 
-    /// What `name` names in this directory; on a writable volume wherever the directory has moved to.
+    /// Looks `name` up in this directory; on a writable volume wherever the directory has moved to.
     ///
     /// # Errors
-    /// As [`Volume::lookup`], [`Error::NotFound`] for a directory that has left the volume too; [`Error::Stale`] for one that was removed.
+    /// As [`Volume::lookup`], [`Error::NotFound`] for a directory that has left the volume too; [`Error::Stale`] for
+    /// one that was removed.
     pub async fn lookup(&self, name: Name<'_>) -> Result<Resolved, Error> {
         match self.volume.anonymous() {
             Some(anonymous) => self.lookup_as(anonymous, name, Rights::READ).await,
@@ -114,7 +116,7 @@ impl Directory {
         }
     }
 
-    /// As [`Directory::lookup`], for a caller with the rights `need` there.
+    /// Looks `name` up as [`Directory::lookup`] does, for a caller with the rights `need` over what it finds.
     ///
     /// # Errors
     /// As [`Volume::lookup_as`]; [`Error::Stale`].
@@ -146,11 +148,12 @@ impl Directory {
         self.volume.counted(Err(self.volume.unsettled(here.as_path(), "looking into a directory that moves")))
     }
 
-    /// Looks whether the directory is where it was seen last, and finds it where another program has moved it, though the kernel may not
-    /// have told of that yet: what is looked up in it from here on is looked up there.
+    /// Looks whether the directory is where it was seen last, and finds it where another program has moved it. The
+    /// kernel may not have reported that yet. What is looked up in it from here on is looked up there.
     ///
     /// # Errors
-    /// [`Error::Stale`] for a directory that was removed, [`Error::NotFound`] for one that has left the volume; those of the file system.
+    /// [`Error::Stale`] for a directory that was removed, [`Error::NotFound`] for one that has left the volume; those
+    /// of the file system.
     pub fn confirm_place(&self) -> LocalBoxFuture<'_, Result<(), Error>> {
         Box::pin(async move {
             let Some(object) = self.object() else { return Ok(()) };
@@ -169,7 +172,8 @@ impl Directory {
     /// Finds the directory where another program has moved it.
     ///
     /// # Errors
-    /// [`Error::Stale`] for one that was removed, [`Error::NotFound`] for one that has left the volume; those of the file system.
+    /// [`Error::Stale`] for one that was removed, [`Error::NotFound`] for one that has left the volume; those of the
+    /// file system.
     pub(crate) async fn find_moved(&self) -> Result<RelPathBuf, Error> {
         let object = self.object().ok_or(Error::ReadOnly)?;
         if self.attributes()?.nlink == 0 {
@@ -182,7 +186,8 @@ impl Directory {
         }
     }
 
-    /// The file that has a name here at this moment, whatever is remembered of it; `None` where nothing has. Links are not followed.
+    /// Returns the identity of the file that has a name in this directory now, whatever is cached; `None` where
+    /// nothing has it. Links are not followed.
     ///
     /// # Errors
     /// Those of the file system.
@@ -196,13 +201,14 @@ impl Directory {
         })
     }
 
-    /// The open directory, of which the file system tells.
+    /// Returns the open directory as the lane's file.
     pub fn lane_file(&self) -> &File {
         self.dir().as_file()
     }
 
-    /// A point of view in this directory where it is at `here`; `None` where it is not, or moves: by now it has another place. While it
-    /// is held, it tells whether the directory was there all the time: an answer that nobody keeps would leave nothing that does.
+    /// Makes the validity of looks in this directory where it is at `here`; `None` where it is elsewhere or moves.
+    /// While it is held, it shows whether the directory was there all the time: without a cached answer nothing else
+    /// would.
     async fn validity_at(&self, here: RelPath<'_>, object: &Arc<Object>) -> Result<Option<Validity>, Error> {
         let (volume, key) = (&self.volume, self.volume.key(here));
         if let Some(promised) = volume.cache().coherent_validity(key, object) {
@@ -236,7 +242,7 @@ impl Directory {
         &self.node.dir
     }
 
-    /// What was just made in it, for the lane's cache.
+    /// Makes the lane's record of a file that was just created in the directory.
     pub(crate) async fn made_file(&self, name: Name<'_>, file: File, stat: &Stat) -> Result<OpenFile, Error> {
         let object = self
             .shared()?
@@ -246,7 +252,8 @@ impl Directory {
         self.file_of(name, file, stat, object)
     }
 
-    /// What was just opened in it. Nothing kept its name still meanwhile: who opened it notes where it is, if it is there yet.
+    /// Makes the lane's record of a file that was just opened in the directory. Nothing kept its name still meanwhile:
+    /// the caller notes its place, if it is there yet.
     pub(crate) async fn opened_file(
         &self,
         name: Name<'_>,
@@ -259,8 +266,8 @@ impl Directory {
         self.file_of(name, file, stat, object)
     }
 
-    /// What has just been given this name, open to be read alone: a program that somebody has open to write it cannot be run (ETXTBSY).
-    /// `None` where it cannot be opened so, or is another by now.
+    /// Opens again, to be read alone, what has just been given this name: a program that is open for writing cannot be
+    /// run (ETXTBSY). Returns `None` where it cannot be opened so, or where the name leads to another file by now.
     pub(crate) async fn opened_again(&self, name: Name<'_>, made: &OpenFile) -> Option<Rc<OpenFile>> {
         let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
         let file = self.dir().open(&c_name(name), how).await.ok()?;
@@ -283,7 +290,7 @@ impl Directory {
         Ok(OpenFile::new(file, Attributes::from(*stat).id, place, Some(object), counters))
     }
 
-    /// As [`Directory::made_file`], of a directory.
+    /// Makes the lane's record of a directory that was just created in this one.
     pub(crate) async fn made_directory(&self, name: Name<'_>, dir: Dir) -> Result<OpenDirectory, Error> {
         let stat = dir.stat()?;
         let by = By::Open(dir.as_file());
@@ -304,8 +311,8 @@ impl Directory {
         self.volume.shared().ok_or(Error::ReadOnly)
     }
 
-    /// Every entry that is served, without names that no look-up would give: devices, links that lead
-    /// nowhere or out, hidden names. These too count towards `max`.
+    /// Lists every entry that is served, without names that no look-up would find: devices, links that lead nowhere or
+    /// out, hidden names. These too count towards `max`.
     ///
     /// # Errors
     /// [`Error::TooLarge`] when there are more; as [`Volume::lookup`] otherwise.
@@ -313,7 +320,7 @@ impl Directory {
         self.entries_for(SERVER, max).await
     }
 
-    /// As [`Directory::entries`], charged to a client.
+    /// Lists the directory as [`Directory::entries`] does, and charges the memory to a client.
     async fn entries_for(&self, consumer: Consumer, max: usize) -> Result<Listing, Error> {
         // Readings of a large directory are dear: a caller that finds one under way waits for it, once.
         for has_waited in [false, true] {
@@ -334,7 +341,7 @@ impl Directory {
         self.volume.report_listing_failure(self.path(), read)
     }
 
-    /// As [`Directory::entries`], for a caller who takes [`Rights::LOOKUP`] for it.
+    /// Lists the directory as [`Directory::entries`] does, for a caller that needs [`Rights::LOOKUP`] for it.
     ///
     /// # Errors
     /// [`Error::Denied`]; as [`Directory::entries`].
@@ -349,7 +356,7 @@ impl Directory {
         })
     }
 
-    /// Whether the caller has [`Rights::LOOKUP`] here.
+    /// Checks that the caller has [`Rights::LOOKUP`] in this directory.
     pub(crate) async fn may_list(&self, caller: &Caller) -> Result<(), Error> {
         if let Some(object) = self.object() {
             let here = self.volume.counted(self.volume.path_of(object).ok_or(Error::Stale))?;
@@ -366,7 +373,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Its names as the file system has them, at most `max`.
+    /// Returns the directory's names as the file system has them, at most `max`.
     pub(crate) async fn listed_names(&self, max: usize) -> Result<Vec<Vec<u8>>, Error> {
         let dir = self.dir().open(&c".".to_owned(), LISTED).await?.into_dir()?;
         let listed = dir.entries(max).await.map_err(|error| match error.raw_os_error() {
@@ -380,9 +387,9 @@ impl Directory {
         &self.node.readers
     }
 
-    /// The remembered listing, if no entry came or went (the directory's own time stamp tells, without any
-    /// notification) and no entry's attributes have changed that we know of. Files with other names are looked at: what is done to
-    /// them by those is told where those are.
+    /// Returns the cached listing, if no entry came or went and no entry's attributes have changed, as far as is
+    /// known. The directory's own time stamp shows the former without any notification. Files with other names are
+    /// looked at: what is done to them by those is reported where those are.
     async fn cached_listing(&self) -> Option<Listing> {
         let cache = self.volume.cache();
         let cached = cache.find_listing(self.volume.key(self.path()))?;
@@ -397,7 +404,7 @@ impl Directory {
         Some(Listing::new(cached))
     }
 
-    /// Whether all of these look as they did.
+    /// Returns whether all of these entries look as they did.
     async fn looks_like(&self, entries: impl ExactSizeIterator<Item = &Entry>) -> bool {
         let is_so = |entry: &Entry, now: Option<Stat>| {
             now.is_some_and(|now| !Attributes::from(now).is_changed_since(&entry.attributes))
@@ -420,7 +427,8 @@ impl Directory {
         entries.iter().zip(found).all(|(entry, found)| is_so(entry, found.map(|found| found.stat)))
     }
 
-    /// Whether it is known to have more entries than `max`: none has come or gone since that was found.
+    /// Returns whether the directory is known to have more than `max` entries: none has come or gone since that was
+    /// found.
     fn exceeds(&self, max: usize) -> Result<bool, Error> {
         let Some((known, token)) = self.node.exceeds.get() else { return Ok(false) };
         Ok(max <= known && self.attributes()?.change_token() == token)
@@ -462,7 +470,7 @@ impl Directory {
         })
     }
 
-    /// The directory opened once more, with a position of its own.
+    /// Opens the directory once more, with a position of its own.
     pub(crate) async fn opened_to_list(&self) -> Result<Dir, Error> {
         match self.object() {
             // Itself, wherever it is called by now.
@@ -471,8 +479,8 @@ impl Directory {
         }
     }
 
-    /// Leaves out what no look-up would give, looks through symbolic links, and sorts; and the links themselves. Each link adds to the
-    /// what all of them may cost.
+    /// Leaves out what no look-up would give, looks through symbolic links, and sorts; and the links themselves. Each
+    /// link adds to the what all of them may cost.
     pub(crate) async fn served(
         &self,
         raw: Vec<DirEntry>,
@@ -511,13 +519,14 @@ impl Directory {
         (sorted(entries).await, sorted(links).await)
     }
 
-    /// Whether nobody is served an entry.
+    /// Returns whether an entry is withheld from all clients.
     pub(crate) fn withholds(&self, name: &[u8], stat: &Stat) -> bool {
         let withheld = self.volume.cache().withheld();
         withheld.is_some_and(|all| all.has(Attributes::from(*stat).id) || all.has_name(self.id(), name))
     }
 
-    /// What a link leads to, where the budget of its listing is not used up before that is known: then what the link is itself.
+    /// Returns the attributes of what a link leads to; those of the link itself where the budget of its listing is
+    /// used up before that is known.
     pub(crate) async fn far_end(
         &self,
         link: RelPath<'_>,
@@ -573,13 +582,14 @@ async fn sorted(entries: Vec<Entry>) -> Box<[Entry]> {
     order.into_iter().filter_map(|at| entries[at as usize].take()).collect()
 }
 
-/// Files of several names that are looked at one by one, before a listing that has them is given again; more are by a helper.
+/// Number of files with several names that are looked at one by one before a cached listing is used again. A helper
+/// looks at more than these.
 const LOOKED_AT_ALONE: usize = 8;
-/// An attribute that is looked at with them, as the helper looks at one.
+/// Attribute that the helper reads with them, as it reads one of each file.
 const LOOKED_AT_BESIDE: &std::ffi::CStr = c"user.DOSATTRIB";
-/// How a directory is opened to be listed.
+/// Options of opening a directory to list it.
 pub(crate) const LISTED: OpenHow = OpenHow { kind: OpenKind::Directory, symlinks: false, write: false };
-/// A directory may move while it is looked up.
+/// Attempts of a look-up, as the directory may move meanwhile.
 const LOOKUP_TRIES_MAX: u32 = 4;
-/// Links looked through before other tasks of the lane get a turn.
+/// Links looked through before other tasks of the lane run.
 pub(crate) const LINKS_PER_TURN: usize = 32;

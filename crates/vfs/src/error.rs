@@ -14,8 +14,8 @@ pub enum Error {
     /// Nothing has that name.
     #[error("no such file or directory")]
     NotFound,
-    /// A name that begins with a dot, on a volume that does not serve them. Answer as for
-    /// [`Error::NotFound`], or the refusal tells that it exists.
+    /// A name that begins with a dot, on a volume that does not serve them. Answer as for [`Error::NotFound`], or the
+    /// refusal reveals that it exists.
     #[error("names that begin with a dot are not served")]
     Hidden,
     /// The process may not open it.
@@ -75,10 +75,10 @@ pub enum Error {
     /// The quota of this user, group or volume is used up.
     #[error("the quota is used up")]
     Quota,
-    /// Longer than the file system takes, or than the process may make it.
+    /// The file would be longer than the file system takes, or than the process may make it.
     #[error("the file system takes no file this large")]
     FileTooLarge,
-    /// As many names as the file system gives one file.
+    /// The file has as many names as the file system gives one file.
     #[error("the file has as many names as it can have")]
     TooManyLinks,
     /// The volume could be written to, and cannot now.
@@ -90,7 +90,7 @@ pub enum Error {
     /// The two ends lie in different volumes or file systems.
     #[error("the names lie in different volumes or file systems")]
     CrossDevice,
-    /// A directory into its own child.
+    /// The move would put a directory into itself or beneath itself.
     #[error("a directory cannot move into itself")]
     IntoItself,
     /// The name is one of the server's own.
@@ -105,13 +105,14 @@ pub enum Error {
     /// There is no room for what the server would have to remember, or too many wait already. Try again later.
     #[error("there is no room for one more that waits, or is remembered")]
     Busy,
-    /// What it was to act on changed or moved again at each of many attempts. Try again later.
+    /// The object changed or moved again at each of many attempts. Try again later.
     #[error("others changed it again at each attempt")]
     Unsettled,
-    /// A share mode or a lock that its holder keeps.
+    /// The file has a share mode or a lock that its holder keeps.
     #[error("somebody has the file locked")]
     Locked,
-    /// The file is in another volume too, by a hard link or a mount, and is in use there: a file is served in one volume.
+    /// The file is in another volume too, by a hard link or a mount, and is in use there: a file is served in one
+    /// volume.
     #[error("the file is in another volume too, and is in use there")]
     InAnotherVolume,
     /// Anything else the file system says.

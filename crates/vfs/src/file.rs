@@ -43,7 +43,7 @@ impl OpenFile {
         self.object.as_ref()
     }
 
-    /// The security descriptor that it has of its own.
+    /// Returns the file's own security descriptor.
     pub(crate) fn own(&self) -> Option<Own> {
         self.object.as_ref()?.own()
     }
@@ -93,12 +93,12 @@ impl OpenFile {
         );
     }
 
-    /// Says whether the content is still the one that had the token `before`. Ask after the last byte was
-    /// read or handed to the kernel and before the client is told that it has all.
+    /// Says whether the content is still the one that had the token `before`. Ask after the last byte was read or
+    /// handed to the kernel and before the client learns that it has all.
     ///
     /// # Errors
-    /// [`Error::Changed`] if it was written or truncated meanwhile: end the transfer so that the client
-    /// notices, the bytes sent are of no single version.
+    /// [`Error::Changed`] if it was written or truncated meanwhile: end the transfer so that the client notices, the
+    /// bytes sent are of no single version.
     pub fn check_unchanged(&self, before: &ChangeToken) -> Result<(), Error> {
         if self.attributes()?.change_token() == *before {
             return Ok(());
@@ -131,7 +131,7 @@ impl OpenFile {
         Err(Error::Changed)
     }
 
-    /// The lane's file, for sends that copy nothing.
+    /// Returns the lane's file, for sends that copy nothing.
     pub fn lane_file(&self) -> &File {
         &self.file
     }

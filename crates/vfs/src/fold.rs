@@ -24,12 +24,12 @@ pub(crate) struct FoldedNames {
 type Stored = (Box<[u8]>, Resolved);
 
 impl Directory {
-    /// Returns what `name` names in this directory in whatever case it is stored, with the name as it is
-    /// stored: as it is given if there is one, else the first in the order of the listing. Takes
-    /// [`Rights::LOOKUP`] here, and `need` there.
+    /// Looks up `name` in whatever case it is stored, and returns what it leads to with the stored name. That is
+    /// `name` itself if it exists, else the first in the order of the listing. Takes [`Rights::LOOKUP`] here, and
+    /// `need` there.
     ///
-    /// Costs a look in a table while the lane keeps the directory's names, which it brings up to date with each change, else a listing of
-    /// at most `max` entries.
+    /// Costs a look in a table while the lane keeps the directory's names, which it brings up to date with each
+    /// change, else a listing of at most `max` entries.
     ///
     /// # Errors
     /// As [`Volume::lookup_as`](crate::Volume::lookup_as) and [`Directory::entries`].
@@ -67,7 +67,7 @@ impl Directory {
 }
 
 impl FoldedNames {
-    /// Of all names of a listing; others of the lane have turns meanwhile.
+    /// Folds all names of a listing, and lets other tasks of the lane run meanwhile.
     pub(crate) async fn of(listing: &Listing) -> Self {
         let hasher = RandomState::new();
         let mut places = Vec::with_capacity(listing.len());

@@ -23,12 +23,12 @@ pub(crate) struct FoldedImage {
     object: Weak<Object>,
     log: Arc<Log>,
     version: Cell<Version>,
-    /// The directory's own: where it changes and the version does not, another program was there.
+    /// Change token of the directory: where it changes and the version does not, another program has changed it.
     token: Cell<ChangeToken>,
     read_at: Instant,
     names: RefCell<HashMap<Box<[u8]>, Spellings>>,
     count: Cell<usize>,
-    /// Names that it may come to before it is made anew, and weighed as what it is then.
+    /// Number of names beyond which the image is made anew; the cache weighs it as if it had so many.
     count_max: usize,
 }
 
@@ -36,7 +36,8 @@ pub(crate) struct FoldedImage {
 type Spellings = SmallVec<[Box<[u8]>; 1]>;
 
 impl Directory {
-    /// The image of this directory as it is now. `None` where it has no object, or changes so fast that it cannot be read.
+    /// Returns the image of this directory as it is now. `None` where it has no object, or changes so fast that it
+    /// cannot be read.
     ///
     /// # Errors
     /// [`Error::TooLarge`] with more than `max` names; those of the file system.
@@ -121,7 +122,8 @@ impl FoldedImage {
         image
     }
 
-    /// Puts in what has come and gone since; `false` where it cannot be told from that how the directory is, whose token is `now`.
+    /// Puts in what has come and gone since; `false` where that does not lead to the directory as it is, whose token
+    /// is `now`.
     fn catch_up(&self, object: &Arc<Object>, now: ChangeToken) -> bool {
         if !std::ptr::eq(self.object.as_ptr(), Arc::as_ptr(object)) {
             return false;
@@ -142,7 +144,7 @@ impl FoldedImage {
         self.count.get() <= self.count_max
     }
 
-    /// The names that are this one in some case.
+    /// Returns the names that equal this one in any case.
     pub(crate) fn find(&self, name: &[u8]) -> Spellings {
         self.names.borrow().get(&*fold(name)).cloned().unwrap_or_default()
     }
@@ -173,7 +175,7 @@ impl FoldedImage {
         }
     }
 
-    /// Time since it was read.
+    /// Returns the time since the image was read.
     pub(crate) fn age(&self) -> Duration {
         lane::time::now().saturating_duration_since(self.read_at)
     }
@@ -190,5 +192,5 @@ const READINGS_MAX: u32 = 2;
 /// Number of names that a small directory may grow by before it is read again.
 const SLACK: usize = 64;
 const NAMES_PER_TURN: usize = 1024;
-/// Time for which names are believed at least, which changes are told of.
+/// Least time for which names are valid; changes of them are reported.
 const NAMES_TTL: Duration = Duration::from_secs(10);

@@ -24,9 +24,8 @@ use crate::object_attributes::attributes_of;
 use crate::volume::{Resolved, Volume};
 
 impl Volume {
-    /// Returns what `path` names, if the caller may pass through every directory on the way and has the
-    /// rights `need` there: of a file over the file, of a directory over it, [`Rights::READ`] meaning its
-    /// names ([`Rights::LOOKUP`]).
+    /// Looks up `path`, if the caller may pass through every directory on the way and has the rights `need` over what
+    /// it leads to. Of a directory [`Rights::READ`] means its names ([`Rights::LOOKUP`]).
     ///
     /// # Errors
     /// [`Error::Denied`]; else as [`Volume::lookup`].
@@ -42,8 +41,8 @@ impl Volume {
         Ok(self.look_as(caller, path, need).await?.resolved)
     }
 
-    /// Notes that a client is about to read what was found by this path. Where others may cache it, and it
-    /// looks as another program has left it, they are told soon.
+    /// Notes that a client is about to read what was found by this path. Where others may cache it, and it looks as
+    /// another program has left it, they are notified soon.
     pub fn note_look(&self, path: RelPath<'_>, found: &Resolved) {
         if let Some(object) = found.object()
             && object.grants().is_in_use()
@@ -118,7 +117,7 @@ impl Volume {
         })
     }
 
-    /// The answer if it is at hand: never waits.
+    /// Returns the answer if it is at hand; never waits.
     pub(crate) fn try_guarded(
         &self,
         caller: &Caller,
@@ -206,7 +205,7 @@ impl Volume {
         Ok(())
     }
 
-    /// Returns whether the caller may go into the directory above; `None` where that rests on no promise.
+    /// Returns whether the caller may go into the directory above; `None` where the lane is no sharer of that.
     fn may_pass(
         &self,
         caller: &Caller,
@@ -310,8 +309,8 @@ impl Volume {
         Ok(RealPath { path: real, rests_on })
     }
 
-    /// Checks that the real path leads to a directory, which a link says by a slash at its end, or by going on from there. A link
-    /// that says so of a file leads to nothing.
+    /// Checks that the real path leads to a directory, which a link says by a slash at its end, or by going on from
+    /// there. A link that says so of a file leads to nothing.
     ///
     /// # Errors
     /// [`Error::NotFound`]; those of the file system.
@@ -351,7 +350,7 @@ impl Volume {
 pub(crate) struct RealPath {
     /// The path without links.
     pub(crate) path: RelPathBuf,
-    /// From where its links, the names that they go back over, and its last name were seen.
+    /// Validities of the looks at its links, at the names that they go back over, and at its last name.
     pub(crate) rests_on: Vec<Validity>,
 }
 
@@ -360,7 +359,7 @@ pub(crate) struct RealPath {
 pub(crate) struct Steps<'l> {
     links: Cell<u32>,
     names: Cell<u32>,
-    /// Of the listing that it is for.
+    /// Budget of the listing that the look-up is for.
     listing: Option<&'l LinkBudget>,
 }
 
@@ -368,10 +367,10 @@ pub(crate) struct Steps<'l> {
 /// costs little.
 pub(crate) struct LinkBudget {
     left: Cell<usize>,
-    /// Names on the ways that are known: where a link points, `None` of what is none.
+    /// Targets of the names on the ways that are known; `None` for a name that is no link.
     known: RefCell<HashMap<RelPathBuf, Option<Vec<u8>>>>,
-    /// From where names of each directory were seen: its watch stays until the listing is done. To watch one takes as long as it has names
-    /// in the kernel's cache.
+    /// Validities of the names of each directory: they keep its watch until the listing is done. Making a watch takes
+    /// time in proportion to the directory's names in the kernel's cache.
     held: RefCell<HashMap<RelPathBuf, Validity>>,
 }
 
@@ -419,23 +418,23 @@ impl<'l> Steps<'l> {
 }
 
 impl LinkBudget {
-    /// Of a listing that begins.
+    /// Makes the budget of a listing that begins.
     pub(crate) fn new() -> Self {
         Self::with(COST_MIN)
     }
 
-    /// With what is [left](Self::left) of one before.
+    /// Makes a budget with what is [left](Self::left) of an earlier one.
     pub(crate) fn with(left: usize) -> Self {
         Self { left: Cell::new(left), known: RefCell::default(), held: RefCell::default() }
     }
 
-    /// Notes that so many more links are listed. What is known of names is of before.
+    /// Adds the share of so many more links that are listed, and forgets the names that are known.
     pub(crate) fn add_links(&self, links: usize) {
         self.left.set(self.left.get().saturating_add(links.saturating_mul(COST_PER_LINK)));
         self.known.borrow_mut().clear();
     }
 
-    /// Returns what is left to be spent.
+    /// Returns the cost that may still be spent.
     pub(crate) fn left(&self) -> usize {
         self.left.get()
     }
@@ -458,7 +457,7 @@ impl LinkBudget {
     }
 }
 
-/// The descriptor that a file has of its own; those of directories are looked at with their lists.
+/// Returns a file's own descriptor; those of directories are looked at with their lists.
 fn own_of(resolved: &Resolved) -> Option<Own> {
     match resolved {
         Resolved::File(file, _) => file.own(),
@@ -482,7 +481,7 @@ enum SeenAs {
     Moving(Option<Arc<Object>>),
 }
 
-/// Notes where a file was found, if it is still there: what is renamed from here on is told to this lane first.
+/// Notes where a file was found, if it is still there: this lane is notified first of what is renamed from here on.
 fn note_place(node: &Node, validity: &Validity, path: RelPath<'_>, ttl: Duration) {
     let Node::File(file) = node else { return };
     let place = file.object().zip(validity.object()).zip(path.file_name());
@@ -501,7 +500,7 @@ fn of_link(error: NameError) -> Error {
 
 /// Attempts while names on the way change; a link that is followed is one.
 const ATTEMPTS_MAX: u32 = 64;
-/// As many as the kernel follows (path_resolution(7)).
+/// Number of links that one look-up follows, as the kernel does (path_resolution(7)).
 const LINKS_MAX: u32 = 40;
 /// Names looked at for one look-up that goes through links: of forty links each may have a way of two dozen.
 const NAMES_MAX: u32 = 1024;
@@ -513,7 +512,7 @@ const NAMES_MAX: u32 = 1024;
 //@ empty: further links are listed as themselves, not as what they lead to, also those that lead nowhere; others feel nothing
 //@ counter: vfs_link_steps_used_up
 //@ attack: http-link-chains
-/// Of a name on the way of a link that is looked at for a listing.
+/// Cost of looking at a name on the way of a link, for a listing.
 const LOOK_COST: usize = 16;
 /// Cost that a listing may spend for each of its links: a link to a file of another directory takes a look
 /// beyond its own.

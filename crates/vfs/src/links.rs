@@ -26,7 +26,7 @@ pub(crate) struct Budget {
 }
 
 impl VolumePaths {
-    /// Asks where the directory really is; blocks. A place that cannot be told is left out.
+    /// Asks where the directory really is; blocks. A place that cannot be found is left out.
     pub(crate) fn of(path: &Path) -> Self {
         let canonical = lane::fs::canonical(path).ok();
         let absolute = Some(path).filter(|path| path.is_absolute());
@@ -41,8 +41,8 @@ impl VolumePaths {
         Self { paths }
     }
 
-    /// The name beneath the volume that an absolute path means, if it means one. Several slashes are one, and `.` is passed over; a way
-    /// up before the volume is not followed.
+    /// Returns the path beneath the volume that an absolute path means, if it means one. Several slashes are one, and
+    /// `.` is passed over; a way up before the volume is not followed.
     pub(crate) fn beneath<'t>(&self, target: &'t [u8]) -> Option<&'t [u8]> {
         self.paths.iter().find_map(|place| {
             let mut rest = target.strip_prefix(b"/")?;
@@ -54,7 +54,7 @@ impl VolumePaths {
         })
     }
 
-    /// The next name to try for `path`, which the kernel said leads out.
+    /// Returns the next name to try for `path`, which the kernel said leads out.
     ///
     /// The link to blame is the last one on the way that can be reached: what is before it resolves beneath the
     /// volume, what is behind it does not. Its place is taken by where it points.

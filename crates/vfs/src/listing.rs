@@ -33,27 +33,27 @@ pub struct Entry {
     pub symlink: bool,
 }
 
-/// A listing and what it takes to believe it later.
+/// A listing and the conditions under which it is valid later.
 pub(crate) struct CachedListing {
     entries: Box<[Entry]>,
     links: Box<[Entry]>,
-    /// Files that have other names: what is done to them by those is told nowhere here.
+    /// Indices of files that have other names: changes by those names are not reported in this directory.
     linked: Box<[u32]>,
-    /// How many there were before those not served were left out.
+    /// Number of entries found, those that are not served among them.
     found: usize,
-    /// The directory's own, from before the entries were read.
+    /// Change token of the directory from before the entries were read.
     token: ChangeToken,
     validity: Validity,
-    /// Where this server changes something.
+    /// Reading that tells whether this server changed something since; `None` on a volume without objects.
     listed: Option<ListedAt>,
-    /// How long it took to read.
+    /// Time that the reading took.
     took: Duration,
     derived: OnceCell<Rc<dyn Any>>,
     folded: OnceCell<FoldedNames>,
     _charge: ListingCharge,
 }
 
-/// Who reads a directory now, so that a crowd asks the file system once.
+/// Readings of a directory under way, so that a crowd of clients makes the file system read it once.
 #[derive(Debug, Default)]
 pub(crate) struct Readers {
     reading: Cell<usize>,
@@ -75,14 +75,15 @@ impl Listing {
         if self.cached.found > max { Err(Error::TooLarge { max }) } else { Ok(self) }
     }
 
-    /// What a service makes of this very listing (orders to show it in, say), begun empty, kept and shared for as
-    /// long as the listing is. A lane has one type of it; another gets one of its own each time.
+    /// Returns what a service derives from this very listing, such as orders to show it in. It begins empty, and is
+    /// kept and shared for as long as the listing is. A lane has one type of it; another type gets a new value each
+    /// time.
     pub fn derived<T: Default + 'static>(&self) -> Rc<T> {
         let kept = self.cached.derived.get_or_init(|| Rc::new(T::default()));
         Rc::clone(kept).downcast().unwrap_or_default()
     }
 
-    /// The first name that is `name` in any case, as it is stored.
+    /// Finds the first name that is `name` in any case, and returns it as it is stored.
     pub(crate) async fn find_folded(&self, name: &[u8]) -> Option<Box<[u8]>> {
         if self.cached.folded.get().is_none() {
             let folded = FoldedNames::of(self).await;
@@ -95,12 +96,13 @@ impl Listing {
         Some(self[at].name.clone())
     }
 
-    /// The symbolic links as themselves, with their own attributes, sorted by the bytes of their names: those that lead nowhere too.
+    /// Returns the symbolic links with their own attributes, sorted by the bytes of their names; also those that lead
+    /// nowhere.
     pub fn links(&self) -> &[Entry] {
         &self.cached.links
     }
 
-    /// Tells this listing of a directory from any other that is alive.
+    /// Returns a number that tells this listing from any other that is alive.
     pub fn identity(&self) -> usize {
         Rc::as_ptr(&self.cached).addr()
     }
@@ -142,7 +144,7 @@ impl CachedListing {
         }
     }
 
-    /// Whether it is still to be believed of a directory whose token is `now`.
+    /// Returns whether the listing is still valid for a directory whose token is `now`.
     pub(crate) fn holds(&self, now: ChangeToken, options: &CacheOptions) -> bool {
         let ttl = if self.validity.is_watched() { ttl(options, self.took) } else { options.ttl };
         self.token == now
@@ -150,7 +152,7 @@ impl CachedListing {
             && self.listed.as_ref().is_none_or(ListedAt::holds)
     }
 
-    /// The files among them that have other names, too.
+    /// Returns the files of the listing that have other names.
     pub(crate) fn linked(&self) -> impl ExactSizeIterator<Item = &Entry> {
         self.linked.iter().map(|&at| &self.entries[at as usize])
     }
@@ -202,14 +204,15 @@ impl Drop for Reading<'_> {
     }
 }
 
-/// How long the listing of a watched directory is believed that took so long to read.
+/// Returns the time for which the listing of a watched directory is valid that took so long to read.
 fn ttl(options: &CacheOptions, took: Duration) -> Duration {
     options.listing_ttl.max(TTL_MAX.min(took.saturating_mul(RESTS)))
 }
 
-/// A watched directory is read anew for what is told by nothing once in so many times what it takes.
+/// Time for which a listing is valid, as a multiple of the time that it took to read. It bounds the share of a lane's
+/// time that goes into reading again what nothing reports.
 const RESTS: u32 = 100;
-/// However long that is.
+/// Largest time for which a listing is valid because it took long to read.
 const TTL_MAX: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

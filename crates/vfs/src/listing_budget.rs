@@ -37,7 +37,7 @@ pub(crate) struct ListingCharge {
 }
 
 impl ListingBudget {
-    /// A budget of `limit` entries or bytes, none of which is held.
+    /// Makes a budget of `limit` entries or bytes, none of which is held.
     pub(crate) fn new(limit: usize) -> Rc<Self> {
         Rc::new(Self {
             books: RefCell::new(Books::new(limit, Shares::THRICE)),
@@ -46,13 +46,13 @@ impl ListingBudget {
         })
     }
 
-    /// How much is held.
+    /// Returns the entries or bytes that are held.
     pub(crate) fn held(&self) -> usize {
         self.books.borrow().held()
     }
 
-    /// Charges `count` to a client, as soon as it may have so much. One reading is charged a quarter of all before it begins at most:
-    /// [`ListingCharge::settle`] charges what it took.
+    /// Charges `count` to a client, as soon as it may have so much. One reading is charged a quarter of all before it
+    /// begins at most: [`ListingCharge::settle`] charges what it took.
     ///
     /// # Errors
     /// [`Elapsed`] after ten seconds.
@@ -92,7 +92,7 @@ impl Drop for Waiting<'_> {
 }
 
 impl ListingCharge {
-    /// How much it is.
+    /// Returns the entries or bytes that are charged.
     pub(crate) fn held(&self) -> usize {
         self.held
     }
@@ -119,9 +119,9 @@ impl Drop for ListingCharge {
     }
 }
 
-/// So many readings find memory at the same time.
+/// Number of readings that find memory at the same time, whatever their size.
 const READINGS_AT_ONCE_MIN: usize = 4;
-/// How long a reader waits for memory before it is refused: readings take less.
+/// Time for which a reader waits for memory before it is refused: readings take less.
 const WAIT_MAX: Duration = Duration::from_secs(10);
 
 #[cfg(test)]

@@ -34,15 +34,16 @@ pub(crate) struct Maker {
 }
 
 impl Maker {
-    /// Of a record.
+    /// Length of a record.
     pub(crate) const BYTES: usize = 10;
 
-    /// The record of what this user makes; `None` for the operator of this machine, whose files are the server's own.
+    /// Makes the record of what this user makes; `None` for the operator of this machine, whose files are the server's
+    /// own.
     pub(crate) fn of(principal: &Principal, server: u32) -> Option<Self> {
         (!principal.is_local_administrator()).then(|| Self { uid: server, id: principal.id() })
     }
 
-    /// Reads a record; one that is damaged or of a later version is none.
+    /// Reads a record; `None` for one that is damaged or of a later version.
     pub(crate) fn parse(record: &[u8]) -> Option<Self> {
         let (head, rest) = record.split_first_chunk()?;
         let (uid, id) = rest.split_first_chunk()?;

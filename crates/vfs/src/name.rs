@@ -59,7 +59,7 @@ impl<'a> Name<'a> {
         Ok(Self { bytes })
     }
 
-    /// The name as the file system keeps it; any encoding.
+    /// Returns the bytes as the file system keeps them, in any encoding.
     pub fn as_bytes(self) -> &'a [u8] {
         self.bytes
     }
@@ -94,7 +94,7 @@ impl<'a> RelPath<'a> {
         Ok(Self::trusted(bytes))
     }
 
-    /// The bytes, slashes included.
+    /// Returns the bytes, slashes included.
     pub fn as_bytes(self) -> &'a [u8] {
         self.bytes
     }
@@ -115,24 +115,24 @@ impl<'a> RelPath<'a> {
         self.hidden && self.components().any(Name::is_reserved)
     }
 
-    /// The directory it lies in; `None` for the root.
+    /// Returns the directory that the path lies in; `None` for the root.
     pub fn parent(self) -> Option<RelPath<'a>> {
         let (parent, _) = self.split()?;
         Some(Self::trusted(parent))
     }
 
-    /// The last component; `None` for the root.
+    /// Returns the last component; `None` for the root.
     pub fn file_name(self) -> Option<Name<'a>> {
         let (_, bytes) = self.split()?;
         Some(Name { bytes })
     }
 
-    /// The components from the top.
+    /// Returns the components from the top.
     pub fn components(self) -> impl Iterator<Item = Name<'a>> {
         self.bytes.split(|&byte| byte == b'/').filter(|name| !name.is_empty()).map(|bytes| Name { bytes })
     }
 
-    /// The path of `name` in this directory.
+    /// Returns the path of `name` in this directory.
     pub fn join(self, name: Name<'_>) -> Result<RelPathBuf, NameError> {
         let mut peer = RelPathBuf { bytes: Vec::with_capacity(self.bytes.len() + 1 + name.bytes.len()) };
         peer.bytes.extend_from_slice(self.bytes);
@@ -140,12 +140,13 @@ impl<'a> RelPath<'a> {
         Ok(peer)
     }
 
-    /// The path of an entry of this directory, as a file system or the kernel tells its name; `None` if there can be none of this name.
+    /// Returns the path of an entry of this directory, by the name that a file system or the kernel gives; `None` if
+    /// there can be none of this name.
     pub(crate) fn child(self, name: &[u8]) -> Option<RelPathBuf> {
         self.join(Name::parse(name).ok()?).ok()
     }
 
-    /// The root and every directory on the way, down to the path itself.
+    /// Returns the root and every directory on the way, down to the path itself.
     pub(crate) fn prefixes(self) -> impl Iterator<Item = RelPath<'a>> {
         let bytes = self.bytes;
         let slashes = bytes.iter().enumerate().filter(|(_, byte)| **byte == b'/').map(|(at, _)| at);
@@ -153,7 +154,7 @@ impl<'a> RelPath<'a> {
         std::iter::once(0).chain(slashes).chain(whole).map(move |end| Self::trusted(&bytes[..end]))
     }
 
-    /// Bytes already known to be a valid path.
+    /// Makes a path of bytes already known to be a valid one.
     fn trusted(bytes: &'a [u8]) -> Self {
         let visible = bytes.strip_prefix(b".well-known").filter(|rest| matches!(rest, [] | [b'/', ..]));
         let rest = visible.unwrap_or(bytes);
@@ -173,7 +174,7 @@ impl<'a> RelPath<'a> {
 }
 
 impl RelPathBuf {
-    /// The volume's directory itself.
+    /// Makes the path of the volume's directory itself.
     pub fn root() -> Self {
         Self::default()
     }
@@ -201,7 +202,7 @@ impl RelPathBuf {
         true
     }
 
-    /// The path, borrowed.
+    /// Borrows the path.
     pub fn as_path(&self) -> RelPath<'_> {
         RelPath::trusted(&self.bytes)
     }

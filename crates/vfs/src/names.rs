@@ -16,7 +16,8 @@ use crate::object::{By, Edit, Identity, Log, Object, Recorded, SharedVolume, ide
 
 /// The names of a directory at one version of it, and how to stay up to date.
 pub struct Names {
-    /// All of them, in the file system's order: files, directories and symbolic links themselves, those too that begin with a dot.
+    /// All of them, in the file system's order: files, directories and symbolic links themselves, those too that begin
+    /// with a dot.
     pub entries: Vec<NumberedName>,
     /// Keeps account of what changes from here on. Keep it with what is made of the names.
     pub history: History,
@@ -31,9 +32,9 @@ pub struct NumberedName {
     pub number: Number,
 }
 
-/// Returns whether a directory has such a version as long as none of its names has changed since it was read
-/// by [`Directory::reread_names`], or since a generation of versions began: no change of a name brings one,
-/// over any stop of the server. An image of the names alone is then what it was.
+/// Returns whether a directory has such a version as long as none of its names has changed since
+/// [`Directory::reread_names`], or since a generation of versions began. No change of a name brings one, over any stop
+/// of the server. An image of the names alone is then what it was.
 pub fn is_unchanged_since_read(version: Version) -> bool {
     version.count.is_multiple_of(VERSIONS_OF_A_READING)
 }
@@ -66,10 +67,10 @@ impl History {
         self.version
     }
 
-    /// Returns what leads from the image to how the directory is now, but for a change that is under way; in
-    /// the order of the changes, so that a client that makes them one after another has the same image.
-    /// `None` where that is not known, as after changes behind the server's back: the names are to be read
-    /// anew. Never waits.
+    /// Returns what leads from the image to the directory as it is now, but for a change that is under way. The edits
+    /// are in the order of the changes, so that a client that makes them one after another has the same image. Returns
+    /// `None` where that is not known, as after changes behind the server's back: the names have to be read anew.
+    /// Never waits.
     pub fn catch_up(&mut self) -> Option<Vec<Edit>> {
         self.log.catch_up(&self.object, &mut self.version)
     }
@@ -86,13 +87,12 @@ impl History {
 }
 
 impl Directory {
-    /// Returns the directory's names with their numbers, at most `max` of them: read and looked up by
-    /// helpers, all at once. The caller has looked the directory up, with
-    /// [`Rights::LOOKUP`](identity::Rights::LOOKUP).
+    /// Returns the directory's names with their numbers, at most `max` of them: read and looked up by helpers, all at
+    /// once. The caller has looked the directory up, with [`Rights::LOOKUP`](identity::Rights::LOOKUP).
     ///
     /// # Errors
-    /// [`Error::TooLarge`] when there are more; [`Error::Unsettled`] when it changes again and again; [`Error::ReadOnly`] on a volume
-    /// [without objects](crate::VolumeSpec::with_objects); those of the file system.
+    /// [`Error::TooLarge`] when there are more; [`Error::Unsettled`] when it changes again and again;
+    /// [`Error::ReadOnly`] on a volume [without objects](crate::VolumeSpec::with_objects); those of the file system.
     pub fn names<'a>(&'a self, max: usize) -> LocalBoxFuture<'a, Result<Names, Error>> {
         Box::pin(async move {
             let names = self.read_names(max).await;
@@ -133,7 +133,7 @@ impl Directory {
         Err(self.volume().unsettled(self.path(), "reading the names of a directory"))
     }
 
-    /// The names as they are, of a directory whose names cannot change meanwhile.
+    /// Reads the names as they are, of a directory whose names cannot change meanwhile.
     pub(crate) async fn names_now(&self, max: usize) -> Result<Vec<NumberedName>, Error> {
         let listed = self.listed(max).await?;
         self.numbered(listed).await
@@ -198,8 +198,8 @@ impl Directory {
 type FoundEntry = (Vec<u8>, Identity, Kind);
 
 impl SharedVolume {
-    /// The numbers of what is listed in the directory: of what is in use the object's, else the index's. What another program has moved
-    /// there is found there from then on.
+    /// Returns the numbers of what is listed in the directory: the object's where it is in use, else the index's. What
+    /// another program has moved there is found there from then on.
     fn numbers_of(&self, directory: &Arc<Object>, found: &[FoundEntry]) -> Result<Vec<Number>, index::Error> {
         let parent = directory.number().vnode;
         let in_use: Vec<_> =
@@ -226,7 +226,7 @@ impl SharedVolume {
         Ok(listed_as.zip(found).map(number).collect())
     }
 
-    /// A file that is in use, as the directory lists it.
+    /// Returns a file that is in use, as the directory lists it.
     fn in_use_in(&self, directory: &Arc<Object>, name: &[u8], identity: &Identity) -> Option<ListedAs> {
         let object = self.objects().in_use_in(self, identity)?;
         // Another first use of it is just under way; where that asks the disk, so do we.

@@ -22,15 +22,15 @@ use crate::name::Name;
 #[derive(Debug)]
 pub struct NamePage {
     names: Packed,
-    /// Names up to this one are on pages before.
+    /// Last name of the pages before.
     after: Option<Box<[u8]>>,
     is_last: bool,
-    /// What looks through links may still cost.
+    /// Cost that looks through links may still spend.
     link_budget: Cell<usize>,
     _charge: ListingCharge,
 }
 
-/// How much of a directory is read at once.
+/// Bounds of one reading of a directory.
 #[derive(Clone, Copy, Debug)]
 pub struct PageLimits {
     /// Names that the directory may have.
@@ -39,21 +39,21 @@ pub struct PageLimits {
     pub bytes_max: usize,
 }
 
-/// What a name on a page is to clients.
+/// Entry of a page as clients see it.
 #[derive(Clone, Debug)]
 pub struct PageEntry {
-    /// As a listing has it.
+    /// The entry as a listing has it.
     pub entry: Entry,
-    /// The same with the attribute that was asked for; `None` of a symbolic link.
+    /// The attributes with the extended attribute that was asked for; `None` for a symbolic link.
     pub extended: Option<EntryExtended>,
 }
 
 /// Names in one piece of memory.
 #[derive(Debug, Default)]
 struct Packed {
-    /// Each name behind its length.
+    /// Names, each behind its length.
     bytes: Vec<u8>,
-    /// Where the names begin.
+    /// Offsets of the names in `bytes`.
     starts: Vec<u32>,
 }
 
@@ -61,18 +61,18 @@ struct Packed {
 struct PageReading {
     names: Packed,
     after: Option<Box<[u8]>>,
-    /// Names behind this one did not fit.
+    /// Last name of the page; those behind it did not fit. `None` while all fit.
     ceiling: Option<Box<[u8]>>,
     bytes_max: usize,
 }
 
 impl Directory {
-    /// The names behind `after`, or from the first on, as many as a page holds. Names that no look-up would give are among them until
-    /// [`Directory::look_at`]. Takes [`Rights::LOOKUP`](identity::Rights::LOOKUP).
+    /// Reads the names behind `after`, or from the first on, as many as a page holds. Names that no look-up would find
+    /// are among them until [`Directory::look_at`]. Takes [`Rights::LOOKUP`](identity::Rights::LOOKUP).
     ///
     /// # Errors
-    /// [`Error::TooLarge`] for a directory of more names; [`Error::Overloaded`] where pages of the caller's client hold too much memory for ten seconds; as
-    /// [`Directory::entries_as`].
+    /// [`Error::TooLarge`] for a directory of more names; [`Error::Overloaded`] where pages of the caller's client
+    /// hold too much memory for ten seconds; as [`Directory::entries_as`].
     pub fn page_after<'a>(
         &'a self,
         caller: &'a Caller,
@@ -128,8 +128,9 @@ impl Directory {
         })
     }
 
-    /// What `names` of a page are, with the attribute `attribute` of each, of at most `max` bytes: all by one look. `None` for what has
-    /// gone or nobody is served. Symbolic links are themselves where `as_links`, else what they lead to.
+    /// Reads the attributes of `names` of a page, and the attribute `attribute` of each, of at most `max` bytes, by
+    /// one look. An element is `None` for a name that is gone or withheld. Symbolic links are themselves where
+    /// `as_links` is set, else what they lead to.
     ///
     /// # Errors
     /// [`Error::Reserved`], [`Error::Name`]; [`Error::Overloaded`].
@@ -189,42 +190,43 @@ impl Directory {
 }
 
 impl NamePage {
-    /// How many names it holds.
+    /// Returns the number of names on the page.
     pub fn len(&self) -> usize {
         self.names.starts.len()
     }
 
-    /// Whether it holds none.
+    /// Returns whether the page has no names.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// One of its names.
+    /// Returns the name at an index.
     ///
     /// # Panics
-    /// For one that it does not hold.
+    /// For an index beyond the page's names.
     pub fn name(&self, at: usize) -> &[u8] {
         self.names.name(self.names.starts[at])
     }
 
-    /// Where the names behind `name` begin on it.
+    /// Returns the index of the first name behind `name`; 0 for `None`.
     pub fn first_after(&self, name: Option<&[u8]>) -> usize {
         let Some(name) = name else { return 0 };
         self.names.starts.partition_point(|start| self.names.name(*start) <= name)
     }
 
-    /// Whether the names behind `name` begin on it.
+    /// Returns whether the first name of the directory behind `name` is on this page, or none is left on the last
+    /// page.
     pub fn covers(&self, name: Option<&[u8]>) -> bool {
         let begins_before = self.after.as_deref().is_none_or(|after| name.is_some_and(|name| name >= after));
         begins_before && (self.is_last || self.first_after(name) < self.len())
     }
 
-    /// Whether no page comes behind it.
+    /// Returns whether this is the directory's last page.
     pub fn is_last(&self) -> bool {
         self.is_last
     }
 
-    /// Bytes that its names take.
+    /// Returns the bytes of memory that its names take.
     pub fn memory(&self) -> usize {
         self.names.memory()
     }
@@ -242,7 +244,7 @@ impl PageReading {
         Self { names, after: after.map(Into::into), ceiling: None, bytes_max }
     }
 
-    /// Whether a name belongs on this page, as far as is known.
+    /// Returns whether a name belongs on this page, as far as is known.
     fn wants(&self, name: &[u8]) -> bool {
         name.len() <= Name::BYTES_MAX
             && self.after.as_deref().is_none_or(|after| name > after)
@@ -253,7 +255,7 @@ impl PageReading {
         self.names.memory() + name.len() + NAME_EXTRA <= self.bytes_max
     }
 
-    /// It with the lower half of its names: the others are for pages behind.
+    /// Drops the upper half of the names: they are for the pages behind.
     fn halved(mut self) -> Self {
         self.ceiling = self.names.keep_lower_half().or(self.ceiling);
         self
@@ -275,7 +277,7 @@ impl Packed {
         self.bytes.len() + self.starts.len() * size_of::<u32>()
     }
 
-    /// Leaves out the names behind the one in the middle, which is returned.
+    /// Removes the names behind the middle one, which it returns.
     fn keep_lower_half(&mut self) -> Option<Box<[u8]>> {
         let middle = self.starts.len().checked_sub(1)? / 2;
         let bytes = &self.bytes;
@@ -296,7 +298,7 @@ impl Packed {
         Some(last)
     }
 
-    /// It in the order of the names, each once: one that went and came while they were read may have shown twice.
+    /// Sorts the names and removes duplicates: a name that went and came while they were read may have shown twice.
     fn sorted(mut self) -> Self {
         let bytes = &self.bytes;
         self.starts.sort_unstable_by(|a, b| name_at(bytes, *a).cmp(name_at(bytes, *b)));
@@ -312,14 +314,14 @@ fn name_at(bytes: &[u8], start: u32) -> &[u8] {
     &bytes[start + 1..][..usize::from(bytes[start])]
 }
 
-/// Sorting a page takes longer than a lane may be held up.
+/// Runs `work` on a helper, as sorting a page takes longer than a lane may be held up.
 async fn on_helper<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Error> {
     offload(None, work).await.map_err(|_| Error::Overloaded)
 }
 
-/// What a name takes beside its bytes.
+/// Bytes that a name takes beside its own.
 const NAME_EXTRA: usize = 1 + size_of::<u32>();
-/// Names that one helper reads before others have their turn: some 1,600.
+/// Bytes of names that one helper reads before it serves others: some 1,600 names.
 const PART_BYTES: usize = 64 * 1024;
 
 #[cfg(test)]

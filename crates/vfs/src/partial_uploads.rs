@@ -40,7 +40,7 @@ pub(crate) enum UploadFate {
 }
 
 impl PartialUploads {
-    /// Of a volume that is opened then.
+    /// Makes the empty set of a volume that is opened at this time.
     pub(crate) fn new(opened: SystemTime) -> Self {
         Self { known: Mutex::default(), opened }
     }
@@ -62,7 +62,7 @@ impl PartialUploads {
 }
 
 impl Volume {
-    /// A file was made under this name: it is looked after if it is one that goes up.
+    /// Notes that a file was made under this name: it is looked after if the name is that of a partial upload.
     pub(crate) fn note_unfinished(&self, directory: RelPath<'_>, name: Name<'_>) {
         if !transfer::is_staged(name.as_bytes()) {
             return;
@@ -74,7 +74,7 @@ impl Volume {
         }
     }
 
-    /// A file has this name no more.
+    /// Notes that no file has this name any more.
     pub(crate) fn note_finished(&self, directory: RelPath<'_>, name: Name<'_>) {
         if !transfer::is_staged(name.as_bytes()) {
             return;
@@ -159,11 +159,11 @@ async fn look_after(volume: WeakVolume, shared: Weak<SharedVolume>) {
     }
 }
 
-/// A file that goes up and was not changed for so long goes, unless it is open.
+/// Time without a change after which a partial upload is removed, unless it is open.
 const GIVEN_UP_AFTER: Duration = Duration::from_secs(600);
-/// Between two looks.
+/// Time between two looks at the partial uploads.
 const LOOK_PERIOD: Duration = Duration::from_secs(60);
-/// Change times are as of the kernel's last tick.
+/// Precision of change times: they are as of the kernel's last tick.
 const CLOCK_STEP: Duration = Duration::from_millis(20);
 //@ limit: files that go up and are looked after
 //@ section: Writable volumes
@@ -173,5 +173,5 @@ const CLOCK_STEP: Duration = Duration::from_millis(20);
 //@ counter: vfs_swept
 //@ attack: none, only names that `linerate put` gives are looked after
 //@ reach: server
-/// Files of a volume that are known to go up.
+/// Largest number of partial uploads of a volume that are looked after.
 const KNOWN_MAX: usize = 4_096;

@@ -9,7 +9,8 @@ use crate::error::Error;
 use crate::guarded::LinkBudget;
 use crate::listing::Entry;
 
-/// A directory that is read part by part, in the order of its file system. It holds a descriptor and a position, no names.
+/// A directory that is read part by part, in the order of its file system. It holds a descriptor and a position, no
+/// names.
 #[derive(Debug)]
 pub struct DirectoryParts {
     directory: Directory,
@@ -47,14 +48,14 @@ impl Directory {
 }
 
 impl DirectoryParts {
-    /// The served entries of the next part, sorted by the bytes of their names; `None` at the end. There may be none in a part. `bytes`
-    /// bounds the part: 24 and the length of the name for each name of the directory.
+    /// Returns the served entries of the next part, sorted by the bytes of their names; `None` at the end. There may
+    /// be none in a part. `bytes` bounds the part: 24 and the length of the name for each name of the directory.
     ///
     /// Of names that come or go while the directory is read some show; any other shows once.
     ///
     /// # Errors
-    /// As [`Directory::entries_as`], also when the caller has lost its right meanwhile. A position that the file system does not
-    /// know is [`Error::NotFound`].
+    /// As [`Directory::entries_as`], also when the caller has lost its right meanwhile. A position that the file
+    /// system does not know is [`Error::NotFound`].
     pub fn next(&mut self, bytes: usize) -> LocalBoxFuture<'_, Result<Option<Box<[Entry]>>, Error>> {
         Box::pin(async move {
             self.directory.may_list(&self.caller).await?;

@@ -20,17 +20,17 @@ pub(crate) const BYTES_MAX: usize = 64 << 10;
 pub(crate) struct AclMask(u8);
 
 impl AclMask {
-    /// Everything: there is a list for what is made in it alone.
+    /// Mask that leaves everything: the list is for what is made in the directory alone.
     pub(crate) const ALL: Self = Self(0o77);
-    /// Nothing but the owner's.
+    /// Mask that leaves nothing but the owner's bits.
     const NONE: Self = Self(0);
 
-    /// Of a list; one that cannot be read leaves nothing.
+    /// Reads the mask of a list; one that cannot be read leaves nothing.
     pub(crate) fn of(list: &[u8]) -> Self {
         Self::parsed(list).unwrap_or(Self::NONE)
     }
 
-    /// Mode bits without those that the list takes.
+    /// Returns mode bits without those that the list takes.
     pub(crate) fn narrowed(self, mode: u32) -> u32 {
         mode & (!0o77 | u32::from(self.0))
     }

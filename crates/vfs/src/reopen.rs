@@ -27,13 +27,14 @@ use crate::volume::{Resolved, Volume};
 use crate::which_name::WhichName;
 
 impl Volume {
-    /// The file or directory of this identity, wherever it is in the volume now, if the caller may pass through every
-    /// directory on the way and has the rights `need` there, as [`Volume::lookup_as`] has them. Where it is not in use the index
-    /// says where it was.
+    /// Finds the file or directory of this identity, wherever it is in the volume now. The caller has to be allowed
+    /// through every directory on the way, and needs the rights `need` there, as [`Volume::lookup_as`] has them. Where
+    /// the file is not in use the index says where it was.
     ///
     /// # Errors
-    /// [`Error::Stale`] when it is gone, has left the volume or cannot be found in it; [`Error::Unsettled`] when it moves again and
-    /// again; [`Error::ReadOnly`] for a volume whose files lanes do not share; else as [`Volume::lookup_as`].
+    /// [`Error::Stale`] when it is gone, has left the volume or cannot be found in it; [`Error::Unsettled`] when it
+    /// moves again and again; [`Error::ReadOnly`] for a volume whose files lanes do not share; else as
+    /// [`Volume::lookup_as`].
     pub fn reopen<'a>(
         &'a self,
         caller: &'a Caller,
@@ -57,12 +58,13 @@ impl Volume {
         })
     }
 
-    /// Finds where an object in use is now, and notes it: another program may have moved it, or a directory above, and nobody has
-    /// met it there yet. `open` is the object, where this lane has it open. The rights there are for the caller to check.
+    /// Finds where an object in use is now, and notes it: another program may have moved it, or a directory above, and
+    /// no look has found it there yet. `open` is the object, where this lane has it open. The caller checks the rights
+    /// there.
     ///
     /// # Errors
-    /// [`Error::Stale`] where it has no name in the volume any more, or none that can be known; [`Error::Unsettled`] when it moves
-    /// again and again; those of the file system.
+    /// [`Error::Stale`] where it has no name in the volume any more, or none that can be known; [`Error::Unsettled`]
+    /// when it moves again and again; those of the file system.
     pub(crate) fn find_moved<'a>(
         &'a self,
         object: &'a Arc<Object>,
@@ -75,7 +77,7 @@ impl Volume {
         })
     }
 
-    /// The directory that an object is, wherever it is now.
+    /// Opens the directory of an object, wherever it is now.
     ///
     /// # Errors
     /// [`Error::NotADirectory`]; as [`Volume::lookup_as`] and [`Volume::find_moved`].
@@ -204,7 +206,7 @@ impl Reopening<'_> {
         Err(self.volume.unsettled(RelPath::ROOT, "finding what another program moves"))
     }
 
-    /// The path of an object as the file system has it at this moment.
+    /// Finds the path of an object as the file system has it at this moment.
     async fn present_path(
         &self,
         object: &Arc<Object>,
@@ -230,7 +232,7 @@ impl Reopening<'_> {
         self.find_path(file, ParentSource::All).await
     }
 
-    /// The path beneath the volume of the name by which a file was opened.
+    /// Returns the path, beneath the volume, of the name by which a file was opened.
     async fn opened_path(&self, open: Option<&File>) -> Option<RelPathBuf> {
         let path = open?.path().await.ok()?;
         let root = self.volume.root().dir().as_file().path().await.ok()?;
@@ -274,13 +276,13 @@ impl Reopening<'_> {
         Ok(identity_of(By::Open(&found), &found.stat()?).await? == *file)
     }
 
-    /// The path of a file in use, as this server last moved it.
+    /// Returns the path of a file in use, as this server last moved it.
     fn known_path(&self, file: &Identity) -> Option<RelPathBuf> {
         let shared = self.volume.shared()?;
         self.volume.path_of(&shared.objects().in_use_in(shared, file)?)
     }
 
-    /// The path to a file as the tree has it, from the file upwards.
+    /// Finds the path to a file as the tree has it, from the file upwards.
     async fn find_path(&self, file: &Identity, ways: ParentSource) -> Result<RelPathBuf, Error> {
         let root = self.volume.root().dir();
         let root = identity_of(By::Open(root.as_file()), &root.stat()?).await?;
@@ -315,7 +317,7 @@ impl Reopening<'_> {
         Ok(path)
     }
 
-    /// The directory that a file is in, and its name there.
+    /// Finds the directory that a file is in, and its name there.
     async fn above(&self, file: &Identity) -> Result<Recorded, Error> {
         let hints = self.recorded(file).await?;
         let Some(open) = self.open(file).await? else { return self.above_unopened(file, hints).await };
@@ -341,8 +343,8 @@ impl Reopening<'_> {
         self.above_opened(&open, file).await
     }
 
-    /// Returns the directory and name by which the kernel knows an open file, as it does of one that was in use since another program
-    /// moved it.
+    /// Returns the directory and name by which the kernel knows an open file, as it does of one that was in use since
+    /// another program moved it.
     async fn above_opened(&self, open: &File, file: &Identity) -> Result<Recorded, Error> {
         let path = self.opened_path(Some(open)).await.ok_or(Error::Stale)?;
         let (above, name) = path.as_path().parent().zip(path.as_path().file_name()).ok_or(Error::Stale)?;
@@ -354,9 +356,9 @@ impl Reopening<'_> {
         Ok(Recorded { directory, name: name.as_bytes().into() })
     }
 
-    /// Returns the directory above ([`Reopening::above`]) of what cannot be opened by its handle: by a name
-    /// that was recorded, or another of the same directory, as when one of two names was taken away. A
-    /// directory has but one.
+    /// Returns the directory above ([`Reopening::above`]) of what cannot be opened by its handle. It is found by a
+    /// name that was recorded, or another of the same directory, as when one of two names was removed. A directory has
+    /// but one.
     async fn above_unopened(&self, file: &Identity, hints: Vec<Recorded>) -> Result<Recorded, Error> {
         let root = self.volume.root();
         for hint in &hints {
@@ -385,7 +387,7 @@ impl Reopening<'_> {
         directory.stat_at(&c_name(Name::parse(name).ok()?)).await.ok()
     }
 
-    /// A name that the directory has for what is no directory, whatever it costs.
+    /// Finds a name that the directory has for what is no directory, whatever it costs.
     async fn other_name_in(&self, directory: &Dir, file: &Identity) -> Result<Option<Box<[u8]>>, Error> {
         let Some(search) = self.begin_search(directory, file)? else { return Ok(None) };
         let Ok(entries) = directory.entries_with_handles(ENTRIES_MAX).await else { return Ok(None) };
@@ -404,8 +406,8 @@ impl Reopening<'_> {
         Ok(None)
     }
 
-    /// Returns the places where the file was last seen: as what uses it knows, as the index does, which may
-    /// know better where a look was overtaken, and as a listing has shown it.
+    /// Returns the places where the file was last seen: by its object in use, by the index, and by a listing. The
+    /// index may know better where a look was overtaken.
     async fn recorded(&self, file: &Identity) -> Result<Vec<Recorded>, Error> {
         let shared = self.volume.shared().ok_or(Error::ReadOnly)?;
         let in_use = shared.objects().in_use_in(shared, file).and_then(|object| object.place());
@@ -453,7 +455,8 @@ impl Reopening<'_> {
         }
     }
 
-    /// The name by which a directory has a file: the one that was recorded if it still leads there, else another.
+    /// Finds the name by which a directory has a file: the one that was recorded if it still leads there, else
+    /// another.
     async fn name_in(
         &self,
         directory: &Dir,
@@ -482,7 +485,8 @@ impl Reopening<'_> {
         Err(Error::Stale)
     }
 
-    /// Begins to read a directory to find the name of a file in it; `None` where it was read in vain since its last change.
+    /// Begins to read a directory to find the name of a file in it; `None` where it was read in vain since its last
+    /// change.
     fn begin_search(&self, directory: &Dir, file: &Identity) -> Result<Option<NameSearch<'_>>, Error> {
         let searches = self.volume.root().searches();
         let before = Attributes::from(directory.stat()?);
@@ -532,7 +536,7 @@ fn has_one_name(open: &File) -> bool {
     open.stat().is_ok_and(|stat| stat.kind == FileKind::Directory || stat.nlink == 1)
 }
 
-/// The directory above one that is open, which may lie outside of the volume.
+/// Opens the directory above an open one, which may lie outside of the volume.
 async fn above_directory(directory: Dir, stat: &Stat) -> Result<Dir, Error> {
     let above = match directory.parent().await {
         Err(error) if error.raw_os_error() == Some(libc::ENOENT) => return Err(Error::Stale),

@@ -70,8 +70,8 @@ impl RightsStorage {
         }
     }
 
-    /// A directory's own access list as it is stored, if it has one; nothing in it where it grants nothing to
-    /// any user.
+    /// Reads a directory's own access list as it is stored, if it has one; an empty one where it grants nothing to any
+    /// user.
     ///
     /// # Errors
     /// Those of the file system: there may be one.
@@ -99,8 +99,8 @@ impl RightsStorage {
 
     /// Gives a directory this list, or with `None` none; what lies elsewhere goes.
     ///
-    /// Whenever the process ends, the directory has the list from before or this one: the witness comes after the list that it is
-    /// one of, and goes before it.
+    /// Whenever the process ends, the directory has the list from before or this one: the witness comes after the list
+    /// that it is one of, and goes before it.
     ///
     /// # Errors
     /// Those of the file system: the list may be the one from before.
@@ -219,7 +219,7 @@ impl RightsStorage {
         }
     }
 
-    /// The attribute that holds descriptors which are set.
+    /// Returns the attribute that holds descriptors that clients have set.
     pub(crate) fn descriptors(self) -> &'static CStr {
         match self.written() {
             RightsIn::Trusted => DESCRIPTOR_TRUSTED,
@@ -227,7 +227,7 @@ impl RightsStorage {
         }
     }
 
-    /// The one in which none should lie.
+    /// Returns the attribute in which none should lie.
     pub(crate) fn other_descriptors(self) -> &'static CStr {
         match self.written() {
             RightsIn::Trusted => DESCRIPTOR_USER,
@@ -248,7 +248,7 @@ fn shown(name: &CStr) -> &str {
     name.to_str().expect("it is written here")
 }
 
-/// The attributes of something; none where its file system has none.
+/// Lists the extended attributes of a file; none where its file system has none.
 async fn names_of(file: &File) -> io::Result<Vec<CString>> {
     match file.xattrs().await {
         Err(error) if is_without(&error) => Ok(Vec::new()),
@@ -256,7 +256,7 @@ async fn names_of(file: &File) -> io::Result<Vec<CString>> {
     }
 }
 
-/// An attribute; what is longer than `max` is taken for damaged.
+/// Reads an attribute; one that is longer than `max` is taken for damaged.
 async fn value_of(file: &File, name: &CStr, max: usize) -> io::Result<Option<Vec<u8>>> {
     match file.xattr(&CString::from(name), max).await {
         Ok(value) => Ok(Some(value)),

@@ -27,7 +27,7 @@ pub(crate) struct Root {
     places: Option<VolumePaths>,
     /// Files can be opened by handle, as far as is known.
     by_handle: Cell<bool>,
-    /// Whether files can be made without a name and be given one later; `None` as long as it was not tried.
+    /// Set if files can be made without a name and be given one later; `None` as long as it was not tried.
     unnamed: Cell<Option<bool>>,
     searches: NameSearches,
     /// Other programs see what clients lock.
@@ -36,7 +36,7 @@ pub(crate) struct Root {
     shared: Option<SharedRoot>,
 }
 
-/// Searches for a file in a directory, which its change token tells from what it was before.
+/// Searches for a file in a directory; the change token shows whether that has changed.
 pub(crate) type NameSearches = Searches<(FileId, Identity), ChangeToken>;
 
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl Root {
         Ok(Self { shared: Some(shared), ..root })
     }
 
-    /// The open directory.
+    /// Returns the open directory.
     pub(crate) fn dir(&self) -> &Rc<Dir> {
         &self.dir
     }
@@ -100,7 +100,7 @@ impl Root {
         self.unnamed.set(Some(they_can));
     }
 
-    /// The lane's searches for names in its directories.
+    /// Returns the lane's searches for names in its directories.
     pub(crate) fn searches(&self) -> &NameSearches {
         &self.searches
     }
@@ -115,7 +115,7 @@ impl Root {
         self.shared.as_ref().map(|shared| &shared.volume)
     }
 
-    /// The account that is kept of what it holds, for the lane of this number.
+    /// Returns the account of the volume's usage, for the lane of this number.
     pub(crate) fn account(&self, lane: impl FnOnce() -> Option<usize>) -> Option<Rc<LaneAccount>> {
         let shared = self.shared.as_ref()?;
         let epoch = shared.volume.ledger().epoch();
@@ -160,13 +160,13 @@ impl Root {
         self.shared.as_ref().map_or(RightsStorage::new(None, false), |shared| shared.volume.rights_storage())
     }
 
-    /// The part beneath the volume of an absolute path that lies there.
+    /// Returns the part beneath the volume of an absolute path that lies there.
     pub(crate) fn beneath<'t>(&self, target: &'t [u8]) -> Option<&'t [u8]> {
         self.places.as_ref()?.beneath(target)
     }
 
-    /// The own access list of a directory, which is `object` and has this path, as it is stored, if it has one; one that is too long is taken
-    /// for damaged, and so is one that was there and is lost. Its descriptor is read too.
+    /// Reads the own access list of a directory as it is stored, if it has one: `object` at this path. One that is too
+    /// long is taken for damaged, and so is one that was there and is lost. Its descriptor is read too.
     ///
     /// # Errors
     /// Those of the file system and of the index: there may be one.
@@ -254,8 +254,8 @@ impl Root {
         }
     }
 
-    /// A rename that crosses the look-up makes the kernel give up (`EAGAIN`), a file system that fell
-    /// behind its server says `ESTALE`: both are worth another try.
+    /// Opens a path once. Both `EAGAIN` and `ESTALE` are worth another try: a rename that crosses the look-up makes
+    /// the kernel give up, or a file system fell behind its server.
     async fn attempt(&self, path: &CString, how: OpenHow) -> Result<File, Error> {
         let mut tries = 0;
         loop {
@@ -271,7 +271,7 @@ impl Root {
     }
 }
 
-/// A path beneath the volume, for the kernel.
+/// Converts a path beneath the volume for the kernel.
 pub(crate) fn c_path(path: RelPath<'_>) -> CString {
     let bytes = if path.is_root() { b"." } else { path.as_bytes() };
     CString::new(bytes).expect("a RelPath holds no zero byte")

@@ -30,7 +30,7 @@ impl Volume {
         (self.open_or_shed(path, OpenBy::AnyPath).await, validity)
     }
 
-    /// The point of view for looking at entries of the directory that `path` leads to.
+    /// Makes the validity of looks at entries of the directory that `path` leads to.
     pub(crate) async fn validity_in(&self, path: RelPath<'_>) -> Validity {
         let validity = self.cache().validity(self.root(), self.key(path)).await;
         if validity.is_watched() || self.has_objects() || !self.options().follow_symlinks {

@@ -3,10 +3,11 @@
 use std::cell::{Cell, RefCell};
 use std::hash::Hash;
 
-/// The searches of one lane in one volume. `K` is a file and a directory, `T` tells whether anything has changed in the directory.
+/// Searches of one lane in one volume. `K` is a file and a directory, `T` the state of the directory, which shows
+/// whether anything has changed in it.
 pub(crate) struct Searches<K, T> {
     under_way: Cell<usize>,
-    /// What a directory was when a file had no name in it.
+    /// Directories, with their state at the time, in which a file had no name.
     vain: RefCell<quick_cache::unsync::Cache<K, T>>,
 }
 
@@ -60,7 +61,7 @@ impl Drop for Search<'_> {
 //@ empty: refused as overloaded; others wait for turns in the helpers' queue
 //@ counter: vfs_refused{reason="overload"}, vfs_reopened
 //@ attack: afs-pools
-/// Of one volume, on one lane: each may hold the names of a large directory in memory.
+/// Searches of one volume that run on one lane at once: each may hold the names of a large directory in memory.
 const SEARCHES_MAX: usize = 2;
 //@ limit: directories known not to have a file
 //@ section: Writable volumes
@@ -70,5 +71,5 @@ const SEARCHES_MAX: usize = 2;
 //@ empty: the least used are forgotten, and searched again when they are asked for
 //@ counter: vfs_reopened_by_listing
 //@ attack: afs-pools
-/// Files that were sought in vain, with the directories.
+/// Largest number of vain searches that are remembered, by file and directory.
 const VAIN_MAX: usize = 1024;

@@ -3,7 +3,7 @@
 
 use std::cmp::Ordering;
 
-/// The places of `items` in ascending order; equals keep theirs. Other tasks of the lane get turns meanwhile.
+/// Returns the places of `items` in ascending order; equals keep theirs. Other tasks of the lane run meanwhile.
 ///
 /// Costs eight bytes for each item while it works, four of which stay.
 pub async fn order_in_turns<T>(items: &[T], compare: impl Fn(&T, &T) -> Ordering) -> Vec<u32> {
@@ -45,7 +45,7 @@ pub async fn order_in_turns<T>(items: &[T], compare: impl Fn(&T, &T) -> Ordering
 
 /// Number of names that are sorted in one go.
 const RUN: usize = 256;
-/// Between two turns of others: some 100 µs.
+/// Runs that are sorted before other tasks of the lane run: some 100 µs.
 const RUNS_PER_TURN: usize = 4;
 const MERGED_PER_TURN: usize = 2048;
 

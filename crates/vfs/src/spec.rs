@@ -16,7 +16,7 @@ pub struct VolumeSpec {
     pub path: PathBuf,
     /// Options of what is served.
     pub options: VolumeOptions,
-    /// Users that may change the volume. But for [`Writable::Nobody`] it takes a cache that
+    /// Users that may change the volume. All but [`Writable::Nobody`] need a cache that
     /// [shares](crate::Cache::sharing).
     pub writable: Writable,
     /// Lanes share its files even where no client may change them: see [`VolumeSpec::with_objects`].
@@ -33,8 +33,8 @@ pub struct VolumeSpec {
     pub local_locks: bool,
 }
 
-/// The name of a volume: 1 to 80 bytes of printable ASCII without slashes, backslashes, quotes, blanks or a
-/// leading dot, so that it fits an SMB share, an AFS volume and a path component alike.
+/// Name of a volume: 1 to 80 bytes of printable ASCII without slashes, backslashes, quotes, blanks or a leading dot.
+/// So it fits an SMB share, an AFS volume and a path component alike.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct VolumeName(String);
 
@@ -135,7 +135,7 @@ impl VolumeName {
     /// Bytes of a name that AFS's tools keep too, with `.readonly` behind it.
     pub const BYTES_OF_DIRECTORY: usize = 22;
 
-    /// The name.
+    /// Returns the name.
     pub fn as_str(&self) -> &str {
         &self.0
     }

@@ -13,9 +13,9 @@ use crate::partial_uploads::UploadFate;
 use crate::volume::{Volume, WeakVolume};
 
 impl Volume {
-    /// Looks through a writable volume for what a crash left, and takes it away: once in a process, whichever lane asks
-    /// first, and an hour later once more where there was something too young. It takes a fifth of one helper's time at most,
-    /// and ends when the lane has the volume open no longer.
+    /// Looks through a writable volume for what a crash left, and removes it. That happens once in a process,
+    /// whichever lane asks first, and an hour later once more where there was something too young. It takes a fifth of
+    /// one helper's time at most, and ends when the lane has the volume open no longer.
     pub fn sweep(&self) -> impl Future<Output = ()> + 'static {
         let volume = self.downgrade();
         let is_due = self.shared().is_some_and(|shared| shared.begin_sweep());
@@ -33,8 +33,8 @@ impl Volume {
         }
     }
 
-    /// Looks through one part of a directory; what directories are in it are to be looked through too. Where the next part begins,
-    /// and whether files were left that may be in use; `None` where it cannot be read.
+    /// Looks through one part of a directory; what directories are in it are to be looked through too. Where the next
+    /// part begins, and whether files were left that may be in use; `None` where it cannot be read.
     async fn sweep_part(
         &self,
         (path, dir): (&RelPathBuf, &Dir),
@@ -104,8 +104,8 @@ async fn sweep_all(volume: &WeakVolume) -> SweepRest {
     young
 }
 
-/// Looks through one directory, part by part with rests between them; `None` where it cannot be read to its end, or the lane has
-/// the volume open no longer.
+/// Looks through one directory, part by part with rests between them; `None` where it cannot be read to its end, or
+/// the lane has the volume open no longer.
 async fn sweep_directory(
     volume: &WeakVolume,
     path: &RelPathBuf,

@@ -45,9 +45,9 @@ pub enum Resolved {
 /// Ways of opening a path.
 #[derive(Clone, Copy)]
 pub(crate) enum OpenBy {
-    /// If no symbolic link is on the way.
+    /// Open where no symbolic link is on the way.
     RealPath,
-    /// Through links that stay inside.
+    /// Follow links that stay inside the volume.
     AnyPath,
 }
 
@@ -68,8 +68,8 @@ impl Volume {
     /// The directory stays the one opened here if its name later names another.
     ///
     /// # Errors
-    /// As the file system has them; [`Error::ReadOnly`] for a volume [with objects](VolumeSpec::has_objects) in a cache that
-    /// does not [share](Cache::sharing).
+    /// As the file system has them; [`Error::ReadOnly`] for a volume [with objects](VolumeSpec::has_objects) in a
+    /// cache that does not [share](Cache::sharing).
     pub fn open(cache: &Cache, spec: &VolumeSpec) -> Result<Self, Error> {
         let root = match (spec.has_objects(), cache.peer()) {
             (true, None) => return Err(Error::ReadOnly),
@@ -106,7 +106,7 @@ impl Volume {
         self.inner.options
     }
 
-    /// The counters of the lane's cache.
+    /// Returns the counters of the lane's cache.
     pub fn counters(&self) -> &Arc<VfsCounters> {
         self.inner.cache.counters()
     }
@@ -216,7 +216,7 @@ impl Volume {
         Arc::ptr_eq(directory.volume(), self.shared()?).then(|| path_in_volume(directory))?
     }
 
-    /// For messages.
+    /// Returns the place of a path, for log messages.
     pub(crate) fn place(&self, path: RelPath<'_>) -> FaultPlace {
         FaultPlace::new(&self.inner.path, path)
     }
@@ -259,7 +259,7 @@ impl Volume {
         })
     }
 
-    /// The cache of its lane.
+    /// Returns the cache of its lane.
     pub fn cache(&self) -> &Cache {
         &self.inner.cache
     }
@@ -278,7 +278,8 @@ impl Volume {
         self.counted(result.inspect_err(|error| io_faults::log(&self.inner.path, path, what, error)))
     }
 
-    /// The error of attempts that ended without an outcome: others changed each time what is here. `doing` is what was attempted.
+    /// Makes the error of attempts that ended without an outcome: others changed each time what is here. `doing` is
+    /// what was attempted.
     pub(crate) fn unsettled(&self, path: RelPath<'_>, doing: &str) -> Error {
         io_faults::log_unsettled(&self.inner.path, path, doing);
         Error::Unsettled
@@ -297,8 +298,8 @@ impl Volume {
         result.inspect_err(|error| self.counters().refuse(error))
     }
 
-    /// The answer from a node kept open, with attributes of this moment; `None` if the node is a thing of
-    /// the past. A name that was replaced by a rename shows here at once: the old file has one link less.
+    /// Returns the answer from a node kept open, with attributes of this moment; `None` if the node is out of date. A
+    /// name that was replaced by a rename shows here at once: the old file has one link less.
     pub(crate) fn refresh(&self, path: RelPath<'_>, node: &Node) -> Option<Resolved> {
         let attributes = match node {
             Node::File(file) => file.attributes(),
@@ -331,8 +332,8 @@ impl Volume {
         })
     }
 
-    /// Opens what `path` names if no symbolic link is on the way, as seen from `validity`, for a caller that
-    /// keeps it if that still holds; what is not there is kept as such.
+    /// Opens `path` if no symbolic link is on the way, as seen from `validity`, for a caller that keeps it if that
+    /// still holds. A name that does not exist is cached as absent.
     pub(crate) async fn open_seen(
         &self,
         path: RelPath<'_>,
@@ -370,8 +371,8 @@ impl Volume {
         Ok((node, stat, validity))
     }
 
-    /// Out of descriptors, the files kept open for later go first; they close when the lane next turns to
-    /// the kernel.
+    /// Opens a path, and tries again if it is out of descriptors: files kept open for later are closed first. They
+    /// close when the lane next enters the kernel.
     pub(crate) async fn open_or_shed(&self, path: RelPath<'_>, by: OpenBy) -> Result<File, Error> {
         self.counters().opens.increment();
         match self.open_by(path, by).await {
@@ -391,7 +392,7 @@ impl Volume {
         }
     }
 
-    /// The node already kept if the name still leads to the same file: its users and ours share it.
+    /// Returns the cached node if the name still leads to the same file, so that all users share it; else a new one.
     async fn same_or_new(
         &self,
         key: KeyRef<'_>,
@@ -447,7 +448,7 @@ impl WeakVolume {
 }
 
 impl Resolved {
-    /// The attributes, whatever it is.
+    /// Returns the attributes of the file or directory.
     pub fn attributes(&self) -> &Attributes {
         match self {
             Self::File(_, attributes) | Self::Directory(_, attributes) => attributes,
@@ -469,7 +470,7 @@ impl Resolved {
         }
     }
 
-    /// The file, or [`Error::IsADirectory`].
+    /// Returns the file, or [`Error::IsADirectory`].
     pub fn into_file(self) -> Result<(Rc<OpenFile>, Attributes), Error> {
         match self {
             Self::File(file, attributes) => Ok((file, attributes)),
@@ -477,7 +478,7 @@ impl Resolved {
         }
     }
 
-    /// The directory, or [`Error::NotADirectory`].
+    /// Returns the directory, or [`Error::NotADirectory`].
     pub fn into_directory(self) -> Result<(Directory, Attributes), Error> {
         match self {
             Self::Directory(directory, attributes) => Ok((directory, attributes)),

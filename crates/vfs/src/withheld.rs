@@ -10,8 +10,9 @@ use std::sync::{PoisonError, RwLock};
 
 use crate::attributes::FileId;
 
-/// Files and directories that no name leads to. They are known by device and inode, whatever they are called, and by their directories and
-/// names there, as most are replaced by renames. What was withheld once stays so while it is there.
+/// Files and directories that no name leads to. They are known by device and inode, whatever they are called, and by
+/// their directories and names there, as most are replaced by renames. What was withheld once stays so while it is
+/// there.
 #[derive(Debug, Default)]
 pub struct Withheld {
     sets: RwLock<Sets>,
@@ -21,14 +22,15 @@ pub struct Withheld {
 
 #[derive(Debug, Default)]
 struct Sets {
-    /// With what keeps it open: the number of a file that is removed is given to another, unless it is open.
+    /// Withheld files and directories, with what keeps them open: a removed file's inode number is given to another,
+    /// unless it is open.
     things: HashMap<FileId, Option<File>>,
     names: HashMap<FileId, WithheldNames>,
-    /// Of each directory, names on the way to what is withheld.
+    /// Names on the way to what is withheld, by directory.
     fixed: HashMap<FileId, HashSet<Box<[u8]>>>,
 }
 
-/// Of one directory.
+/// Withheld names of one directory.
 #[derive(Clone, Debug, Default)]
 struct WithheldNames {
     exact: HashSet<Box<[u8]>>,
@@ -43,9 +45,9 @@ pub enum NameFamily {
     Beside(Box<[u8]>),
     /// `stem`, digits, `rest`: `privkey1.pem` and `privkey12.pem`.
     Numbered {
-        /// Before the digits.
+        /// Part of the name before the digits.
         stem: Box<[u8]>,
-        /// Behind them.
+        /// Part of the name behind the digits.
         rest: Box<[u8]>,
     },
 }
@@ -60,7 +62,7 @@ pub(crate) struct WithheldHere {
 }
 
 impl Withheld {
-    /// Nothing yet.
+    /// Makes a set that withholds nothing yet.
     pub fn new() -> Self {
         Self::default()
     }
@@ -70,7 +72,8 @@ impl Withheld {
         self.change(|sets| sets.things.insert(thing, None).is_none());
     }
 
-    /// Adds an open file or directory, and keeps it open (`O_PATH` is enough) until [`Withheld::forget_removed`] finds it removed.
+    /// Adds an open file or directory, and keeps it open (`O_PATH` is enough) until [`Withheld::forget_removed`] finds
+    /// it removed.
     ///
     /// # Errors
     /// Those of looking at it.
@@ -116,9 +119,8 @@ impl Withheld {
         });
     }
 
-    /// Keeps a name of a directory from being removed, moved or replaced by any client: it lies on the way to
-    /// what is withheld, and a client that put another directory in its place would choose what the server
-    /// finds there.
+    /// Keeps a name of a directory from being removed, moved or replaced by any client. It lies on the way to what is
+    /// withheld: a client that put another directory in its place would choose what the server finds there.
     pub fn fix_name(&self, directory: FileId, name: &[u8]) {
         self.change(|sets| sets.fixed.entry(directory).or_default().insert(name.into()));
     }
@@ -195,7 +197,8 @@ impl WithheldNames {
 }
 
 impl NameFamily {
-    /// The family of a name with a number in it: `privkey1.pem`, as programs that keep earlier versions name theirs. None without one.
+    /// Returns the family of a name with a number in it, as programs that keep earlier versions name theirs:
+    /// `privkey1.pem`. Returns `None` without a number.
     pub fn numbered(name: &[u8]) -> Option<Self> {
         let end = name.iter().rposition(u8::is_ascii_digit)? + 1;
         let digits = name[..end].iter().rev().take_while(|byte| byte.is_ascii_digit()).count();

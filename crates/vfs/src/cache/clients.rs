@@ -28,8 +28,8 @@ impl Cache {
         self.peer().expect("only what lanes share is promised").add_callback_notifier(notifier);
     }
 
-    /// The record of a client, one for all lanes; a new one has this lane as its home, on which it is told. Keep it for as long
-    /// as the client is known.
+    /// Returns the record of a client, one for all lanes; a new one has this lane as its home, from which it is
+    /// notified. Keep it for as long as the client is known.
     ///
     /// # Errors
     /// [`Error::Busy`] when there are as many as may be; [`Error::ReadOnly`] for a cache that does not share.
@@ -50,7 +50,7 @@ impl Cache {
     /// costs one load.
     ///
     /// # Errors
-    /// [`Error::Busy`] when it cannot be told; its request is not to be answered then.
+    /// [`Error::Busy`] when it cannot be notified; its request is not to be answered then.
     pub fn flush_pending_breaks<'a>(
         &'a self,
         client: &'a Arc<Client>,
@@ -67,8 +67,8 @@ impl Cache {
         })
     }
 
-    /// Voids all that a client was promised, on every lane, and has it told so: it, or its connection, is not to be trusted to
-    /// remember. Waits until it has heard, or will before it is served again.
+    /// Voids all callbacks of a client, on every lane, and notifies it: it, or its connection, is not to be trusted to
+    /// remember them. Waits until it has acknowledged, or will before it is served again.
     pub fn void_all<'a>(&'a self, client: &'a Arc<Client>) -> LocalBoxFuture<'a, ()> {
         Box::pin(async move {
             let Some(peer) = self.peer_rc() else { return };
@@ -210,15 +210,15 @@ impl CoherencePeer {
         }
     }
 
-    /// Voids what every client of this lane was promised, on all lanes.
+    /// Voids the callbacks of every client of this lane, on all lanes.
     pub(super) fn void_clients(self: &Rc<Self>) {
         for client in self.callbacks.clients() {
             self.void(&client, Acks::default().issue());
         }
     }
 
-    /// Voids what a client was promised, on all lanes, at once. It is told so after the replies that are on their way to it, from whichever
-    /// lane: else it would keep what it gets by them. `ack` is dropped when it has heard.
+    /// Voids the callbacks of a client, on all lanes, at once. It is notified after the replies that are on their way
+    /// to it, from whichever lane: else it would keep what it gets by them. `ack` is dropped when it has acknowledged.
     fn void(self: &Rc<Self>, client: &Arc<Client>, ack: Ack) {
         client.hold_all();
         let held = VoidHold { peer: Rc::clone(self), client: Arc::clone(client) };
@@ -253,8 +253,8 @@ impl CoherencePeer {
         }
     }
 
-    /// The lane ends. What it has promised it can break no longer, so all its clients are told that everything is void; until they
-    /// have heard, changes wait for them as if it were here.
+    /// Ends the lane's callbacks. It can break them no longer, so all its clients are notified that everything is
+    /// void. Until they have acknowledged that, changes wait for them as if the lane were there.
     pub(super) fn end(&self) {
         let ended = self.callbacks.end();
         let left = match ended.clients.is_empty() {
@@ -314,7 +314,7 @@ impl BreakWait {
 }
 
 impl Drop for BreakWait {
-    /// The lane ends before they have heard: the change goes on waiting for them.
+    /// Has the change go on waiting for the clients, as the lane ends before they have acknowledged.
     fn drop(&mut self) {
         if let Some(until) = self.until.take() {
             self.peer.objects.queues().leave_ack(self.peer.member(), self.since, until);
@@ -341,9 +341,9 @@ async fn sweep(peer: Weak<CoherencePeer>) {
     }
 }
 
-/// Interval at which promises that are over are looked for: they cost memory and a question until then.
+/// Interval at which expired callbacks are looked for: they cost memory and a question until then.
 const SWEEP_EVERY: std::time::Duration = std::time::Duration::from_secs(8);
-/// Promises looked at in one turn of the lane: some ten microseconds.
+/// Callbacks looked at before other tasks of the lane run: some ten microseconds.
 const SWEPT_AT_ONCE: u32 = 1024;
-/// As long as any promise may last.
+/// Longest time for which any callback may last.
 const VOID_KEPT: std::time::Duration = std::time::Duration::from_secs(7 * 86_400);

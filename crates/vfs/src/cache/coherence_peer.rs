@@ -27,7 +27,7 @@ pub(crate) struct CoherencePeer {
     pub(super) ringer: Sender<()>,
     listeners: RefCell<Vec<Weak<dyn InvalidationListener>>>,
     pub(super) notifiers: RefCell<Vec<Weak<dyn CallbackNotifier>>>,
-    /// Forgets promises that are over.
+    /// Task that forgets expired callbacks.
     pub(super) sweeper: RefCell<Option<Task<()>>>,
     writers_made: Cell<u64>,
     /// Files made under a name of the server's own.
@@ -56,6 +56,8 @@ pub trait InvalidationListener {
 pub type ClientNotification = Pin<Box<dyn Future<Output = ()>>>;
 
 impl CoherencePeer {
+    /// Makes the peer of the current lane.
+    ///
     /// # Panics
     /// When the lane takes part already, or there is no room for it.
     pub(super) fn new(objects: &Objects, counters: &Arc<VfsCounters>) -> Self {
@@ -126,7 +128,7 @@ impl CoherencePeer {
         listeners.iter().for_each(|listener| listener.break_lease(asked));
     }
 
-    /// Returns where holders on this lane are told.
+    /// Returns the home of holders on this lane, from which they are notified.
     pub(super) fn home(&self) -> grants::Home {
         home_of(self.me)
     }
@@ -225,7 +227,7 @@ impl Inner {
     }
 }
 
-/// The mark of the process that gave a file this staged name; `None` for a name of another kind.
+/// Returns the mark of the process that gave a file this staged name; `None` for a name of another kind.
 pub(crate) fn staging_process(name: &[u8]) -> Option<u64> {
     let rest = std::str::from_utf8(name.strip_prefix(RESERVED)?).ok()?;
     let mut parts = rest.split('-');

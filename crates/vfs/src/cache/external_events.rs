@@ -22,7 +22,7 @@ use crate::which_name::WhichName;
 /// Kernel events of one lane in directories that clients watch.
 #[derive(Default)]
 pub(super) struct ExternalEvents {
-    /// Volumes in which this lane, as it is numbered there, has noticed what is not told yet.
+    /// Volumes in which this lane, as it is numbered there, has noticed events that are not reported yet.
     noticing: Vec<(Arc<SharedVolume>, usize)>,
     telling: Option<Task<()>>,
     kept: Vec<WatchedForClient>,
@@ -39,7 +39,8 @@ struct WatchedForClient {
 }
 
 impl Cache {
-    /// Keeps a directory watched, and those beneath it where that is asked for, from now on and as long as the client watches.
+    /// Keeps a directory watched, and those beneath it where that is asked for, from now on and as long as the client
+    /// watches.
     pub(crate) fn keep_watched(&self, volume: &Volume, watch: &Watch) {
         let mut kept =
             WatchedForClient { watch: watch.alive(), volume: volume.downgrade(), held: Vec::new(), grown: 0 };
@@ -90,7 +91,7 @@ impl Inner {
     }
 }
 
-/// Tells what was noticed a while ago, by when this server has told what it does itself.
+/// Reports events that were noticed a while ago: by then this server has reported what it does itself.
 async fn report_events(inner: Weak<Inner>) {
     loop {
         let next = {
@@ -184,7 +185,7 @@ impl WatchedForClient {
         self.held.first().is_some_and(hears)
     }
 
-    /// Holds what is to be kept watched now, and tells the client's watch whether the kernel watches.
+    /// Holds what is to be kept watched now, and sets in the client's watch whether the kernel watches.
     async fn refresh(&mut self, inner: &Rc<Inner>) {
         self.hold(inner).await;
         self.watch.is_kernel_watched(self.is_kernel_watched());
@@ -215,7 +216,7 @@ impl WatchedForClient {
     }
 }
 
-/// The path of a directory that a client watches, wherever another program has moved it.
+/// Finds the path of a directory that a client watches, wherever another program has moved it.
 async fn path_of_watched(inner: &Inner, volume: &Volume, directory: &Arc<Object>) -> Option<RelPathBuf> {
     let path = volume.path_of(directory)?;
     let watched = inner.watches.watch_down_to(volume.root(), volume.key(path.as_path())).await;
@@ -228,7 +229,7 @@ async fn path_of_watched(inner: &Inner, volume: &Volume, directory: &Arc<Object>
     }
 }
 
-/// The directories in one.
+/// Returns the directories in a directory.
 async fn beneath(volume: &Volume, path: &RelPathBuf) -> Vec<RelPathBuf> {
     let operator = Caller::operator();
     let found = volume.lookup_as(&operator, path.as_path(), Rights::NONE).await;
@@ -241,9 +242,9 @@ async fn beneath(volume: &Volume, path: &RelPathBuf) -> Vec<RelPathBuf> {
     directories.filter_map(below).collect()
 }
 
-/// Between two looks at what is due.
+/// Least time between two looks at events that are due.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
-/// Between two looks whether what clients watch is still watched.
+/// Time between two checks that what clients watch is still watched.
 const KEEP_EVERY: Duration = Duration::from_millis(500);
 //@ limit: directories beneath one that a client watches with all that is beneath
 //@ section: SMB
@@ -252,7 +253,7 @@ const KEEP_EVERY: Duration = Duration::from_millis(500);
 //@ empty: what other programs do in further ones is told as far as they are in use; others feel nothing
 //@ counter: none
 //@ attack: smb-hoards
-/// Kept watched for one client's watch.
+/// Directories beneath one that are kept watched for one client's watch.
 const BENEATH_MAX: usize = 1024;
-/// Names of a directory in which directories are looked for.
+/// Names of a directory among which its directories are looked for.
 const ENTRIES_MAX: usize = 10_000;

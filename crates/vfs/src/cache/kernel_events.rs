@@ -12,7 +12,7 @@ use super::watches::WatchedDir;
 use super::{Cache, Inner, Node};
 
 impl Cache {
-    /// Starts the lane's listener once there is something to hear.
+    /// Starts the lane's listener once there are events to receive.
     pub(super) fn listen(&self) {
         let mut listener = self.inner.listener.borrow_mut();
         if listener.is_none() {
@@ -90,14 +90,15 @@ impl Inner {
         }
     }
 
-    /// Anything may have changed.
+    /// Revalidates everything, as anything may have changed.
     fn revalidate_everything(self: &Rc<Self>) {
         self.revalidate_all_open_in(self.watches.pinned().all().iter().map(|watched| &**watched));
         self.watches.forget_all();
         self.revalidate_all();
     }
 
-    /// A name in a directory leads to something else. Where what is open by it has no other, the index is told so when it is closed.
+    /// Forgets a name in a directory, which leads to something else. Where what is open by it has no other name, the
+    /// index learns that when it is closed.
     pub(super) fn forget_in(&self, watched: &WatchedDir, name: &[u8]) {
         if let Some(changed) = watched.key().child(name) {
             if let Some((Node::File(file), _)) = self.open.borrow().peek(&changed.as_ref())

@@ -44,7 +44,7 @@ impl<'a> KeyRef<'a> {
         Key { volume: self.volume, path: self.path.into() }
     }
 
-    /// The key of an entry in this directory; `None` if there can be none of this name.
+    /// Returns the key of an entry in this directory; `None` if there can be none of this name.
     pub(super) fn child(self, name: &[u8]) -> Option<Key> {
         Some(Key { volume: self.volume, path: self.path.child(name)? })
     }

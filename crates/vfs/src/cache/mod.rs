@@ -66,21 +66,22 @@ pub struct CacheOptions {
     pub listing_entries_max: usize,
     /// Directories watched for changes. The kernel has a limit of its own per user.
     pub watches_max: usize,
-    /// How long a name is believed before it is opened anew, whatever change notification says.
+    /// Time for which a name is valid before it is opened anew, whatever change notification says.
     pub ttl: Duration,
-    /// How long the attributes in a listing of a watched directory are believed: nothing tells of what other programs do to a file by
-    /// a name in another directory that they have just given it. Which names there are is checked at every use, and so is how files
-    /// look that had several. One that takes long to read is believed for a hundred times as long, 10 s at most.
+    /// Time for which the attributes in a listing of a watched directory are valid. Nothing reports what other
+    /// programs do to a file by a name in another directory, which it has just got. Every use checks which names there
+    /// are, and looks at the files that had several. A listing that takes long to read is valid for a hundred times as
+    /// long, 10 s at most.
     pub listing_ttl: Duration,
-    /// How long an unused answer is kept that holds no descriptor.
+    /// Time for which an unused answer is kept that holds no descriptor.
     pub idle_max: Duration,
-    /// How long an unused file or directory is kept open: it is closed after once to twice this time. What is open keeps the space of
-    /// a removed file taken and its file system busy for `umount`.
+    /// Time for which an unused file or directory is kept open: it is closed after once to twice this time. While it
+    /// is open, a removed file takes space and its file system is busy for `umount`.
     pub open_idle_max: Duration,
 }
 
-/// What one lane remembers of its volumes. Make one per lane: it is the one reader of the lane's
-/// change events.
+/// Cache of one lane: open files and directories, absent names and listings of its volumes. Make one per lane: it is
+/// the one reader of the lane's change events.
 #[derive(Clone)]
 pub struct Cache {
     inner: Rc<Inner>,
@@ -97,33 +98,33 @@ struct Inner {
     options: CacheOptions,
     open: RefCell<Cached<(Node, Validity)>>,
     absent: RefCell<Cached<Validity>>,
-    /// Directories in which something was changed lately: the lane goes on relying on them when all that it knew in them is
-    /// gone.
+    /// Directories in which something was changed lately: the lane goes on caching them when it has forgotten all that
+    /// it knew in them.
     changed: RefCell<Cached<Validity>>,
-    /// Where files were that somebody named by their numbers.
+    /// Paths of files that clients named by their numbers.
     numbers: OnceCell<RefCell<Numbers>>,
-    /// Where directories are that are reached through symbolic links, on volumes without objects.
+    /// Real paths of directories that are reached through symbolic links, on volumes without objects.
     routes: RefCell<Cached<Route>>,
     listings: RefCell<quick_cache::unsync::Cache<Key, Rc<CachedListing>, EntryWeight>>,
     images: folded_images::Images,
     watches: Rc<Watches>,
-    /// With the caches of other lanes; empty where there are no writable volumes.
+    /// Coherence with the caches of other lanes; empty where there are no writable volumes.
     peer: OnceCell<Rc<CoherencePeer>>,
     counters: Arc<VfsCounters>,
-    /// Entries of listings in memory, remembered or not.
+    /// Budget of entries of listings in memory, remembered or not.
     entry_budget: Rc<ListingBudget>,
-    /// Bytes of pages of names.
+    /// Budget of bytes of pages of names.
     page_budget: Rc<ListingBudget>,
     next_opening: Cell<u32>,
-    /// What notification told of and has to be looked at.
+    /// Objects that change notification reported and that wait for a look.
     pending_revalidation: RefCell<revalidation::PendingRevalidation>,
     moved_directories: RefCell<moved_directories::MovedDirectories>,
-    /// What other programs do where clients watch.
+    /// Changes of other programs in directories that clients watch.
     external_events: RefCell<external_events::ExternalEvents>,
     suspended: RefCell<suspended_watches::SuspendedWatches>,
     listener: RefCell<Option<Task<()>>>,
     sweeper: RefCell<Option<Task<()>>>,
-    /// Answers other lanes.
+    /// Task that answers other lanes.
     request_server: RefCell<Option<Task<()>>>,
 }
 
@@ -139,7 +140,7 @@ pub(crate) enum CachedLookup {
 }
 
 impl Cache {
-    /// An empty cache for the current lane, for volumes without objects.
+    /// Makes an empty cache for the current lane, for volumes without objects.
     pub fn new(options: CacheOptions) -> Self {
         let counters = Arc::new(VfsCounters::default());
         let listings_estimate = options.listing_entries_max / LISTING_ENTRIES_TYPICAL;
@@ -174,7 +175,7 @@ impl Cache {
         }
     }
 
-    /// An empty cache for the current lane that takes part in the objects of its process: for writable volumes.
+    /// Makes an empty cache for the current lane that takes part in the objects of its process: for writable volumes.
     ///
     /// # Panics
     /// As [`Cache::join`].
@@ -203,27 +204,28 @@ impl Cache {
         inner.request_server.replace(Some(lane::spawn_restarting("answers to changes", answer)));
     }
 
-    /// Serves these to nobody from now on. The first that is given counts.
+    /// Withholds this set from all clients from now on. The first call counts.
     pub fn withhold(&self, withheld: &Arc<Withheld>) {
         self.inner.watches.withhold(withheld);
     }
 
-    /// What is served to nobody, where anything is.
+    /// Returns the set of what is withheld from all clients; `None` if nothing is.
     pub(crate) fn withheld(&self) -> Option<&Arc<Withheld>> {
         self.inner.watches.withheld()
     }
 
-    /// Its counters; other threads read them.
+    /// Returns the cache's counters; other threads read them.
     pub fn counters(&self) -> &Arc<VfsCounters> {
         &self.inner.counters
     }
 
-    /// Its bounds.
+    /// Returns the cache's bounds.
     pub fn options(&self) -> &CacheOptions {
         &self.inner.options
     }
 
-    /// Closes the files and directories that nobody uses, so that their file systems can be unmounted. What else is remembered stays.
+    /// Closes the files and directories that are not in use, so that their file systems can be unmounted. What else is
+    /// remembered stays.
     pub fn close_unused(&self) {
         self.inner.open.borrow_mut().clear();
         self.inner.gauge();
@@ -253,27 +255,28 @@ impl Cache {
         peer.add_invalidation_listener(listener);
     }
 
-    /// What it shares with other lanes' caches; `None` where it does not.
+    /// Returns the objects that it shares with other lanes' caches; `None` where it shares none.
     pub fn objects(&self) -> Option<&Objects> {
         self.peer().map(|peer| &peer.objects)
     }
 
-    /// What it has to do with other lanes' caches; `None` if nothing.
+    /// Returns its coherence with other lanes' caches; `None` where it shares nothing with them.
     pub(crate) fn peer(&self) -> Option<&CoherencePeer> {
         self.inner.peer.get().map(|peer| &**peer)
     }
 
-    /// Validity of looks in the directory `key`, if the lane is a sharer of it and it is `object`.
+    /// Returns the validity of looks in the directory `key`, if the lane is a sharer of it and it is `object`.
     pub(crate) fn coherent_validity(&self, key: KeyRef<'_>, object: &Arc<Object>) -> Option<Validity> {
         self.inner.watches.coherent_validity(key, object)
     }
 
-    /// The answer remembered for `key`, if it may still be believed, and the directory that it was seen in, if it rests on that.
+    /// Returns the answer remembered for `key`, if it still holds, and the directory in which it was seen, if it rests
+    /// on that.
     pub(crate) fn find_seen(&self, key: KeyRef<'_>) -> Option<(CachedLookup, Option<Rc<WatchedDir>>)> {
         self.remembered(key, |found, validity| (found, validity.watched().cloned()))
     }
 
-    /// The answer remembered for `key`, if it may still be believed.
+    /// Returns the answer remembered for `key`, if it still holds.
     pub(crate) fn find(&self, key: KeyRef<'_>) -> Option<CachedLookup> {
         self.remembered(key, |found, _| found)
     }
@@ -289,12 +292,12 @@ impl Cache {
         validity.holds_for_name(inner.options.ttl).then(|| give(CachedLookup::Absent, validity))
     }
 
-    /// The directory `key` as the lane relies on it.
+    /// Returns the directory `key` as the lane caches it.
     pub(crate) fn known(&self, key: KeyRef<'_>) -> Option<Rc<WatchedDir>> {
         self.inner.watches.known(&key.to_key())
     }
 
-    /// The node remembered for `key`, if it may still be believed.
+    /// Returns the node remembered for `key`, if it still holds.
     pub(crate) fn find_open(&self, key: KeyRef<'_>) -> Option<Node> {
         match self.find(key)? {
             CachedLookup::Open(node) => Some(node),
@@ -306,12 +309,12 @@ impl Cache {
         self.inner.peer.get()
     }
 
-    /// A number for somebody who writes; no other of the process has it.
+    /// Returns a number for a writer, which no other of the process has.
     pub(crate) fn number_writer(&self) -> u64 {
         self.peer().expect("only what lanes share is changed").number_writer()
     }
 
-    /// A name of the server's own for something that is not to be seen yet.
+    /// Returns a name of the server's own for something that clients do not see yet.
     pub(crate) fn new_staged_name(&self) -> CString {
         let peer = self.peer().expect("only what lanes share is changed");
         peer.new_staged_name()
@@ -328,7 +331,7 @@ impl Cache {
         self.inner.send_breaks(breaks);
     }
 
-    /// Where holders are told who have a connection on this lane.
+    /// Returns the lane as the home of holders whose connections it has: breaks are sent from there.
     pub(crate) fn home(&self) -> grants::Home {
         self.peer().expect("only what lanes share is opened so").home()
     }
@@ -343,12 +346,13 @@ impl Cache {
         OpeningId(id)
     }
 
-    /// The node remembered for `key`, believed or not.
+    /// Returns the node remembered for `key`, whether or not it still holds.
     pub(crate) fn peek(&self, key: KeyRef<'_>) -> Option<Node> {
         self.inner.open.borrow().peek(&key).map(|(node, _)| node.clone())
     }
 
-    /// Keeps `node` open for `key`, and gives what its users share: where another look was faster and found the same, that one's node.
+    /// Keeps `node` open for `key`, and gives what its users share: where another look was faster and found the same,
+    /// that one's node.
     pub(crate) fn keep_open(&self, key: KeyRef<'_>, node: Node, validity: Validity) -> Node {
         let inner = &*self.inner;
         inner.absent.borrow_mut().remove(&key);
@@ -373,7 +377,7 @@ impl Cache {
         self.after_insert();
     }
 
-    /// Something in the directory `key` is about to change, and more may be soon.
+    /// Keeps the directory `key`, in which something is about to change: more may be soon.
     pub(crate) fn keep_changed(&self, key: KeyRef<'_>, validity: &Validity) {
         if validity.watched().is_none_or(|watched| watched.keep_for(KEPT_ANEW)) {
             return;
@@ -399,35 +403,37 @@ impl Cache {
         self.inner.watches.watch_file(object, watch)
     }
 
-    /// Clients have something open in this directory, and may cache it: others may change it as well, for as long as that is open.
+    /// Pins the watch of a directory in which clients have something open that they may cache, for as long as it is
+    /// open: other programs may change it too.
     pub(crate) fn pin_for_opens(&self, watched: &Rc<WatchedDir>) {
         self.pin_watch(watched, lane::time::now());
     }
 
-    /// What is open by a name looks as another program has left it: it is revalidated soon, and clients that cache it
-    /// are told.
+    /// Notes that what is open by a name looks as another program has left it. It is revalidated soon, and clients
+    /// that cache it are notified.
     pub(crate) fn revalidate_open(&self, key: KeyRef<'_>) {
         self.inner.revalidate_open(Some(key.to_key()));
     }
 
-    /// As [`Cache::revalidate_open`], of all that is open by names in a directory.
+    /// Does what [`Cache::revalidate_open`] does for all that is open by names in a directory.
     pub(crate) fn revalidate_all_open_in(&self, validity: &Validity) {
         self.inner.revalidate_all_open_in(validity.watched().map(|watched| &**watched));
     }
 
-    /// Where the file of this number was, in the volume of `key`. Who goes there looks whether it is the one.
+    /// Returns the path at which the file of this number was, in the volume of `key`. The caller checks that the file
+    /// is still there.
     pub(crate) fn path_of_number(&self, key: KeyRef<'_>, number: Number) -> Option<Rc<RelPathBuf>> {
         self.inner.numbers.get()?.borrow().get(&(key.volume, number)).cloned()
     }
 
-    /// The file of this number is there.
+    /// Remembers the path of `key` as that of the file of this number.
     pub(crate) fn keep_number(&self, key: KeyRef<'_>, number: Number) {
         let max = self.inner.options.open_files_max;
         let numbers = self.inner.numbers.get_or_init(|| RefCell::new(Numbers::new(max)));
         numbers.borrow_mut().insert((key.volume, number), Rc::new(key.path.into()));
     }
 
-    /// The same of a new file, if anybody names files by their numbers.
+    /// Remembers the path of a new file, if clients name files by their numbers.
     pub(crate) fn keep_new_number(&self, key: KeyRef<'_>, number: Number) {
         if self.inner.numbers.get().is_some() {
             self.keep_number(key, number);
@@ -483,12 +489,12 @@ impl Cache {
         })
     }
 
-    /// Bytes of the pages of names that the lane holds.
+    /// Returns the bytes of the pages of names that the lane holds.
     pub fn page_bytes(&self) -> usize {
         self.inner.page_budget.held()
     }
 
-    /// The real path of the directory `key`, and what that rests on, if it may still be believed.
+    /// Returns the real path of the directory `key`, and what that rests on, if it still holds.
     pub(crate) fn find_route(&self, key: KeyRef<'_>) -> Option<Route> {
         let routes = self.inner.routes.borrow();
         let route = routes.get(&key)?;
@@ -511,7 +517,7 @@ impl Cache {
         self.after_insert();
     }
 
-    /// The point of view for looking at entries of the directory `key`; watches it where that can be.
+    /// Makes the validity of looks at entries of the directory `key`; watches it where that can be.
     pub(crate) async fn validity(&self, root: &Root, key: KeyRef<'_>) -> Validity {
         let validity = self.inner.watches.validity(root, key).await;
         if validity.is_watched() {
@@ -520,7 +526,7 @@ impl Cache {
         validity
     }
 
-    /// The point of view for looking at the name `key`: its directory's, or none for a volume's own.
+    /// Makes the validity of a look at the name `key`: its directory's, or none for a volume's own.
     pub(crate) async fn validity_above(&self, root: &Root, key: KeyRef<'_>) -> Validity {
         let validity = self.inner.watches.validity_above(root, key).await;
         if validity.is_watched() {
@@ -529,7 +535,7 @@ impl Cache {
         validity
     }
 
-    /// Something is remembered: brings the gauges up to date and sees that it will be forgotten in time.
+    /// Brings the gauges up to date once something is remembered, and sees that it will be forgotten in time.
     fn after_insert(&self) {
         self.inner.gauge();
         let mut sweeper = self.inner.sweeper.borrow_mut();
@@ -600,7 +606,7 @@ impl Node {
         }
     }
 
-    /// Whether both are the same file or directory.
+    /// Returns whether both are the same file or directory.
     fn is_same(&self, other: &Self) -> bool {
         let same_object = match (self.object(), other.object()) {
             (Some(one), Some(other)) => Arc::ptr_eq(one, other),
@@ -618,7 +624,7 @@ impl Node {
 }
 
 impl Inner {
-    /// All that lies in a directory may be something else now.
+    /// Forgets all that lies in a directory, as it may be something else now.
     fn forget_within(&self, top: KeyRef<'_>) {
         let stays =
             |key: &Key| key.as_ref().path.as_bytes() == top.path.as_bytes() || !key.as_ref().is_within(top);
@@ -674,7 +680,7 @@ impl Inner {
     }
 }
 
-/// Forgets what nobody uses, until nothing is left or the cache is gone.
+/// Forgets what is not in use, until nothing is left or the cache is gone.
 async fn sweep(inner: Weak<Inner>, every: Duration) {
     loop {
         lane::time::sleep(every).await;
@@ -696,7 +702,7 @@ impl Weighter<Key, Rc<CachedListing>> for EntryWeight {
     }
 }
 
-/// Entries in memory, cached or still read by somebody, in terms of those that may be cached.
+/// Entries in memory, cached or still being read, as a multiple of those that may be cached.
 const ALIVE_TIMES: usize = 2;
 //@ limit: names of large directories that are being listed
 //@ section: Files and listings
@@ -709,7 +715,7 @@ const ALIVE_TIMES: usize = 2;
 //@ attack: smb-patterns
 /// Bytes of pages of names, read or being read.
 const PAGE_BYTES_ALIVE_MAX: usize = 128 << 20;
-/// How long a directory that is changed is kept before it is found to be used still.
+/// Time for which a changed directory is kept before another use is noted.
 const KEPT_ANEW: Duration = Duration::from_secs(1);
 //@ limit: directories relied on because something was changed there
 //@ section: Files and listings

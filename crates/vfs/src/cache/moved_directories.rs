@@ -64,7 +64,7 @@ async fn follow(inner: Weak<Inner>) {
 }
 
 impl Volume {
-    /// A directory is in the volume no more: who relies on something in it hears that it is gone.
+    /// Notifies clients that rely on something in a directory that it is gone: the directory has left the volume.
     async fn has_left(&self, directory: &Arc<Object>) {
         self.for_each_tracked_in(directory, async |gone| self.taken_from(&gone.object, &gone.at).await).await;
         for name in directory.open_names().all() {

@@ -16,7 +16,7 @@ use super::watches::WatchedDir;
 /// Watches that one lane keeps for its clients' callbacks.
 pub(super) struct PinnedWatches {
     max: usize,
-    /// By when they may be forgotten, and where they lie in memory.
+    /// Pinned watches by the time until which they are pinned, and by their address.
     kept: RefCell<BTreeMap<(Instant, *const WatchedDir), Rc<WatchedDir>>>,
 }
 
@@ -89,14 +89,15 @@ impl PinnedWatches {
         elsewhere
     }
 
-    /// Those at and beneath a name that leads elsewhere by now, each with until when clients rely on it.
+    /// Returns the watches at and beneath a name that leads elsewhere by now, each with the time until which clients
+    /// rely on it.
     pub(super) fn moved_from(&self, top: KeyRef<'_>) -> Vec<(Rc<WatchedDir>, Instant)> {
         let kept = self.kept.borrow();
         let moved = kept.iter().filter(|(_, watched)| !watched.is_current() && watched.key().is_within(top));
         moved.map(|((until, _), watched)| (Rc::clone(watched), *until)).collect()
     }
 
-    /// All of them.
+    /// Returns all pinned watches.
     pub(super) fn all(&self) -> Vec<Rc<WatchedDir>> {
         self.kept.borrow().values().cloned().collect()
     }

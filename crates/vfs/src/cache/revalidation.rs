@@ -184,7 +184,7 @@ impl PendingRevalidation {
         true
     }
 
-    /// Too many names to look at each: of directories any may have been changed.
+    /// Forgets the names, which are too many to look at each: any name of the directories may have been changed.
     fn forget_names(&mut self) {
         self.waiting.retain_mut(|revalidate| {
             let has_names = revalidate.names.is_any || !revalidate.names.names.is_empty();
@@ -237,9 +237,8 @@ async fn look_at_open(inner: Weak<Inner>) {
     }
 }
 
-/// Looks for files that clients rely on and that another program has replaced or taken away: nothing but
-/// their recorded places leads from the name to them, so all that this lane has promised is looked through,
-/// not more often than every so often.
+/// Looks for files that clients rely on and that another program has replaced or removed. Nothing but their recorded
+/// places leads from the name to them, so all callbacks of this lane are looked through, at intervals.
 async fn seek(inner: Weak<Inner>) {
     loop {
         let Some((peer, looked)) = inner.upgrade().and_then(|inner| inner.next_looked()) else { return };
@@ -314,7 +313,7 @@ impl Inner {
         Some((revalidate, volume))
     }
 
-    /// The volume that holds an object.
+    /// Returns the volume that holds an object.
     pub(super) fn volume_of_object(&self, object: &Object) -> Option<Volume> {
         volume_with(&self.pending_revalidation.borrow().volumes, object)
     }
@@ -330,7 +329,7 @@ impl Inner {
         }
     }
 
-    /// The volume that a key is of.
+    /// Returns the volume of a key.
     pub(super) fn volume_of(&self, key: KeyRef<'_>) -> Option<Volume> {
         let pending_revalidation = self.pending_revalidation.borrow();
         let mut volumes = pending_revalidation.volumes.iter().filter_map(WeakVolume::upgrade);
@@ -346,9 +345,9 @@ impl Inner {
 //@ counter: vfs_callbacks_voided_all, vfs_external_changes
 //@ attack: none, only other programs of the machine cause it
 //@ reach: server
-/// Names that wait to be looked at, and those in one of them.
+/// Largest number of names that wait for a look, and of names in one of them.
 const DOUBTS_MAX: usize = 256;
-/// Between two looks at what clients have open: a write of the server's own is told by the kernel too.
+/// Time between two looks at what clients have open: the kernel also reports the server's own writes.
 const OPEN_PAUSE: Duration = Duration::from_millis(100);
 //@ limit: names behind which replaced files are sought
 //@ section: Writable volumes
@@ -358,7 +357,7 @@ const OPEN_PAUSE: Duration = Duration::from_millis(100);
 //@ counter: vfs_replaced_scans_skipped, vfs_external_changes
 //@ attack: none, only other programs of the machine cause it
 //@ reach: server
-/// Promises looked through in one turn of the lane.
+/// Callbacks looked through before other tasks of the lane run.
 const SOUGHT_AT_ONCE: u32 = 1024;
-/// Between two times that all promises are looked through.
+/// Time between two searches through all callbacks.
 const SEEK_PAUSE: std::time::Duration = std::time::Duration::from_millis(700);

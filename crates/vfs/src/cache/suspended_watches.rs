@@ -38,7 +38,7 @@ impl ChangeRate {
         Self { since: Cell::new(now), from: Cell::new(Version::from(0)), is_suspended: Cell::new(false) }
     }
 
-    /// A change has been made, or is about to be; says whether the watch has to rest now.
+    /// Counts a change that has been made, or is about to be; returns whether the watch has to be suspended now.
     fn note(&self, now: Instant, version: Version) -> bool {
         let is_old = now.saturating_duration_since(self.since.get()) >= PERIOD;
         if !self.is_suspended.get() && (is_old || self.from.get().generation != version.generation) {
@@ -87,8 +87,8 @@ impl Watches {
         true
     }
 
-    /// The known directory `key`; `None` where its suspension is over or nothing watches it: then it is to be looked
-    /// at again.
+    /// Returns the known directory `key`; `None` where its suspension is over or nothing watches it: then it has to be
+    /// looked at again.
     pub(super) fn current(&self, key: &Key) -> Option<Rc<WatchedDir>> {
         let known = self.known(key)?;
         if known.is_resumable(time::now()) || known.is_stale() || known.withholds_more_than(self.withheld()) {
@@ -207,7 +207,7 @@ impl Cache {
 
 impl Volume {
     /// Resumes the watch of a directory, and revalidates what clients cache in it. Clients that cache the directory
-    /// itself are told that it may have changed.
+    /// itself are notified that it may have changed.
     pub(super) async fn resume_watch(&self, path: RelPath<'_>, until: Instant) {
         let Some(validity) = self.cache().pin_watch_again(self, path, until).await else { return };
         self.cache().revalidate_all_open_in(&validity);
@@ -258,7 +258,7 @@ const CHANGES_MAX: u64 = 64;
 const PERIOD: Duration = Duration::from_secs(1);
 /// Looks at a directory that is on the move.
 const ATTEMPTS_MAX: u32 = 8;
-/// Promises looked through in one turn of the lane.
+/// Callbacks looked through before other tasks of the lane run.
 const LOOKED_AT_ONCE: u32 = 1024;
 
 #[cfg(test)]

@@ -19,9 +19,9 @@ pub(crate) struct Validity {
     changes: u64,
     /// Changes of names that came or went alone; part of `changes`.
     renames: u64,
-    /// From where else something was seen that it rests on: symbolic links on the way, and the place of what they lead to.
+    /// Validities that it also rests on: of symbolic links on the way, and of the place that they lead to.
     depends_on: Option<Rc<[Validity]>>,
-    /// A change was being made: what is seen is not to be kept.
+    /// Set if a change was under way: what was seen is not kept.
     is_doubtful: bool,
     /// Object whose change keeps a watch from vouching before it is over.
     blocking_change: Option<Arc<Object>>,
@@ -31,7 +31,8 @@ pub(crate) struct Validity {
 }
 
 impl Validity {
-    /// A point of view in a watched directory, for looking at one name if there is a `presence`, which was made before.
+    /// Makes the validity of a look in a watched directory, at one name if there is a `presence`, which was made
+    /// before.
     pub(super) fn of(watched: Rc<WatchedDir>, presence: Option<PresenceToken>) -> Self {
         let (changes, renames) = (watched.changes(), watched.renames());
         let is_doubtful = watched.is_changing();
@@ -39,12 +40,12 @@ impl Validity {
         Self { at, watched, changes, renames, depends_on: None, is_doubtful, blocking_change: None, presence }
     }
 
-    /// A validity without a watch: what is learnt under it is valid for the time to live only.
+    /// Makes a validity without a watch: what is learnt under it is valid for the time to live only.
     pub(crate) fn unwatched() -> Self {
         Self::blocked_by(None)
     }
 
-    /// A validity without a watch, because no watch can vouch before `blocking_change` is over.
+    /// Makes a validity without a watch, because no watch can vouch before `blocking_change` is over.
     pub(super) fn blocked_by(blocking_change: Option<Arc<Object>>) -> Self {
         Self {
             at: time::now(),
@@ -73,7 +74,7 @@ impl Validity {
         }
     }
 
-    /// A point of view that rests on these alone: it holds for as long as no name comes or goes where they look.
+    /// Makes a validity that rests on these alone: it holds for as long as no name comes or goes where they look.
     pub(crate) fn of_all(all: &[Validity]) -> Self {
         let here = Self::unwatched();
         let at = all.iter().map(|one| one.at).min().unwrap_or(here.at);
@@ -105,14 +106,14 @@ impl Validity {
         (self.presence.is_some() || !self.is_coherent()) && self.holds_for_all(ttl)
     }
 
-    /// For the look at a name for which the lane was counted in before.
+    /// Adds the presence of the lane for the name that is looked at; the lane was counted in before the look.
     pub(crate) fn with_presence(self, presence: Option<PresenceToken>) -> Self {
         Self { presence, ..self }
     }
 
-    /// For keeping what this lane has put there itself, which was counted in before. Any later holder of the
-    /// change lock asks this lane, so that a change which is under way by then makes nothing doubtful: where
-    /// many change a directory there is one at any time.
+    /// Makes the validity of what this lane has put there itself, for which it was counted in before. Any later holder
+    /// of the change lock asks this lane, so a change that is under way by then makes nothing doubtful. In a directory
+    /// that many change, some change is always under way.
     pub(crate) fn of_own_change(self, presence: Option<PresenceToken>) -> Self {
         Self { is_doubtful: false, ..self.with_presence(presence) }
     }
@@ -122,19 +123,19 @@ impl Validity {
         self.watched.as_ref()?.count_in(name)
     }
 
-    /// Returns whether nothing at all has changed in the directory since, as far as this lane was told.
+    /// Returns whether nothing at all has changed in the directory since, as far as this lane was notified.
     pub(crate) fn holds_for_all(&self, ttl: Duration) -> bool {
         !self.is_doubtful
             && self.holds_for_name(ttl)
             && self.watched.as_ref().is_none_or(|watched| watched.changes() == self.changes)
     }
 
-    /// Time since the look.
+    /// Returns the time since the look.
     pub(crate) fn age(&self) -> Duration {
         time::now().saturating_duration_since(self.at)
     }
 
-    /// Returns whether all changes are told, as against found out when the time to live is over.
+    /// Returns whether all changes are reported, rather than found when the time to live is over.
     pub(crate) fn is_watched(&self) -> bool {
         match (&self.watched, &self.depends_on) {
             (Some(watched), _) => watched.is_watched(),
@@ -149,17 +150,17 @@ impl Validity {
         self.object().is_some()
     }
 
-    /// The object of the directory that was looked into, if the lane is a sharer of it.
+    /// Returns the object of the directory that was looked into, if the lane is a sharer of it.
     pub(crate) fn object(&self) -> Option<&Arc<Object>> {
         self.watched.as_ref()?.object()
     }
 
-    /// The change that has to end before the lane can be a sharer.
+    /// Returns the change that has to end before the lane can be a sharer.
     pub(crate) fn blocking_change(&self) -> Option<&Arc<Object>> {
         self.blocking_change.as_ref()
     }
 
-    /// The directory that it looks into.
+    /// Returns the directory that it looks into.
     pub(crate) fn watched(&self) -> Option<&Rc<WatchedDir>> {
         self.watched.as_ref()
     }

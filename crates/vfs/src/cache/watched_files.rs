@@ -39,7 +39,7 @@ impl WatchedFiles {
         self.by_watch.borrow().get(&watch).cloned()
     }
 
-    /// The kernel has dropped a watch, or the file has moved. Gives the file.
+    /// Forgets a watch that the kernel has dropped, or whose file has moved; returns the file.
     fn forget(&self, watch: Watch) -> Option<Arc<Object>> {
         let object = self.by_watch.borrow_mut().remove(&watch)?;
         self.by_object.borrow_mut().remove(&Arc::as_ptr(&object));
@@ -56,9 +56,9 @@ impl WatchedFiles {
 }
 
 impl Volume {
-    /// Has a file of several names watched itself for as long as clients rely on it: what is done by a name
-    /// in an unwatched directory is told then too. Says whether the watch begins now: what was looked at
-    /// before may have changed untold.
+    /// Has a file of several names watched itself for as long as clients rely on it: what is done by a name in an
+    /// unwatched directory is reported then too. Returns whether the watch begins now: what was looked at before may
+    /// have changed unreported.
     pub(crate) fn watch_by_all_names(&self, resolved: &Resolved) -> bool {
         match resolved {
             Resolved::File(file, attributes) if attributes.nlink > 1 => {
@@ -70,7 +70,7 @@ impl Volume {
 }
 
 impl Inner {
-    /// A file that is watched itself has changed, or has moved and lost its watch.
+    /// Handles an event of a file that is watched itself: it has changed, or has moved and lost its watch.
     pub(super) fn handle_file_event(self: &Rc<Self>, watch: Watch, is_gone: bool) {
         let files = self.watches.files();
         let object = if is_gone { files.forget(watch) } else { files.of_event(watch) };

@@ -40,12 +40,12 @@ use crate::withheld::{Withheld, WithheldHere};
 /// The watches of one lane.
 pub(crate) struct Watches {
     limit: usize,
-    /// Time for which the rights of a directory are believed that nothing watches.
+    /// Time for which the rights of a directory that nothing watches are valid.
     ttl: Duration,
     by_key: RefCell<HashMap<Key, Weak<WatchedDir>>>,
     /// The kernel knows one watch per directory; overlapping volumes know a directory by several paths.
     by_watch: RefCell<HashMap<Watch, Vec<Weak<WatchedDir>>>>,
-    /// On the way to being promised: changes concern them already.
+    /// Directories on the way to a sharer's guard: changes concern them already.
     arriving: RefCell<Vec<Weak<WatchedDir>>>,
     by_object: RefCell<HashMap<*const Object, Vec<Weak<WatchedDir>>>>,
     pinned: PinnedWatches,
@@ -54,34 +54,34 @@ pub(crate) struct Watches {
     peer: OnceCell<Rc<CoherencePeer>>,
     /// Names and files that are withheld from all clients, where any are.
     withheld: OnceCell<Arc<Withheld>>,
-    /// After the kernel refused a watch, no other is tried before this moment.
+    /// Time before which no watch is tried, as the kernel refused one.
     refused_until: Cell<Option<Instant>>,
     counters: Arc<VfsCounters>,
 }
 
-/// A directory that is watched, or promised, or both, under one of its paths.
+/// A directory that is watched, or of which the lane is a sharer, or both, under one of its paths.
 pub(crate) struct WatchedDir {
     watches: Weak<Watches>,
     watch: Cell<Option<Watch>>,
     change_rate: ChangeRate,
-    /// Time for which its rights are believed, where no watch tells of them or of those of a directory above.
+    /// Time until which its rights are valid, where no watch reports changes of them or of those of a directory above.
     believed_until: Cell<Option<Instant>>,
     /// Number of times that rights were [doubted](crate::Objects::revalidate_rights) when they were looked
     /// at.
     doubted: u64,
     /// Time when it was last kept for what was changed in it.
     kept: Cell<Option<Instant>>,
-    /// Until when it is kept for clients that rely on something in it.
+    /// Time until which it is kept for clients that rely on something in it.
     pinned_until: Cell<Option<Instant>>,
-    /// As long as clients rely on its names.
+    /// Log of the changes of its names, for as long as clients rely on them.
     log: RefCell<Option<Arc<Log>>>,
-    /// As long as it vouches for its names to other lanes.
+    /// Ownership of the revalidation of its names, for as long as this lane vouches for them to other lanes.
     own_revalidation: RefCell<Option<RevalidationOwner>>,
-    /// Set once a look has shown the directory as this server left it: what others have changed since its
-    /// watch tells.
+    /// Set once a look has shown the directory as this server left it: its watch reports what others change
+    /// afterwards.
     is_validated: Cell<bool>,
     promise: OnceCell<SharerGuard>,
-    /// Rights, where there is a promise.
+    /// Rights, where the lane is a sharer.
     access: OnceCell<Access>,
     /// Part of the directory that is withheld from all clients, where it is watched.
     withheld: OnceCell<WithheldHere>,
@@ -117,7 +117,7 @@ impl Watches {
         })
     }
 
-    /// The cache takes part in what lanes share.
+    /// Has the cache take part in what lanes share.
     pub(super) fn join(&self, peer: &Rc<CoherencePeer>) {
         let _ = self.peer.set(Rc::clone(peer));
     }
@@ -155,20 +155,21 @@ impl Watches {
         }
     }
 
-    /// The directories an event is about.
+    /// Returns the directories that an event is about.
     pub(super) fn of_event(&self, watch: Watch) -> Vec<Rc<WatchedDir>> {
         let by_watch = self.by_watch.borrow();
         by_watch.get(&watch).into_iter().flatten().filter_map(Weak::upgrade).collect()
     }
 
-    /// Validity of looks in the directory `key`, if the lane is a sharer of it and it is `object`.
+    /// Returns the validity of looks in the directory `key`, if the lane is a sharer of it and it is `object`.
     pub(super) fn coherent_validity(&self, key: KeyRef<'_>, object: &Arc<Object>) -> Option<Validity> {
         let known = self.known(&key.to_key())?;
         let is_it = known.object().is_some_and(|promised| Arc::ptr_eq(promised, object));
         is_it.then(|| Validity::of(known, None))
     }
 
-    /// The paths by which this lane knows a directory; where it was once, something else may be by now.
+    /// Returns the directory under each path by which this lane knows it; where it once was, something else may be by
+    /// now.
     pub(super) fn of_object(&self, object: &Arc<Object>) -> Vec<Rc<WatchedDir>> {
         let mut known = self.all_of_object(object);
         known.retain(|watched| watched.current.get());
@@ -186,7 +187,7 @@ impl Watches {
         &self.pinned
     }
 
-    /// Files that are watched themselves.
+    /// Returns the files that are watched themselves.
     pub(super) fn files(&self) -> &WatchedFiles {
         &self.files
     }
@@ -210,7 +211,7 @@ impl Watches {
         }
     }
 
-    /// Until when the watch of a directory is pinned, or that of what is known by its path now.
+    /// Returns the time until which the watch of a directory is pinned, or that of what is known by its path now.
     pub(super) fn pinned_until(&self, watched: &WatchedDir) -> Option<Instant> {
         watched.pinned_until().or_else(|| self.known(&watched.key)?.pinned_until())
     }
@@ -246,7 +247,7 @@ impl Watches {
         }
     }
 
-    /// The kernel dropped a watch, or what it watches has moved away.
+    /// Forgets a watch that the kernel dropped, or whose directory has moved away.
     pub(super) fn forget_watch(&self, watch: Watch) -> bool {
         let gone = self.of_event(watch);
         for watched in &gone {
@@ -321,9 +322,9 @@ impl Watches {
         Some(watched)
     }
 
-    /// Begins the watch of a directory whose changes this server makes ([`Watches::begin`]). What is learnt
-    /// of it rests on promises: of the directory above that this name leads to it, of itself that it stays
-    /// there and what rights there are.
+    /// Begins the watch of a directory whose changes this server makes ([`Watches::begin`]). What is learnt of it
+    /// rests on two guards of a sharer: the directory above has this name for it, and the directory itself keeps its
+    /// place and its rights.
     async fn begin_coherent(
         self: &Rc<Self>,
         root: &Root,
@@ -395,7 +396,7 @@ impl Watches {
         Ok(())
     }
 
-    /// A directory of which nothing is known yet.
+    /// Makes the entry of a directory of which nothing is known yet.
     fn unknown(self: &Rc<Self>, key: &Key, upper: Option<Rc<WatchedDir>>) -> Rc<WatchedDir> {
         let name = key.as_ref().path.file_name();
         let mark = upper.as_ref().zip(name).and_then(|(upper, name)| upper.count_in(name.as_bytes()));
@@ -433,7 +434,8 @@ impl Watches {
         self.gauge();
     }
 
-    /// Watches a directory that has no watch yet, and has it hear from here on, on the books or not. Says whether it does.
+    /// Watches a directory that has no watch yet, which reports its events from here on, whether or not the table has
+    /// it. Returns whether it does.
     fn try_watch(&self, watched: &Rc<WatchedDir>, dir: &Dir) -> bool {
         if self.is_refused() {
             return false;
@@ -447,7 +449,7 @@ impl Watches {
         true
     }
 
-    /// The kernel has refused a watch: it is left alone for a while.
+    /// Notes that the kernel has refused a watch: no other is tried for a while.
     fn note_refused(&self) {
         self.counters.watches_refused.increment();
         self.refused_until.set(Some(time::now() + REFUSED_PAUSE));
@@ -549,12 +551,12 @@ impl WatchedDir {
         self.key.as_ref()
     }
 
-    /// The kernel's watch of it, where there is one.
+    /// Returns the kernel's watch of it, where there is one.
     pub(super) fn watch(&self) -> Option<Watch> {
         self.watch.get()
     }
 
-    /// Returns whether the kernel tells of what happens to it and in it.
+    /// Returns whether the kernel reports what happens to it and in it.
     pub(crate) fn is_watched(&self) -> bool {
         self.watch.get().is_some()
     }
@@ -569,7 +571,7 @@ impl WatchedDir {
         is_kept
     }
 
-    /// Until when its watch is [pinned](super::pinned_watches).
+    /// Returns the time until which its watch is [pinned](super::pinned_watches).
     pub(super) fn pinned_until(&self) -> Option<Instant> {
         self.pinned_until.get()
     }
@@ -582,8 +584,8 @@ impl WatchedDir {
         }
     }
 
-    /// Clients rely on its names: what this server changes of them is put down, to be told from what others do, for as long as it is kept
-    /// for clients.
+    /// Keeps a log of what this server changes of its names, on which clients rely, for as long as it is kept for
+    /// clients. So changes of others are known by comparison.
     pub(crate) fn keep_log(&self, object: &Arc<Object>) {
         let mut log = self.log.borrow_mut();
         if log.is_none() && self.pinned_until.get().is_some() {
@@ -617,7 +619,7 @@ impl WatchedDir {
         &self.change_rate
     }
 
-    /// The object of which the lane is a sharer.
+    /// Returns the object of which the lane is a sharer.
     pub(crate) fn object(&self) -> Option<&Arc<Object>> {
         self.promise.get().map(|promise| promise.object())
     }
@@ -628,8 +630,8 @@ impl WatchedDir {
         Some(watches.peer.get()?.count_in(self.object()?, name))
     }
 
-    /// The number of the directory that holds an object which was found by way of this one: in it, or as itself. Takes no lock. `None` for a
-    /// volume's own, and where nothing is promised.
+    /// Returns the number of the directory that holds an object which was found by way of this one: in it, or as
+    /// itself. Takes no lock. Returns `None` for a volume's own directory, and where the lane is no sharer.
     pub(crate) fn number_above(&self, object: &Arc<Object>) -> Option<Number> {
         let here = self.object()?;
         let above = if Arc::ptr_eq(here, object) { self.upper_object()? } else { here };
@@ -663,8 +665,8 @@ impl WatchedDir {
         now.zip(self.withheld.get()).is_some_and(|(now, here)| here.is_of_before(now))
     }
 
-    /// Returns whether its rights were looked at too long ago for one that nothing tells of. What is done
-    /// while a watch rests is looked for then.
+    /// Returns whether its rights were looked at too long ago for a directory of which nothing is reported. What is
+    /// done while a watch is suspended is looked for then.
     pub(super) fn is_stale(&self) -> bool {
         let is_doubted = |object: &Arc<Object>| object.volume().objects().rights_generation() != self.doubted;
         self.believed_until.get().is_some_and(|until| time::now() >= until)
@@ -691,7 +693,7 @@ impl WatchedDir {
         }
     }
 
-    /// This lane is no longer a revalidation owner of the directory's names.
+    /// Notes that this lane is no longer a revalidation owner of the directory's names.
     pub(crate) fn release_revalidation(&self) {
         self.own_revalidation.take();
     }

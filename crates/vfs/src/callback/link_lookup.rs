@@ -116,7 +116,7 @@ impl Volume {
         Ok(Lies { directory, name, names })
     }
 
-    /// The link, if it is there.
+    /// Looks at the link; `None` if it is not there.
     async fn link_at(
         &self,
         caller: &Caller,
@@ -162,7 +162,7 @@ impl Lies {
 }
 
 impl LinkWithCallback {
-    /// The link.
+    /// Returns the link.
     pub fn link(&self) -> &SymbolicLink {
         &self.link
     }
@@ -176,7 +176,7 @@ impl LinkWithCallback {
         })
     }
 
-    /// The number of the directory that it was found in.
+    /// Returns the number of the directory that it was found in.
     pub fn above(&self) -> Option<Number> {
         self.basis.directory.number_above(&self.link.object)
     }

@@ -37,17 +37,18 @@ pub struct Confirmed<'a> {
     pub version: Version,
     /// The attributes as they were at the look, and still are.
     pub attributes: &'a Attributes,
-    /// The client is told of every change before this moment. It is the server's to keep: tell the client less.
+    /// End of the time in which the client is notified of every change. Give the client an earlier one: this one is
+    /// the server's to keep.
     pub until: Instant,
 }
 
 impl Volume {
-    /// Looks `path` up as [`Volume::lookup_as`] does, and gives `client` a callback on it until `until`. Waits until
-    /// a change that is under way is over.
+    /// Looks `path` up as [`Volume::lookup_as`] does, and gives `client` a callback on it until `until`. Waits until a
+    /// change that is under way is over.
     ///
     /// # Errors
     /// As [`Volume::lookup_as`]; [`Error::ReadOnly`] on a volume [without objects](crate::VolumeSpec::with_objects);
-    /// [`Error::Unsettled`] when it changes again and again; [`Error::Busy`] where there is no room for a promise.
+    /// [`Error::Unsettled`] when it changes again and again; [`Error::Busy`] where there is no room for a callback.
     pub fn lookup_with_callback<'a>(
         &'a self,
         caller: &'a Caller,
@@ -180,13 +181,14 @@ impl LookupWithCallback {
         rights_there(volume, directory, &self.resolved, principal)
     }
 
-    /// The number of the directory that it was found in; `None` for a volume's own.
+    /// Returns the number of the directory that it was found in; `None` for a volume's own.
     pub fn above(&self) -> Option<Number> {
         self.basis.directory.number_above(self.object())
     }
 
-    /// Says whether all that was read since the look is of one version, which the client may rely on; to be asked when the reply is
-    /// encoded. `None`: it was changed, or rights were, and has to be looked at anew. From here on the client counts as having the promise.
+    /// Confirms that all that was read since the look is of one version, on which the client may rely; to be asked
+    /// when the reply is encoded. Returns `None` if it was changed, or rights were, and has to be looked at anew. From
+    /// here on the client counts as having the callback.
     pub fn confirm(&self) -> Option<Confirmed<'_>> {
         self.basis.confirm(self.object(), self.resolved.attributes())
     }

@@ -28,7 +28,7 @@ pub trait CallbackNotifier {
         Box::pin(async { false })
     }
 
-    /// Objects that it tells of at once.
+    /// Returns the largest number of objects of one notice.
     fn batch_max(&self) -> usize {
         50
     }
@@ -45,10 +45,10 @@ pub type GoneFuture = Pin<Box<dyn Future<Output = bool>>>;
 pub enum NotifyOutcome {
     /// The client has acknowledged the notice.
     Acknowledged,
-    /// The client did not answer, or refused: it may be there all the same, and is told again.
+    /// The client did not answer, or refused: it may be there all the same, and is notified again.
     NoReply,
-    /// The client is known not to be there: no change waits for it, and it is told nothing more before it
-    /// comes by itself. Only for what cannot be said of a client that is there and can be reached.
+    /// The client is known not to be there: no change waits for it, and it is not notified again before it comes by
+    /// itself. Use it only for what a client that can be reached never causes.
     Gone,
 }
 
@@ -115,7 +115,7 @@ impl Drop for InFlightBatch<'_> {
     }
 }
 
-/// The notifier of this lane whose service knows the client.
+/// Returns the notifier of this lane whose service knows the client.
 pub(crate) fn notifier_of(
     notifiers: &[Weak<dyn CallbackNotifier>],
     holder: Holder,

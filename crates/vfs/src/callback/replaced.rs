@@ -40,15 +40,16 @@ impl ReplacedNames {
         Self { by_directory, directories, now, looked }
     }
 
-    /// Returns which of the names this was, and by which path it was looked at last, as its directory may have moved; `None` for what has
-    /// a name elsewhere.
+    /// Returns which of the names this was, and by which path it was looked at last, as its directory may have moved;
+    /// `None` for what has a name elsewhere.
     pub(crate) fn name_of(&self, displaced: &ReplacedFile) -> Option<(usize, RelPath<'_>)> {
         let known = self.looked.iter().rposition(|looked| looked.at == displaced.at)?;
         Some((known, self.looked[known].path.as_path()))
     }
 
-    /// Returns whether this was at one of the names and was not there any more, unless it has come since; or
-    /// is to be found elsewhere still, where it `is_linked` and one of the names may have been another of it.
+    /// Returns the object with its place if it was at one of the names and is not there any more, unless it has come
+    /// since. Where it `is_linked`, one of the names may also have been another of its own: then it has to be looked
+    /// for elsewhere.
     pub(crate) fn displaced(&self, object: &Arc<Object>, is_linked: bool) -> Option<ReplacedFile> {
         let is_found = self.now.contains(&Arc::as_ptr(object));
         if let Some(at) = object.placed_among(&self.by_directory).filter(|_| !is_found) {

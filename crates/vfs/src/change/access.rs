@@ -18,7 +18,7 @@ use crate::name::{Name, RelPathBuf};
 use crate::object::Object;
 
 impl Directory {
-    /// The access list that counts in this directory: its own, or that of the nearest one above. Takes
+    /// Returns the access list that counts in this directory: its own, or that of the nearest one above. Takes
     /// [`Rights::LOOKUP`].
     ///
     /// # Errors
@@ -127,7 +127,8 @@ impl LocatedDirectory {
         Ok(true)
     }
 
-    /// Remembers of a directory just made here whether it has a list of its own, or a descriptor: not what was there before by this name.
+    /// Remembers of a directory just made here whether it has a list of its own, or a descriptor: not what was there
+    /// before by this name.
     pub(super) fn remember_made(&self, name: Name<'_>, made: &Object, has_list: bool) {
         let (Some(shared), Ok(path)) = (self.volume().shared(), self.path().join(name)) else { return };
         match has_list || made.own().is_some() {
@@ -145,7 +146,7 @@ impl LocatedDirectory {
         }
     }
 
-    /// A directory that had this name is no more.
+    /// Forgets the list of a directory that had this name and is no more.
     pub(super) fn forget_list(&self, name: &CString) {
         if let (Some(shared), Some(path)) = (self.volume().shared(), self.path_of(name)) {
             shared.forget_list(None, path.as_path());

@@ -20,8 +20,8 @@ impl Object {
         }
     }
 
-    /// The file has been changed, or is about to be, under its permit: it has "archive". Costs a load where it has that already. The change
-    /// counts for more than the attribute, and does not fail with it.
+    /// Sets "archive" on a file that has been changed, or is about to be, under its change lock. Costs a load where it
+    /// has that already. The change counts for more than the attribute, and does not fail with it.
     pub(super) async fn turn_archive_on(&self, file: &File) {
         if !self.is_backed_up() {
             return;

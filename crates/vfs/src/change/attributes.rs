@@ -223,8 +223,9 @@ fn do_bits_count(volume: &Volume, own: Option<&Own>, nearest: &Nearest) -> bool 
 }
 
 /// Checks whether the caller may set a mode. Where mode bits give the rights over a file, only its owner and
-/// administrators set them, as in POSIX: a user that may write to it may not let others do so. Whose it is
-/// that is no POSIX user's its record says; where the server gives no files away, all may that may write.
+/// administrators set them, as in POSIX. A user that may write to it may not let others do so. The owner of a file
+/// that is no POSIX user is the one in its record. Where the server gives no files away, all may set them that may
+/// write.
 fn require_to_set_mode(
     volume: &Volume,
     caller: &Caller,

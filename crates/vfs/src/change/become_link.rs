@@ -19,13 +19,13 @@ use crate::name::{Name, NameError};
 use crate::object::Object;
 
 impl Directory {
-    /// Puts a symbolic link that says `target`, whatever that is, in the place of `which`: an empty file of
-    /// the one name `name`, which never leads nowhere to any client. An open file stays, without a name.
-    /// Takes [`Rights::INSERT`], and [`Rights::DELETE`] where `is_new` does not say that the caller has just
-    /// made the file.
+    /// Puts a symbolic link that says `target`, whatever that is, in the place of `which`: an empty file of the one
+    /// name `name`, which never leads nowhere to any client. An open file stays, without a name. Takes
+    /// [`Rights::INSERT`], and [`Rights::DELETE`] where `is_new` does not say that the caller has just made the file.
     ///
     /// # Errors
-    /// [`Error::Unexpected`] for what is another file by now, is not empty or has other names; as [`Directory::symlink`].
+    /// [`Error::Unexpected`] for what is another file by now, is not empty or has other names; as
+    /// [`Directory::symlink`].
     pub fn become_link<'a>(
         &'a self,
         caller: &'a Caller,

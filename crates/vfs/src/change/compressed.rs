@@ -14,7 +14,8 @@ impl Writer {
     /// Has what is written to the file from now on be compressed, or not. What was written stays as it is.
     ///
     /// # Errors
-    /// [`Error::Io`] with `EOPNOTSUPP` where the file system cannot do so, or not with this file; else as [`Writer::set_attributes`].
+    /// [`Error::Io`] with `EOPNOTSUPP` where the file system cannot do so, or not with this file; else as
+    /// [`Writer::set_attributes`].
     pub fn set_compressed<'a>(
         &'a self,
         caller: &'a Caller,

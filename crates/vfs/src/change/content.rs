@@ -14,8 +14,8 @@ use crate::usage::{ContentChange, Reach};
 use crate::volume::Volume;
 
 impl Writer {
-    /// Has `work` change the content, as [`Writer::change`] does, with room taken for what it adds. `work` is told how long
-    /// the file is, if it goes [beyond](Reach::Beyond) that.
+    /// Has `work` change the content, as [`Writer::change`] does, with room taken for what it adds. `work` gets the
+    /// length of the file, if it goes [beyond](Reach::Beyond) that.
     pub(super) async fn change_content<T: 'static>(
         &self,
         caller: &Caller,
@@ -56,14 +56,15 @@ impl Writer {
     }
 }
 
-/// Returns whether a file loses its set-user-id and set-group-id bits when `caller` changes its content: but
-/// for the administrator of the machine any user's change does that, whatever the change is.
+/// Returns whether a file loses its set-user-id and set-group-id bits when `caller` changes its content. Any user's
+/// change does that, whatever it is, but for those of the administrator of the machine.
 fn sheds(caller: &Caller) -> bool {
     !caller.principal.is_local_administrator()
 }
 
-/// Takes set-user-id and set-group-id bits from a file whose content is about to change, if it `sheds` them: a program with new content is not
-/// to run with the rights that the one before had. The kernel does the same only where the server has no privilege that spares it.
+/// Takes set-user-id and set-group-id bits from a file whose content is about to change, if it `sheds` them. A program
+/// with new content is not to run with the rights of the one before. The kernel does the same only where the server
+/// has no privilege that spares it.
 ///
 /// # Errors
 /// Those of the file system: the content is not to be changed then.

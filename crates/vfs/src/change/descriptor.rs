@@ -28,7 +28,7 @@ impl Object {
         self.own().is_some()
     }
 
-    /// The security descriptor that it has of its own. One that cannot be read is one that grants nothing.
+    /// Returns the file's own security descriptor. One that cannot be read is one that grants nothing.
     pub fn descriptor(&self) -> Option<Arc<Descriptor>> {
         match self.own()? {
             Own::Known(descriptor) => Some(descriptor),
@@ -123,11 +123,12 @@ impl LocatedDirectory {
         }
     }
 
-    /// The descriptor that something gets which the caller makes here: what is asked for, else what it inherits; none where the directory
-    /// has none.
+    /// Returns the descriptor of something that the caller makes in this directory: what is asked for, else what it
+    /// inherits; none where the directory has none.
     ///
     /// # Errors
-    /// [`Error::Denied`] below one that cannot be read, or whose entries do not fit into one: what would be inherited is not known.
+    /// [`Error::Denied`] below one that cannot be read, or whose entries do not fit into one: what would be inherited
+    /// is not known.
     pub(super) fn gift(
         &self,
         caller: &Caller,

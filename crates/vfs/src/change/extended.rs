@@ -31,7 +31,7 @@ pub struct EntryExtended {
 }
 
 impl OpenFile {
-    /// The value of the attribute `name`, of at most `max` bytes; `None` if there is none.
+    /// Reads the attribute `name`, of at most `max` bytes; `None` if there is none.
     ///
     /// # Errors
     /// [`Error::Reserved`], [`Error::Name`]; [`Error::TooLarge`] for a longer value; those of the file system.
@@ -43,7 +43,7 @@ impl OpenFile {
         Box::pin(async move { value_of(self.lane_file(), &stored(name)?, max).await })
     }
 
-    /// The names of its attributes.
+    /// Lists the names of its attributes.
     ///
     /// # Errors
     /// Those of the file system.
@@ -167,8 +167,8 @@ impl Writer {
     /// Gives the file the attribute `name`.
     ///
     /// # Errors
-    /// [`Error::Reserved`], [`Error::Name`]; [`Error::Exists`] and [`Error::NotFound`] as `how` says; [`Error::NoSpace`];
-    /// those of the file system.
+    /// [`Error::Reserved`], [`Error::Name`]; [`Error::Exists`] and [`Error::NotFound`] as `how` says;
+    /// [`Error::NoSpace`]; those of the file system.
     pub fn set_extended<'a>(
         &'a self,
         caller: &'a Caller,
@@ -190,8 +190,8 @@ impl Writer {
         })
     }
 
-    /// Gives the attribute `name`, of at most `max` bytes, the value that `edit` makes of the one it has, in one step: `None` is
-    /// no attribute, before and after.
+    /// Gives the attribute `name`, of at most `max` bytes, the value that `edit` makes of the one it has, in one step:
+    /// `None` is no attribute, before and after.
     ///
     /// # Errors
     /// As [`Writer::set_extended`] and [`OpenFile::extended`].
@@ -240,7 +240,7 @@ impl Writer {
     }
 }
 
-/// The attribute that the file system keeps by this name, of at most so many bytes.
+/// Reads the attribute that the file system keeps by this name, of at most so many bytes.
 pub(super) async fn value_of(file: &File, name: &CString, max: usize) -> Result<Option<Vec<u8>>, Error> {
     match file.xattr(name, max).await {
         Ok(value) => Ok(Some(value)),
@@ -252,7 +252,7 @@ pub(super) async fn value_of(file: &File, name: &CString, max: usize) -> Result<
     }
 }
 
-/// The names of attributes that clients see, as they call them.
+/// Lists the names of attributes that clients see, as they call them.
 pub(super) async fn names_of(file: &File) -> Result<Vec<Vec<u8>>, Error> {
     let stored = file.xattrs().await.map_err(Error::of_write)?;
     let shown = |name: &CString| {

@@ -24,10 +24,10 @@ use crate::object::{At, By, Judgement, Log, LookMark, Object, Place, Recorded};
 use crate::volume::{Resolved, Volume};
 
 impl Volume {
-    /// Decides what follows from a look that was begun with this mark, here and nowhere else, whatever
-    /// protocol has looked. Where another program has changed it the object gets its next version, unless
-    /// only what is beside its content is another, and every client that relies on it hears. Gives whether
-    /// that is so: the look is to be made anew then.
+    /// Decides what follows from a look that was begun with this mark, here and nowhere else, whatever protocol has
+    /// looked. Where another program has changed it the object gets its next version, unless only what is beside its
+    /// content is another, and every client that relies on it is notified. Returns whether that is so: the look has to
+    /// be made anew then.
     ///
     /// # Errors
     /// [`Error::Busy`]; those of the file system.
@@ -64,8 +64,8 @@ impl Volume {
         Ok(true)
     }
 
-    /// Looks whether a file is still where it was last found, by this path. Where another program has taken
-    /// it away or replaced it, the clients that rely on it alone hear.
+    /// Looks whether a file is still where it was last found, by this path. Where another program has taken it away or
+    /// replaced it, only the clients that rely on it are notified.
     pub(crate) async fn look_for(&self, ReplacedFile { object, at }: &ReplacedFile, path: RelPath<'_>) {
         let Some(LookedUpName { now, .. }) = self.revalidate_external(path, &NotifiedNames::default()).await
         else {
@@ -76,7 +76,8 @@ impl Volume {
         }
     }
 
-    /// Another program has taken the object away from where it was last found, if it was there: all who rely on it hear.
+    /// Notifies all that rely on the object, if it was there, that another program has taken it away from where it was
+    /// last found.
     pub(crate) async fn taken_from(&self, object: &Arc<Object>, at: &Place) {
         let is_directory = object.number().kind() == Kind::Directory;
         let found = || if is_directory { Foreign::Changed(None) } else { Foreign::Place };
@@ -84,10 +85,10 @@ impl Volume {
         let _ = self.invalidate_external(object, async || Ok(object.is_placed_at(at).then(found))).await;
     }
 
-    /// Notes that names of a directory may have changed while it was not watched: clients that rely on them
-    /// hear, on all lanes; not once more where another lane has seen to that, and has
-    /// [heard](crate::object::RevalidationOwner) of all that was done since. So does this lane from now on,
-    /// if it is `watched`.
+    /// Notes that names of a directory may have changed while it was not watched, and notifies clients that rely on
+    /// them, on all lanes. It does not once more where another lane has seen to that, and has
+    /// [heard](crate::object::RevalidationOwner) of all that was done since. So does this lane from now on, if it is
+    /// `watched`.
     ///
     /// # Errors
     /// As [`Volume::looked`].
@@ -178,8 +179,8 @@ impl Volume {
         at.map(|at| LookedUpName { path: path.into(), at, now })
     }
 
-    /// Looks whether another program has changed what clients have open by this path; clients that cache it
-    /// hear. The directory is kept watched.
+    /// Looks whether another program has changed what clients have open by this path, and notifies clients that cache
+    /// it. The directory is kept watched.
     pub(crate) async fn look_at_open(&self, path: RelPath<'_>) {
         // What cannot be looked at is found out at the next look.
         if let Some(LookedUpName { at, now, .. }) =
@@ -217,10 +218,9 @@ impl Volume {
         Ok(())
     }
 
-    /// Looks whether these names in a directory lead to what its log says. A change of another program that
-    /// falls between two of ours, or within the tick of the clock for stamps in which one of ours or a
-    /// reading falls, shows by nothing else. Gives whether there was one: the directory has another version
-    /// then.
+    /// Looks whether these names in a directory lead to what its log says. Some changes of other programs show by
+    /// nothing else. They fall between two of ours, or in the same tick of the clock for stamps as one of ours or a
+    /// reading. Returns whether there was one: the directory has another version then.
     pub(crate) async fn look_at_names(
         &self,
         directory: &Directory,

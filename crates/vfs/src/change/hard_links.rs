@@ -29,13 +29,14 @@ pub(super) enum HardLinkRule {
 }
 
 impl LocatedDirectory {
-    /// Checks whether a file of this directory, `own` its descriptor, may have a name `there` as well. The
-    /// same users reach both where each directory on the one way lets through the users of one on the other;
-    /// what they may do with the file then its descriptor says, with the users that may list the directory,
-    /// or the same list where it has none.
+    /// Checks whether a file of this directory, `own` its descriptor, may have a name `there` as well. The same users
+    /// have to reach both: each directory on the one way lets through the users of one on the other. What they may do
+    /// with the file is then said by its descriptor, with the users that may list the directory, or by the same list
+    /// where it has none.
     ///
     /// # Errors
-    /// [`Error::Denied`] where rights differ and the caller administers this directory, or one above that others are let through, not.
+    /// [`Error::Denied`] where rights differ and the caller administers this directory, or one above that others are
+    /// let through, not.
     pub(super) fn may_share(
         &self,
         caller: &Caller,
@@ -61,8 +62,8 @@ impl LocatedDirectory {
         Ok(HardLinkRule::Administered)
     }
 
-    /// Checks whether what has the name `name` here may be moved `there`, under its permit: one of several
-    /// names of a file may where it might be made, as else a name that was made here could go anywhere.
+    /// Checks whether what has the name `name` here may be moved `there`, under its change lock. One of several names
+    /// of a file may where it might be made: else a name that was made here could go anywhere.
     ///
     /// # Errors
     /// [`Error::CrossDevice`], so that the client makes a copy.
@@ -92,8 +93,8 @@ impl LocatedDirectory {
         if may { Ok(()) } else { Err(Error::CrossDevice) }
     }
 
-    /// A file has lost its name `name` here. Where it was that by which it is found by its number, it is recorded by one that it has
-    /// elsewhere, if that is known, so that the disk is told before that is forgotten.
+    /// Notes that a file has lost its name `name` here. If it is found by its number by that name, another of its
+    /// names is recorded instead, where one is known. So the disk has that before the other is forgotten.
     pub(super) async fn has_lost(&self, name: &CString, found: &NameTarget) -> Result<(), Error> {
         found.lost(self.object()?, name.as_bytes());
         let file = &found.object;

@@ -16,7 +16,7 @@ use crate::name::Name;
 use crate::object::Object;
 use crate::object_attributes::attributes_of;
 
-/// What a file that went up takes over from the one that it replaces.
+/// Attributes that an uploaded file takes over from the one that it replaces.
 pub(super) struct Inheritance {
     file: File,
     descriptor: Option<Arc<Descriptor>>,
@@ -24,11 +24,12 @@ pub(super) struct Inheritance {
 }
 
 impl LocatedDirectory {
-    /// Reads what `moved`, called `from`, takes over where it gets the name `to` in this directory, in place of `replaced`; `None`
-    /// where it did not go up as a file of that name.
+    /// Reads what `moved`, called `from`, takes over where it gets the name `to` in this directory, in place of
+    /// `replaced`. Returns `None` where it was not uploaded as a file of that name.
     ///
     /// # Errors
-    /// [`Error::Denied`] where the caller may not write to what is replaced, by the descriptor that this has of its own.
+    /// [`Error::Denied`] where the caller may not write to what is replaced, by the descriptor that this has of its
+    /// own.
     pub(super) async fn inheritance(
         &self,
         caller: &Caller,

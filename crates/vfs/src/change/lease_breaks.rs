@@ -71,7 +71,7 @@ impl Volume {
         }))
     }
 
-    /// Breaks the conflicting leases of each of these objects; all holders are told at once.
+    /// Breaks the conflicting leases of each of these objects; all holders are notified at once.
     pub(super) fn break_each_lease<'a>(
         &self,
         all: impl Iterator<
@@ -101,7 +101,7 @@ impl Volume {
 }
 
 impl Volume {
-    /// Waits until holders of the parent directory's leases have been told of the break.
+    /// Waits until holders of the parent directory's leases were notified of the break.
     pub(super) async fn wait_for_directory_breaks(&self, object: Option<&Arc<Object>>) {
         if let Some(above) = object.and_then(above) {
             above.grants().all_breaks_sent().await;
@@ -177,7 +177,7 @@ fn change(what: &ChangeKind, caller: &Caller) -> Option<Change> {
     Some(Change { operation: asks, by: own })
 }
 
-/// The directories whose leases the change breaks. A write by an open breaks them when the open is closed, a
+/// Returns the directories whose leases the change breaks. A write by an open breaks them when the open is closed, a
 /// truncation at once.
 pub(super) fn directory_breaks(
     what: &[(&Arc<Object>, ChangeKind)],

@@ -24,7 +24,8 @@ use crate::object_attributes::attributes_of;
 use crate::usage::CountedFile;
 
 impl Directory {
-    /// Gives the file `from` of this directory the name `to` as well. Takes [`Rights::INSERT`] here and [`Rights::WRITE`] on the file.
+    /// Gives the file `from` of this directory the name `to` as well. Takes [`Rights::INSERT`] here and
+    /// [`Rights::WRITE`] on the file.
     ///
     /// # Errors
     /// [`Error::NotFound`], [`Error::Exists`], [`Error::TooManyLinks`]; [`Error::NotServable`] for what is no file;
@@ -257,9 +258,9 @@ fn is_name_of_it(replaced: &NameTarget, found: &NameTarget, over: Replace) -> Re
     }
 }
 
-/// Notes where the file is found by its number from here on: by the name that it has got last, which is
-/// likely to be there the longest, and which is told on the disk. Where rights differ, and within its
-/// directory, it stays where it was.
+/// Notes where the file is found by its number from here on. That is by its newest name, which is likely to be there
+/// the longest, and which is recorded on the disk. Where rights differ, and within its directory, it stays where it
+/// was.
 fn note_names(
     several: Option<HardLinkRule>,
     found: &NameTarget,

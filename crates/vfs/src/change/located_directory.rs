@@ -216,8 +216,8 @@ impl LocatedDirectory {
         require(self.rights(caller), need)
     }
 
-    /// Checks that the caller may remove this name here: in a sticky directory only its owner may, and no client may where the name
-    /// leads to what is withheld.
+    /// Checks that the caller may remove this name here: in a sticky directory only its owner may, and no client may
+    /// where the name leads to what is withheld.
     pub(super) async fn require_to_unlink(
         &self,
         caller: &Caller,
@@ -256,7 +256,7 @@ impl LocatedDirectory {
         self.validity.watched().map(|watched| &**watched)
     }
 
-    /// The directory as this lane caches it.
+    /// Returns the directory as this lane caches it.
     pub(super) fn watched_rc(&self) -> Option<Rc<WatchedDir>> {
         self.validity.watched().cloned()
     }
@@ -288,7 +288,8 @@ impl LocatedDirectory {
         lanes.is_some_and(|lanes| lanes.iter().any(|lane| Some(lane) != me))
     }
 
-    /// Keeps what has a name now, in the very step in which the permit of the directory is given back: `mark` was made before.
+    /// Keeps what has a name now, in the very step in which the change lock of the directory is released: `mark` was
+    /// made before.
     pub(super) fn keep(&self, name: Name<'_>, node: Node, mark: Option<PresenceToken>) {
         let (cache, here) = (self.volume().cache(), self.volume().key(self.path.as_path()));
         let validity = self.directory.object().and_then(|object| cache.coherent_validity(here, object));
@@ -308,15 +309,15 @@ impl LocatedDirectory {
         }
     }
 
-    /// A point of view for looking at one name without its permit.
+    /// Makes the validity of a look at one name without its change lock.
     pub(super) fn look_at(&self, name: Name<'_>) -> Option<Validity> {
         let mark = self.count_in(name)?;
         let (cache, here) = (self.volume().cache(), self.volume().key(self.path.as_path()));
         Some(cache.coherent_validity(here, self.directory.object()?)?.with_presence(Some(mark)))
     }
 
-    /// Notes where something was found without its permit, if the name has not changed since: what is renamed from here on is told to
-    /// this lane first, for as long as it [looks](LocatedDirectory::look_at) at it.
+    /// Notes where something was found without its change lock, if the name has not changed since. This lane is
+    /// notified first of what is renamed from here on, for as long as it [looks](LocatedDirectory::look_at) at it.
     pub(super) fn note_seen(&self, name: Name<'_>, object: Option<&Arc<Object>>, look: Option<&Validity>) {
         let is_there = look.is_some_and(|look| look.keeps(self.volume().cache().options().ttl));
         if let (true, Some(object), Some(directory)) = (is_there, object, self.directory.object()) {
@@ -324,7 +325,7 @@ impl LocatedDirectory {
         }
     }
 
-    /// For a client that keeps an image of the directory: the name leads to this now.
+    /// Notes that the name leads to this object now, for clients that keep an image of the directory.
     pub(super) fn note_added(
         &self,
         transaction: &ChangeTransaction<Committed>,

@@ -21,8 +21,8 @@ use crate::name::Name;
 use crate::usage::CountedFile;
 
 impl Directory {
-    /// Makes the directory `name`, with a copy of the access list that counts here. The process's umask takes some of the
-    /// permission bits `mode`. Takes [`Rights::INSERT`].
+    /// Makes the directory `name`, with a copy of the access list that counts here. The process's umask takes some of
+    /// the permission bits `mode`. Takes [`Rights::INSERT`].
     ///
     /// # Errors
     /// [`Error::Exists`]; else as [`Directory::create`].

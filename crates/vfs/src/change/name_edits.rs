@@ -10,7 +10,7 @@ use crate::object::{Edit, Log, LoggedChange, Object};
 /// Names added to and removed from one directory.
 pub(super) struct NameEdits {
     pub(super) object: Arc<Object>,
-    /// Of a client that keeps an image of it.
+    /// Log of the directory's changes, where a client keeps an image of it.
     log: Option<Arc<Log>>,
     change: LoggedChange,
 }
@@ -20,7 +20,7 @@ impl NameEdits {
         Self { object: Arc::clone(object), log, change: LoggedChange { before, after, edits: Vec::new() } }
     }
 
-    /// The change is made.
+    /// Enters the change, which is made, in the log.
     pub(super) fn note(self) {
         if let Some(log) = self.log {
             log.note(self.change);
@@ -39,12 +39,12 @@ impl ChangeTransaction<Committed> {
         self.edited.borrow().iter().any(|edited| Arc::ptr_eq(&edited.object, directory))
     }
 
-    /// The name leads to the file of this number now.
+    /// Adds an edit: the name leads to the file of this number now.
     pub(super) fn added(&self, directory: &Arc<Object>, name: &[u8], number: Number) {
         self.edit(directory, || Edit::Added { name: name.into(), number });
     }
 
-    /// The name leads nowhere, or to another.
+    /// Adds an edit: the name leads nowhere, or to another file.
     pub(super) fn removed(&self, directory: &Arc<Object>, name: &[u8]) {
         self.edit(directory, || Edit::Removed { name: name.into() });
     }

@@ -28,7 +28,7 @@ pub(super) struct NameTarget {
     names: Option<u32>,
     /// The file's `Stat` just before it loses one of several names.
     before: Option<Stat>,
-    /// Opened then, where this lane has it not: it tells how it looks without the name.
+    /// The file, opened where this lane does not have it open: it shows how the file looks without the name.
     beside: Option<UnlinkProbe>,
 }
 
@@ -104,8 +104,8 @@ impl NameTarget {
         }
     }
 
-    /// Looks just before it loses `name` how many names it has: since it was found clients had to be told,
-    /// and a program beside the server may have given it another.
+    /// Counts the names of the file just before it loses `name`. Clients had to be notified since it was found, and a
+    /// program beside the server may have given it another name.
     pub(super) async fn count_names(
         &mut self,
         parent: &LocatedDirectory,
@@ -139,8 +139,8 @@ impl NameTarget {
 }
 
 impl LocatedDirectory {
-    /// Returns what `name` leads to, links not followed: as this lane knows it under its promise, else as the
-    /// file system has it.
+    /// Finds what `name` leads to, links not followed: as this lane knows it as a sharer, else as the file system has
+    /// it.
     pub(super) async fn find(&self, name: Name<'_>) -> Result<Option<NameTarget>, Error> {
         if let Some(node) = self.kept(name)
             && let Some(object) = node.object()
@@ -161,8 +161,8 @@ impl LocatedDirectory {
         self.find_new(&c_name(name)).await
     }
 
-    /// Confirms that `found` has the number `which`, if one is given, and still has the name: what tells of changes by other programs may
-    /// come later, or be suspended. The directory is locked.
+    /// Confirms that `found` has the number `which`, if one is given, and still has the name: events of changes by
+    /// other programs may come later, or be suspended. The directory is locked.
     ///
     /// # Errors
     /// [`Error::Unexpected`].
@@ -191,8 +191,8 @@ impl LocatedDirectory {
         }
     }
 
-    /// Returns what the usage count of the volume has to know of a file that goes or moves, where usage is
-    /// counted: looked at under its own permit, as its content may have changed since it was found.
+    /// Returns what the usage count of the volume has to know of a file that goes or moves, where usage is counted.
+    /// The file is looked at under its own change lock, as its content may have changed since it was found.
     pub(super) async fn known(
         &self,
         name: Name<'_>,
@@ -230,7 +230,7 @@ impl LocatedDirectory {
     }
 }
 
-/// For the kernel.
+/// Converts a name for the kernel.
 pub(crate) fn c_name(name: Name<'_>) -> CString {
     CString::new(name.as_bytes()).expect("a Name holds no zero byte")
 }

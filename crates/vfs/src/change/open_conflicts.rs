@@ -52,11 +52,12 @@ impl OpenConflicts {
 }
 
 impl Volume {
-    /// Checks, under the change lock, whether the object may be moved, and whether an open beneath it conflicts.
-    /// Where no client holds anything this is one load.
+    /// Checks, under the change lock, whether the object may be moved, and whether an open beneath it conflicts. Where
+    /// no client holds anything this is one load.
     ///
     /// # Errors
-    /// [`Interrupted::AwaitLease`] where opens that are kept for later have to be given back first; [`Error::AccessDenied`] where something is open.
+    /// [`Interrupted::AwaitLease`] where opens that are kept for later have to be given back first;
+    /// [`Error::AccessDenied`] where something is open.
     pub(super) async fn check_opens_beneath(
         &self,
         caller: &Caller,
@@ -142,7 +143,7 @@ struct ConflictingOpens {
     to_stay: fn(GrantSlot<'_>) -> bool,
 }
 
-/// Of what moves with a directory: all.
+/// Opens that conflict beneath a directory that moves: all.
 const BENEATH: ConflictingOpens =
     ConflictingOpens { at_all: |slot| slot.is_open(), to_stay: |slot| slot.is_open_to_stay() };
 /// Opens of a replaced file that conflict: one that has just renamed it to its name, or is for attributes

@@ -53,7 +53,7 @@ impl LocatedDirectory {
 }
 
 impl Volume {
-    /// A file that is not given away is served all the same, as one of the server's; says whether it was.
+    /// Returns whether the file was given away. One that is not is served all the same, as one of the server's.
     ///
     /// # Errors
     /// [`Error::Quota`] where its owner may have no more: it is not to be there.

@@ -36,7 +36,7 @@ pub(super) struct Preallocation {
     slot: RefCell<RecordSlot>,
 }
 
-/// Whether the file is recorded as one that has room ahead.
+/// State of the record that the file has room ahead.
 #[derive(Default)]
 enum RecordSlot {
     #[default]
@@ -50,7 +50,7 @@ enum RecordSlot {
     Refused,
 }
 
-/// Room beyond what has come, up to some place.
+/// Room beyond the received bytes, up to some offset.
 struct PreallocatedRoom {
     to: u64,
     charge: Charge,
@@ -64,7 +64,7 @@ impl Preallocation {
         Self { writer: writer.clone(), caller: caller.clone(), announced, received, taken, slot }
     }
 
-    /// Bytes up to there are to come.
+    /// Notes that the client will send bytes up to this offset.
     pub(super) fn announce(&self, end: u64) {
         self.announced.set(self.announced.get().max(end));
     }
@@ -84,7 +84,7 @@ impl Preallocation {
         if more > free { Err(Error::NoSpace) } else { Ok(()) }
     }
 
-    /// Bytes up to `end` are about to be charged as content.
+    /// Notes that bytes up to `end` are about to be charged as content.
     pub(super) fn reaches(&self, end: u64) {
         if let Some(taken) = &mut *self.taken.borrow_mut() {
             let left = taken.to.saturating_sub(end);

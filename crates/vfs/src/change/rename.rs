@@ -37,13 +37,15 @@ struct Concerned {
 }
 
 impl Directory {
-    /// Gives what is `from` here the name `to` in `to_directory`, in one step. Two names of one file stay as they are. Takes
-    /// [`Rights::DELETE`] here, [`Rights::INSERT`] there, and [`Rights::DELETE`] there too where something is replaced.
+    /// Gives what is `from` here the name `to` in `to_directory`, in one step. Two names of one file stay as they are.
+    /// Takes [`Rights::DELETE`] here, [`Rights::INSERT`] there, and [`Rights::DELETE`] there too where something is
+    /// replaced.
     ///
     /// # Errors
     /// [`Error::NotFound`]; [`Error::Exists`] with [`Replace::Never`]; [`Error::NotEmpty`], [`Error::IsADirectory`],
-    /// [`Error::NotADirectory`] by what has the new name; [`Error::IntoItself`]; [`Error::CrossDevice`] in another volume, and for one of
-    /// several names of a file that might not be [made](Directory::link_to) there; else as [`Directory::create`].
+    /// [`Error::NotADirectory`] by what has the new name; [`Error::IntoItself`]; [`Error::CrossDevice`] in another
+    /// volume, and for one of several names of a file that might not be [made](Directory::link_to) there; else as
+    /// [`Directory::create`].
     pub fn rename<'a>(
         &'a self,
         caller: &'a Caller,
@@ -297,8 +299,8 @@ pub(super) fn has_moved(
     Ok(())
 }
 
-/// The objects that a rename changes: both directories, the moved object, and the one that is replaced or moves the
-/// other way.
+/// Returns the objects that a rename changes: both directories, the moved object, and the one that is replaced or
+/// moves the other way.
 pub(super) fn changed_objects<'a>(
     parent: &'a Arc<Object>,
     from: Name<'_>,

@@ -14,8 +14,8 @@ use crate::names::{History, Names};
 use futures_util::future::LocalBoxFuture;
 
 impl Directory {
-    /// Reads the names of the directory ([`Directory::names`]), and gives it its next version, which no
-    /// client was told yet.
+    /// Reads the names of the directory ([`Directory::names`]), and gives it its next version, which no client has
+    /// yet.
     ///
     /// # Errors
     /// As there.

@@ -13,13 +13,13 @@ use crate::file::OpenFile;
 use crate::usage::Reach;
 
 impl Writer {
-    /// Takes room for `len` bytes from `offset` on, or gives it back so that it reads as zeros, as `what`
-    /// says. Nothing is set aside beyond the end of the file, where it would not be charged to any user: that
-    /// there is room at the moment is all that is looked at.
+    /// Takes room for `len` bytes from `offset` on, or gives it back so that it reads as zeros, as `what` says.
+    /// Nothing is set aside beyond the end of the file, where it would not be charged to any user. There the file
+    /// system only needs to have room at the moment.
     ///
     /// # Errors
-    /// As [`Writer::write_at`]; [`Error::Io`] where the file system cannot do it so. [`Error::Quota`] also for what is more than the volume may
-    /// hold.
+    /// As [`Writer::write_at`]; [`Error::Io`] where the file system cannot do it so. [`Error::Quota`] also for what is
+    /// more than the volume may hold.
     pub fn allocate<'a>(
         &'a self,
         caller: &'a Caller,
@@ -54,8 +54,8 @@ impl Writer {
         })
     }
 
-    /// Copies `len` bytes of `from`, from `offset` on, to `to_offset` here, under the permits of both; says how many: fewer
-    /// only at its end. The file system may share room instead.
+    /// Copies `len` bytes of `from`, from `offset` on, to `to_offset` here, under the change locks of both. Returns
+    /// how many: fewer only at its end. The file system may share room instead.
     ///
     /// # Errors
     /// As [`Writer::write_at`]; [`Error::CrossDevice`] where the file systems cannot.

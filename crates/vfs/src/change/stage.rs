@@ -121,8 +121,8 @@ impl Staged {
         self.counted(self.file.lane_file().sync(SyncOf::Data).await.map_err(Error::of_write))
     }
 
-    /// Gives its content a time of change that no other file of this process was given by this, so that size and time alone
-    /// name this version from the start; says which. The file system may round it.
+    /// Gives its content a time of change that no other file of this process was given by this, and returns it. So
+    /// size and time alone name this version from the start. The file system may round it.
     ///
     /// # Errors
     /// Those of the file system.

@@ -16,7 +16,7 @@ use crate::object::{MetadataChange, Object};
 /// The staged name of a file, if it has one.
 pub(super) struct StagedName {
     directory: Directory,
-    /// Of a file that has no other name: with this one it goes.
+    /// Object of a file that has no other name: it is gone when the staged name is removed.
     object: Option<Arc<Object>>,
     name: RefCell<Option<CString>>,
 }
@@ -39,12 +39,12 @@ impl StagedName {
         Ok(made)
     }
 
-    /// For a file that has a name elsewhere and is to have one in `directory`.
+    /// Makes the staged name for a file that has a name elsewhere and is to have one in `directory`.
     pub(super) fn for_linked(directory: &Directory) -> Self {
         Self { directory: directory.clone(), object: None, name: RefCell::default() }
     }
 
-    /// The object is the file's, which has no name that a client could see.
+    /// Sets the object of the file, which has no name that a client could see.
     pub(super) fn of(mut self, object: Option<&Arc<Object>>) -> Self {
         self.object = object.cloned();
         self
@@ -151,8 +151,8 @@ impl Drop for StagedName {
     }
 }
 
-/// A staged name comes or goes in a directory until the result is dropped: the new change time is this server's, and
-/// no client is told.
+/// Notes that a staged name comes or goes in a directory until the result is dropped: the new change time is this
+/// server's, and no client is notified.
 fn begin_directory_metadata_change(directory: &Directory) -> Option<MetadataChange> {
     let (object, before) = directory.object().zip(directory.dir().stat().ok())?;
     object.begin_metadata_change(&before)

@@ -16,9 +16,9 @@ use crate::file::OpenFile;
 use crate::object::Object;
 use crate::usage::Reach;
 
-/// A change of a file's content in several steps, which raise the version by one together, unless there was a
-/// look at the file in between: then what it saw had a version of its own. Between two steps no other change
-/// waits for the store. Clones are handles to the same.
+/// A change of a file's content in several steps, which raise the version by one together. If there was a look at the
+/// file in between, what that saw has a version of its own. Between two steps no other change waits for the store.
+/// Clones are handles to the same store.
 #[derive(Clone)]
 pub struct Store {
     writer: Writer,
@@ -42,7 +42,7 @@ impl Raised {
         }
     }
 
-    /// An object's version was raised for a step by itself.
+    /// Notes that an object's version was raised for a step by itself.
     pub(super) fn note(&self, object: &Object) {
         self.0.set(Some(object.version()));
     }
@@ -57,8 +57,9 @@ impl Writer {
 }
 
 impl Store {
-    /// Looks whether there is room for `len` bytes from `offset` on, which are to come. Nothing is taken yet, whatever a client announces: that
-    /// is as they come, a bounded part ahead, and what is left of it is given back when the store ends.
+    /// Looks whether there is room for `len` bytes from `offset` on, which are to come. Nothing is taken yet, whatever
+    /// a client announces: that is as they come, a bounded part ahead, and what is left of it is given back when the
+    /// store ends.
     ///
     /// # Errors
     /// [`Error::NoSpace`], [`Error::Quota`]; [`Error::ReadOnly`]; those of looking at the file.
@@ -71,8 +72,8 @@ impl Store {
         Ok(())
     }
 
-    /// Writes the bytes of several buffers one after another at `offset`. They come back unless this is dropped before; the write ends
-    /// all the same.
+    /// Writes the bytes of several buffers one after another at `offset`. They come back unless this is dropped
+    /// before; the write ends all the same.
     ///
     /// # Errors
     /// As [`Writer::write_at`].
@@ -104,12 +105,12 @@ impl Store {
         })
     }
 
-    /// The version that the last step has brought; `None` before the first.
+    /// Returns the version that the last step has brought; `None` before the first.
     pub fn version(&self) -> Option<Version> {
         self.raised.0.get()
     }
 
-    /// A step that raises the version only if none before it has.
+    /// Makes a step that raises the version only if none before it has.
     fn of_this(&self) -> WriteStep<'static> {
         WriteStep {
             raises: VersionBump::With(Rc::clone(&self.raised)),

@@ -29,7 +29,7 @@ pub struct SymbolicLink {
 }
 
 impl Directory {
-    /// The symbolic link `name` itself. Takes [`Rights::LOOKUP`].
+    /// Finds the symbolic link `name` itself. Takes [`Rights::LOOKUP`].
     ///
     /// # Errors
     /// [`Error::NotFound`]; [`Error::NotServable`] for what is no link; else as [`Directory::create`].

@@ -37,12 +37,13 @@ use crate::object::{ChangeLockSet, GatePass, Object, SharedChangeLock};
 use crate::usage::{LaneAccount, UncertainChange};
 use crate::volume::Volume;
 
-/// A change whose objects are locked and that every lane and client which cached them was told of, at one step.
+/// A change at one step. Its objects are locked, and every lane and client that cached them was notified.
 pub(super) struct ChangeTransaction<Step> {
     guard: Rc<ChangeGuard>,
     /// Directories that show something else when it is made.
     directory_breaks: Vec<DirectoryLeaseBreak>,
-    /// The versions that directories had, in the order in which they are among the broken: a change concerns two at most.
+    /// The versions that directories had, in the order in which they are among the broken: a change concerns two at
+    /// most.
     before: Cell<[Option<Version>; 2]>,
     /// Names that come and go in directories of which an image is kept.
     pub(super) edited: RefCell<Vec<NameEdits>>,
@@ -91,7 +92,8 @@ struct ChangeGuard {
 }
 
 impl Volume {
-    /// Lets a change into the volume; waits while that is paused, and at a start until clients of an earlier run have heard.
+    /// Lets a change into the volume; waits while that is paused, and at a start until clients of an earlier run were
+    /// notified.
     ///
     /// # Errors
     /// [`Error::Closed`], [`Error::ReadOnly`]; [`Error::Busy`] when the pause does not end.
@@ -150,11 +152,12 @@ impl Volume {
         Ok(())
     }
 
-    /// Locks `first`, then has `names` look what else the change concerns and locks that too: without waiting where
-    /// it is free, else by releasing all locks and beginning again with all objects in order.
+    /// Locks `first`, then has `names` look what else the change concerns and locks that too. It does so without
+    /// waiting where that is free, else by releasing all locks and beginning again with all objects in order.
     ///
     /// # Errors
-    /// Those of `names`; [`Error::Closed`]; [`Error::Unsettled`] after eight attempts; [`Error::Busy`] behind too many others.
+    /// Those of `names`; [`Error::Closed`]; [`Error::Unsettled`] after eight attempts; [`Error::Busy`] behind too many
+    /// others.
     pub(super) async fn lock_objects<T>(
         &self,
         first: &[&Arc<Object>],
@@ -216,8 +219,8 @@ impl Volume {
     /// has locked the objects.
     ///
     /// # Errors
-    /// [`Interrupted::AwaitLease`] where holders of leases have to give something back first, the locks having been released;
-    /// [`Error::Locked`] where a share mode is in the way.
+    /// [`Interrupted::AwaitLease`] where holders of leases have to give something back first, the locks having been
+    /// released; [`Error::Locked`] where a share mode is in the way.
     pub(super) async fn prepare_change(
         &self,
         caller: &Caller,
@@ -329,9 +332,9 @@ impl ChangeTransaction<Invalidated> {
 }
 
 impl ChangeTransaction<Versioned> {
-    /// Judges the kernel's result of the change. Where it says that it has done nothing the directories have
-    /// the versions that they had: under the change locks no client was told others, and a client that is
-    /// told one more by its next change relies on having seen every one.
+    /// Judges the kernel's result of the change. Where that has done nothing, the directories have the versions that
+    /// they had. Under the change locks no client was given others, and a client that gets a version one higher by its
+    /// next change relies on having seen every one.
     pub(super) fn done<T>(self, done: io::Result<T>) -> Result<(ChangeTransaction<Committed>, T), Error> {
         if done.as_ref().is_err_and(has_done_nothing) {
             let names = self
@@ -420,14 +423,14 @@ impl ChangeKeepAlive {
         Self { guard: part, account: volume.account() }
     }
 
-    /// Nothing: of what is made beside the tree.
+    /// Makes the keep-alive of nothing, for what is made beside the tree.
     pub(super) fn nothing() -> Self {
         Self { guard: Rc::new(()), account: None }
     }
 }
 
 impl ChangeGuard {
-    /// Names that are gone are to be deleted no more.
+    /// Ends the deletions of names that are gone.
     fn end_deletions(&self) {
         for gone in self.invalidations.iter().filter(|invalidation| invalidation.what == ChangeKind::Gone) {
             gone.object.grants().ask_if_any(|grants, events| {
@@ -440,7 +443,7 @@ impl ChangeGuard {
         }
     }
 
-    /// Notes places that the index is to be told.
+    /// Notes places for the index to record.
     fn note_moves(&self) {
         let moved = |invalidation: &&Invalidation| {
             matches!(invalidation.what, ChangeKind::Place | ChangeKind::Subtree)
@@ -448,7 +451,7 @@ impl ChangeGuard {
         self.invalidations.iter().filter(moved).for_each(|invalidation| invalidation.object.note_moved());
     }
 
-    /// The change was made `at` this time, or failed.
+    /// Releases the change, which was made `at` this time, or failed.
     fn give_back(&self, made: Option<SystemTime>) {
         drop(self.end(made));
     }
@@ -553,7 +556,7 @@ fn has_done_nothing(error: &io::Error) -> bool {
 const ATTEMPTS_MAX: u32 = 8;
 /// Commits that a change waits for.
 const CROWDED_MAX: u32 = 8;
-/// Between two tries to get into a volume that is paused; longer than it may take.
+/// Time between two tries to enter a volume that is paused; longer than the pause may take.
 const PAUSE: Duration = Duration::from_millis(2);
 const PAUSES_MAX: u32 = 6_000;
 //@ limit: changes that wait at a start for clients of an earlier run

@@ -14,12 +14,12 @@ use crate::error::Error;
 use crate::usage::Reach;
 
 impl Writer {
-    /// Writes all of `buf` at `offset`, beyond the end too: what lies between is zeros. The buffer comes back unless this is
-    /// dropped before; the write ends all the same.
+    /// Writes all of `buf` at `offset`, beyond the end too: what lies between is zeros. The buffer comes back unless
+    /// this is dropped before; the write ends all the same.
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::Quota`], [`Error::FileTooLarge`], [`Error::Busy`]; those of the file system. Some of it
-    /// may be written then.
+    /// [`Error::NoSpace`], [`Error::Quota`], [`Error::FileTooLarge`], [`Error::Busy`]; those of the file system. Some
+    /// of it may be written then.
     pub async fn write_at(&self, caller: &Caller, offset: u64, buf: Buf) -> (Result<(), Error>, Option<Buf>) {
         self.write(caller, WriteAt::Offset(offset), buf).await
     }
@@ -37,7 +37,8 @@ impl Writer {
         self.write_parts(caller, WriteStep::default(), offset, bufs, None).await
     }
 
-    /// The bytes of several buffers, as a step of a change, which takes room for more where it [goes on](Preallocation).
+    /// Writes the bytes of several buffers as a step of a change. It takes further room ahead where the store
+    /// [preallocates](Preallocation).
     pub(super) async fn write_parts(
         &self,
         caller: &Caller,

@@ -16,24 +16,24 @@ use crate::file::OpenFile;
 use crate::object::{EventMask, Object, SharedChangeLock};
 use crate::volume::Volume;
 
-/// A file open for reading and writing, by a caller that had the right to when it opened the file. Each
-/// change of it is under the file's permit.
+/// A file open for reading and writing, by a caller that had the right to when it opened the file. Each change of it
+/// is under the file's change lock.
 #[derive(Clone, Debug)]
 pub struct Writer {
     volume: Volume,
     file: Rc<OpenFile>,
-    /// No other of the process has it; copies of this are one with it.
+    /// Number of the writer, which no other of the process has; clones have the same.
     number: u64,
 }
 
 /// A step of changing a file.
 #[derive(Default)]
 pub(super) struct WriteStep<'a> {
-    /// Under the permit of this too.
+    /// Object whose change lock the step takes too, to read it.
     pub(super) reads: Option<&'a Arc<Object>>,
-    /// The step excludes all others at the file, the caller's own too.
+    /// Set if the step excludes all others at the file, the caller's own too.
     pub(super) alone: bool,
-    /// Has the file the DOS attribute "archive", as no other does for it.
+    /// Set if the step gives the file the DOS attribute "archive", as no other step does for it.
     pub(super) archives: bool,
     pub(super) raises: VersionBump,
 }
@@ -41,10 +41,10 @@ pub(super) struct WriteStep<'a> {
 /// Effect of a step on the version.
 #[derive(Default)]
 pub(super) enum VersionBump {
-    /// By one.
+    /// The version rises by one.
     #[default]
     Alone,
-    /// With others, by one together.
+    /// The version rises by one for this step and others together.
     With(Rc<Raised>),
     /// The version does not rise: bytes and size stay as they are, and the file has another change time.
     Nothing,
@@ -56,7 +56,7 @@ impl Writer {
         Self { volume, file, number }
     }
 
-    /// The file, to read.
+    /// Returns the file, for reading.
     pub fn file(&self) -> &Rc<OpenFile> {
         &self.file
     }
@@ -73,8 +73,8 @@ impl Writer {
         &self.volume
     }
 
-    /// Has `work` change the file under its permit, and under that of a file it reads, all clients having
-    /// been told; to its end.
+    /// Runs `work` to its end under the change lock of the file, and of a file that it reads, once all clients were
+    /// notified.
     pub(super) async fn change<T: 'static>(
         &self,
         caller: &Caller,
@@ -87,9 +87,9 @@ impl Writer {
         self.change_by(caller, what, step, |_, _| Ok(()), async move |file, ()| work(file).await).await
     }
 
-    /// Changes the file in some other way than [`Writer::change`]; what `before` refuses, when no other
-    /// caller can change the file any more but the caller's own writes, and of a step
-    /// [alone](WriteStep::alone) not even they, is not begun.
+    /// Changes the file in some other way than [`Writer::change`]. A step that `before` refuses is not begun. `before`
+    /// runs when no other caller can change the file; the caller's own writes can, unless the step is
+    /// [alone](WriteStep::alone).
     pub(super) async fn change_by<P: 'static, T: 'static>(
         &self,
         caller: &Caller,
@@ -159,9 +159,8 @@ impl Writer {
         self.volume.counted(changed)
     }
 
-    /// Writes under a permit that the caller's writes share and keep until another change asks for it, so
-    /// that only the first of many in a row asks which clients rely on the file. With how it raises the
-    /// version, whether the permit was shared before.
+    /// Writes under a change lock that the caller's writes share and keep until another change needs it. So only the
+    /// first of many in a row asks which clients rely on the file. `goes_on`: the lock was shared before.
     async fn write_shared<P: 'static, T: 'static>(
         &self,
         part: SharedChangeLock,

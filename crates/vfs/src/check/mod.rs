@@ -83,7 +83,7 @@ pub enum CheckError {
 }
 
 impl CheckProgress {
-    /// Names of the tree that were compared so far.
+    /// Returns the number of names of the tree that were compared so far.
     pub fn names(&self) -> u64 {
         self.names.load(Ordering::Relaxed)
     }
@@ -103,7 +103,7 @@ impl CheckReport {
         self.found == 0
     }
 
-    /// Nothing is left to do.
+    /// Returns whether nothing is left to do.
     pub fn is_mended(&self) -> bool {
         self.found == self.mended
     }

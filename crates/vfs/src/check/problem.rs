@@ -37,7 +37,7 @@ pub enum ProblemKind {
     Index(Finding),
     /// No file has this number any more. Mended by forgetting it.
     Gone {
-        /// Of what.
+        /// Number of the file.
         number: Number,
         /// The name it was last seen by, where that is known.
         name: Option<String>,
@@ -56,7 +56,8 @@ pub enum ProblemKind {
         /// Path of the file.
         path: String,
     },
-    /// A file under a name of the server's own, which a crash left, or one that `linerate put` did not finish. Mended by removing it.
+    /// A file under a name of the server's own, which a crash left, or one that `linerate put` did not finish. Mended
+    /// by removing it.
     Leftover {
         /// Path of the file.
         path: String,
@@ -77,7 +78,8 @@ pub enum ProblemKind {
         /// Description of the problem.
         why: String,
     },
-    /// The tree holds something else than is recorded of it, and would be limited by that. Mended by recording what it holds.
+    /// The tree holds something else than is recorded of it, and would be limited by that. Mended by recording what it
+    /// holds.
     Usage {
         /// Recorded usage.
         recorded: Usage,
@@ -96,7 +98,7 @@ pub enum ProblemKind {
 }
 
 impl ProblemKind {
-    /// One word for it, the same in each version.
+    /// Returns one word for it, the same in each version.
     pub fn word(&self) -> &'static str {
         match self {
             Self::MarkUnreadable { .. } => "mark-unreadable",

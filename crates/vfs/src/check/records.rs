@@ -55,7 +55,7 @@ impl Check {
         self.report.add(ProblemKind::Gone { number, name }, self.options.repair);
     }
 
-    /// Flushes what was told, which waits in memory: not too much of it at once.
+    /// Flushes what the index was given, which waits in memory, so that it is not too much at once.
     pub(super) async fn flush_if_repairing(&self) -> Result<(), CheckError> {
         if self.options.repair {
             let index = Arc::clone(&self.index);

@@ -4,7 +4,8 @@ use super::walk::Walked;
 use super::{Check, CheckError, ProblemKind};
 
 impl Check {
-    /// Compares what the walk has found with what the next opening would believe; where it would count anew nothing is wrong.
+    /// Compares what the walk has found with what the next opening would take for valid; where it would count anew
+    /// nothing is wrong.
     pub(super) fn look_at_usage(&mut self, walked: &Walked) -> Result<(), CheckError> {
         if walked.unread.is_some() {
             return Ok(());

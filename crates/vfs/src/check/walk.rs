@@ -78,7 +78,7 @@ impl Check {
         Ok(walked)
     }
 
-    /// The vnode by which the volume's own directory is known; 0 where it is not yet.
+    /// Returns the vnode by which the volume's own directory is known; 0 where it is not yet.
     async fn look_at_root(&mut self, walked: &mut Walked) -> Result<u32, CheckError> {
         let dir = self.root.dir();
         let stat = dir.stat().map_err(|error| self.at_root(&error))?;
@@ -233,8 +233,8 @@ impl Check {
         Ok(())
     }
 
-    /// A file aside, or one that was going up: it is not open, whichever server it belonged to. Whether it is
-    /// gone.
+    /// Reports a staged file or a partial upload, which is not open, whichever server it belonged to, and removes it
+    /// where the check repairs. Returns whether it is gone.
     async fn take_away(&mut self, dir: &Dir, name: Name<'_>, path: &RelPathBuf) -> bool {
         let mended = self.options.repair && dir.unlink(&c_name(name)).await.is_ok();
         self.report.add(ProblemKind::Leftover { path: shown(path) }, mended);
@@ -305,7 +305,7 @@ impl Walked {
     }
 }
 
-/// A directory's links are its own entries.
+/// Returns whether a file has other names; a directory's links are its own entries.
 fn has_other_names(stat: &Stat) -> bool {
     stat.kind != FileKind::Directory && stat.nlink > 1
 }

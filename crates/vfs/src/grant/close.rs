@@ -29,9 +29,9 @@ pub enum CloseOutcome {
 }
 
 impl Open {
-    /// Closes it: its locks go, its lease with the last open that has it, and its name if that is to be
-    /// deleted and this was the last open by it. The right to delete it was granted when it was opened: what
-    /// `caller` may do, which may be but the last to close it, is not looked at.
+    /// Closes the open. Its locks go, its lease goes with the last open that has it, and its name if that is to be
+    /// deleted and this was the last open by it. The right to delete was granted when it was opened: what `caller` may
+    /// do, which may only be the last to close it, is not looked at.
     ///
     /// # Errors
     /// Of the deletion alone: the name stays then.
@@ -84,7 +84,8 @@ impl Open {
         Ok(self.object.grants().ask(|grants, _| grants.delete_on_close(self.id, deletes)).value?)
     }
 
-    /// Has the name deleted when all that is open by it is closed, or this alone, or not after all. Waits for holders that keep opens.
+    /// Has the name deleted when all that is open by it is closed, or this alone, or not after all. Waits for holders
+    /// that keep opens.
     ///
     /// # Errors
     /// [`grants::Refused::Access`] without [`grants::Access::DELETE`].
@@ -121,7 +122,7 @@ impl Open {
             .is_some_and(|breaks| breaks.value)
     }
 
-    /// Dropped and not closed.
+    /// Closes the open, which was dropped and not closed.
     pub(super) fn abandon(&mut self) {
         let outcome = self.object.grants().ask_if_any(|grants, events| {
             if let Ok(Closed::DeleteName { link, .. }) = grants.abandon(self.id, events) {

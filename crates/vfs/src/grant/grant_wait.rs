@@ -28,12 +28,12 @@ impl GrantWait {
         &self.object
     }
 
-    /// Until something has come, or it is this late: `None`.
+    /// Waits until something has come, or it is this late: `None`.
     pub(crate) async fn until(&mut self, until: Instant) -> Option<WaitOutcome> {
         lane::time::timeout_at(until, self.ended()).await.ok()
     }
 
-    /// Until something has come, however long that takes.
+    /// Waits until something has come, however long that takes.
     pub(crate) async fn ended(&mut self) -> WaitOutcome {
         let (grants, ticket) = (self.object.grants(), self.ticket);
         std::future::poll_fn(|cx| match grants.poll(ticket, cx.waker()) {

@@ -23,10 +23,11 @@ impl Intent {
 }
 
 impl Volume {
-    /// The caller marked as one that will open something with these wishes.
+    /// Returns the caller marked as one that will open something with these wishes.
     ///
     /// # Errors
-    /// [`grants::Refused::TooMany`] when the client names as many leases as it may; [`Error::ReadOnly`] on a volume without objects.
+    /// [`grants::Refused::TooMany`] when the client names as many leases as it may; [`Error::ReadOnly`] on a volume
+    /// without objects.
     pub fn intending(&self, caller: &Caller, wanted: Option<RequestedCaching>) -> Result<Intent, OpenError> {
         let leases = self.shared().ok_or(Error::ReadOnly)?.objects().leases();
         let Some(RequestedCaching::Lease { key, parent, .. }) = wanted else {

@@ -4,14 +4,14 @@ use std::sync::Arc;
 
 use crate::object::Object;
 
-/// A directory and a name in it; none for a volume's own directory. As long as this lives the directory's object does, and it counts the name
-/// as [open](Object::open_names).
+/// A directory and a name in it; none for a volume's own directory. As long as this lives the directory's object does,
+/// and it counts the name as [open](Object::open_names).
 pub(crate) struct Link {
     pub(crate) place: Option<(Arc<Object>, Box<[u8]>)>,
 }
 
 impl Link {
-    /// The name by which `object` is open.
+    /// Makes the name by which `object` is open.
     pub(crate) fn new(directory: &Arc<Object>, name: &[u8], object: &Arc<Object>) -> Arc<Self> {
         directory.open_names().add(name, Arc::downgrade(object));
         Arc::new(Self { place: Some((Arc::clone(directory), name.into())) })

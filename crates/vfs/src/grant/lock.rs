@@ -16,12 +16,13 @@ use crate::object::Object;
 use crate::volume::Volume;
 
 impl Open {
-    /// Locks all these ranges, or none. A single one waits for its turn if `waits`: dropped meanwhile, it waits no more. Of other
-    /// programs on this machine, where the volume has [their locks meet](crate::VolumeSpec::local_locks), it asks ten times a second.
+    /// Locks all these ranges, or none. A single one waits for its turn if `waits`: dropped meanwhile, it waits no
+    /// more. Of other programs on this machine, where the volume has [their locks
+    /// meet](crate::VolumeSpec::local_locks), it asks ten times a second.
     ///
     /// # Errors
-    /// [`Refused::Locked`], [`Refused::BadRange`], [`Refused::TooMany`]; [`Refused::NotOpen`] when the open is closed while it
-    /// waits.
+    /// [`Refused::Locked`], [`Refused::BadRange`], [`Refused::TooMany`]; [`Refused::NotOpen`] when the open is closed
+    /// while it waits.
     pub fn lock<'a>(
         &'a self,
         volume: &'a Volume,

@@ -26,7 +26,8 @@ use crate::volume::{Resolved, Volume};
 use crate::which_name::WhichName;
 
 /// An open of one stream of a file or directory, for as long as this lives; any lane may use it. The service
-/// [closes](Open::close) it: dropped without, what it holds is given back all the same, but a name that would go with it stays.
+/// [closes](Open::close) it: dropped without, what it holds is given back all the same, but a name that would go with
+/// it stays.
 pub struct Open {
     pub(super) object: Arc<Object>,
     pub(super) id: OpenId,
@@ -36,7 +37,7 @@ pub struct Open {
     /// The key of the directory's lease that its changes spare.
     pub(super) parent: Option<[u8; 16]>,
     access: Access,
-    /// In whose share it counts.
+    /// Consumer in whose share the open counts.
     pub(super) consumer: Consumer,
     /// The open has changed the content: leases of the directory go when it is closed.
     pub(super) is_modified: AtomicBool,
@@ -57,13 +58,13 @@ pub struct OpenHow<'a> {
     /// Rights that the caller needs over it, as [`Volume::lookup_as`] has them. To delete or rename it the
     /// caller needs them in the directory, which is checked then.
     pub need: Rights,
-    /// Whether it is to see or set attributes alone.
+    /// Kind of access to attributes alone, if the open is for no more.
     pub looks: StatOpen,
     /// Set if the caller is going to replace the content.
     pub overwrites: bool,
-    /// In whose share of what is bounded it counts.
+    /// Consumer in whose share of bounded resources the open counts.
     pub consumer: Consumer,
-    /// Caching that its client asks for.
+    /// Caching that the client asks for.
     pub wanted: Option<RequestedCaching>,
 }
 
@@ -86,9 +87,9 @@ pub enum RequestedCaching {
 }
 
 impl Volume {
-    /// Opens what `path` names, beside what others hold of it: waits for what has to be given back first. The caller needs the
-    /// rights that `how` says. `holder` is told by what number the client is told of breaks, before there can be any: again
-    /// with each attempt.
+    /// Opens what `path` names, beside what others hold of it: waits for what has to be given back first. The caller
+    /// needs the rights that `how` says. `holder` gets the number by which the client is notified of breaks, before
+    /// there can be any: again with each attempt.
     ///
     /// # Errors
     /// [`OpenError`]; on a volume without objects [`Error::ReadOnly`].
@@ -158,7 +159,7 @@ impl Volume {
         Ok(request_of.granted(object, opened))
     }
 
-    /// The request to the object's grants, with a number for the open and the lease named.
+    /// Makes the request to the object's grants, with a number for the open and the lease named.
     pub(super) async fn request_of(
         &self,
         path: RelPath<'_>,
@@ -206,7 +207,8 @@ impl Volume {
         Ok(OpenRequest { request, lease })
     }
 
-    /// The name of an object that a path ends with, in the directory above; `caches`: it is to be kept watched, as what is there may be cached.
+    /// Returns the name of an object that a path ends with, in the directory above. `caches`: it is kept watched, as
+    /// what is there may be cached.
     async fn link(&self, path: RelPath<'_>, object: &Arc<Object>, caches: bool) -> Result<Arc<Link>, Error> {
         let Some(name) = path.file_name() else { return Ok(Link::root()) };
         let validity = self.cache().validity_above(self.root(), self.key(path)).await;
@@ -234,7 +236,7 @@ impl Volume {
         self.path_of(&place.object)
     }
 
-    /// Has a lease be given back, whatever it is of: its client is told, and not waited for.
+    /// Recalls a lease, whatever it is of: its client is notified, and not waited for.
     pub fn recall_lease<'a>(&'a self, key: &'a LeaseKey) -> LocalBoxFuture<'a, ()> {
         Box::pin(async move {
             let Some((holder, place)) = self.shared().and_then(|shared| shared.objects().leases().find(key))
@@ -286,17 +288,17 @@ fn acknowledge(
 type DirectoryAndName = Result<(Directory, Box<[u8]>), Error>;
 
 impl Open {
-    /// The object.
+    /// Returns the object.
     pub fn object(&self) -> &Arc<Object> {
         &self.object
     }
 
-    /// The directory that has the name by which it was opened, or that this has become, wherever it is now, and that name. What has the
-    /// name there is for the caller to look at: another program may have moved the file.
+    /// Returns the directory that has the name by which it was opened, or that this has become, wherever it is now,
+    /// and that name. What has the name there is for the caller to look at: another program may have moved the file.
     ///
     /// # Errors
-    /// [`Error::Stale`] for a closed open, and where the directory has left the volume; [`Error::AccessDenied`] for the volume's own
-    /// directory, which has no name; as [`Volume::lookup_as`].
+    /// [`Error::Stale`] for a closed open, and where the directory has left the volume; [`Error::AccessDenied`] for
+    /// the volume's own directory, which has no name; as [`Volume::lookup_as`].
     pub fn directory_and_name<'a>(
         &'a self,
         volume: &'a Volume,
@@ -310,11 +312,12 @@ impl Open {
         })
     }
 
-    /// Finds the name that another program has given to the file since it was opened, and goes on by that, as all opens do that were
-    /// made by the same name. `open` is the file, where the lane has it open.
+    /// Finds the name that another program has given to the file since it was opened, and goes on by that. So do all
+    /// opens that were made by the same name. `open` is the file, where the lane has it open.
     ///
     /// # Errors
-    /// [`Error::Stale`] where it has no name in the volume any more, or another besides and it cannot be known which is meant.
+    /// [`Error::Stale`] where it has no name in the volume any more, or another besides and it cannot be known which
+    /// is meant.
     pub fn follow<'a>(
         &'a self,
         volume: &'a Volume,
@@ -338,7 +341,7 @@ impl Open {
         })
     }
 
-    /// The key of leases of the directory that its changes spare.
+    /// Returns the key of leases of the directory that its changes spare.
     pub fn parent_key(&self) -> Option<[u8; 16]> {
         self.parent
     }
@@ -359,7 +362,7 @@ impl Open {
         self.access
     }
 
-    /// Returns the holder that is told of breaks: the number of its lease, or its own.
+    /// Returns the holder that is notified of breaks: the number of its lease, or its own.
     pub fn holder(&self) -> Holder {
         self.lease.as_ref().map_or(Holder(self.id.0), LeaseRef::holder)
     }
@@ -375,13 +378,13 @@ impl Open {
         ranges.is_ranged() && ranges.ask(|grants, _| grants.has_locked(self.id)).value
     }
 
-    /// The ranges that it has locked.
+    /// Returns the ranges that it has locked.
     pub fn locked(&self) -> Vec<grants::RangeLock> {
         let ranges = self.object.grants();
         if ranges.is_ranged() { ranges.ask(|grants, _| grants.locked_by(self.id)).value } else { Vec::new() }
     }
 
-    /// The named stream that it is of has another name from now on.
+    /// Renames the named stream of the open.
     ///
     /// # Errors
     /// [`Refused::Sharing`] beside other opens of it, or where a stream of that name is open.
@@ -408,8 +411,8 @@ impl Open {
         self.caller_with(caller, Content::Overwritten)
     }
 
-    /// The caller marked as setting the file's length by this open: leases of the directory, which shows
-    /// that, go at once and not when the open is closed.
+    /// Returns the caller marked as setting the file's length by this open: leases of the directory, which shows that,
+    /// are broken at once and not when the open is closed.
     pub fn resizing_caller(&self, caller: &Caller) -> Caller {
         self.caller_with(caller, Content::Resized)
     }
@@ -428,7 +431,7 @@ impl Open {
         acknowledge(cache, &self.object, self.holder(), keeps)
     }
 
-    /// Makes this lane the one on which the open's client is told of breaks.
+    /// Makes this lane the one from which the open's client is notified of breaks.
     pub fn set_home_lane(&self, cache: &Cache) {
         let home = cache.home();
         at_once(cache, &self.object, |grants, _, _| grants.move_home(self.holder(), home));
@@ -511,7 +514,7 @@ impl std::fmt::Debug for Open {
 /// Names that come to lead elsewhere between a look and an open.
 pub(super) const ATTEMPTS_MAX: u32 = 16;
 
-/// Returns where this lane's holders are told.
+/// Returns the home of this lane's holders, from which they are notified.
 pub(crate) fn home_of(member: lane::mesh::Member) -> Home {
     Home(u16::try_from(member.index()).expect("a process has at most 256 lanes"))
 }

@@ -50,8 +50,8 @@ impl std::fmt::Debug for LinkWithRights {
 }
 
 impl Volume {
-    /// The symbolic link that `path` ends with; `None` where it ends with something else, with nothing, or where the caller may not
-    /// see what. Links on the way are followed.
+    /// Finds the symbolic link that `path` ends with; `None` where it ends with something else, with nothing, or where
+    /// the caller may not see what. Links on the way are followed.
     ///
     /// # Errors
     /// As [`Volume::lookup_as`], of what is above.

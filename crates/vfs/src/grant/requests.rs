@@ -70,7 +70,7 @@ impl PartialEq for LeasePlace {
 }
 
 impl BreaksToSend {
-    /// Returns what came of a question; the rest is to be told.
+    /// Takes the events of an outcome, which are to be sent, and returns its value.
     pub(crate) fn take<T>(&mut self, object: &Arc<Object>, outcome: GrantOutcome<T>) -> T {
         self.expired += outcome.expired;
         self.unlocked.extend(outcome.unlocked.map(|local| (Arc::clone(object), local)));
@@ -142,13 +142,13 @@ pub(super) async fn retry_until_decided<T>(
 /// Times when something may be asked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum When {
-    /// At any time: no client relies on anything by it.
+    /// Any time, as no client relies on anything by the answer.
     Always,
-    /// While no change of the object is under way: what is granted then, a change asks back.
+    /// Times without a change of the object under way: a change breaks what is granted then.
     Unchanging,
 }
 
-/// Asks what is granted or refused at once.
+/// Asks for what is granted or refused at once.
 pub(super) fn at_once<T>(
     cache: &Cache,
     object: &Arc<Object>,

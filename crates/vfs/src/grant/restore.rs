@@ -16,7 +16,7 @@ use crate::volume::{Resolved, Volume};
 /// An open as an earlier server has persisted it.
 #[derive(Clone, Copy, Debug)]
 pub struct PersistedOpen<'a> {
-    /// Of which file: its [lasting words](crate::Object::lasting_words).
+    /// [Lasting words](crate::Object::lasting_words) of the file.
     pub words: &'a [u8],
     /// Options of the open; `wanted` is what its client had, with the last epoch of a lease.
     pub how: OpenHow<'a>,
@@ -25,12 +25,13 @@ pub struct PersistedOpen<'a> {
 }
 
 impl Volume {
-    /// Puts back an open of the file at `path`, if that still is the file that it was of and `is_it` says so by its attributes. The
-    /// caller needs the rights that `kept.how` says. `tell` hears by what number its client will be told of breaks.
+    /// Puts back an open of the file at `path`, if that still is the file that it was of and `is_it` says so by its
+    /// attributes. The caller needs the rights that `kept.how` says. `tell` gets the number by which its client will
+    /// be notified of breaks.
     ///
     /// # Errors
-    /// [`Error::Stale`] where it is another file, or `is_it` says no; [`OpenError::Refused`] where it cannot stand beside what was put
-    /// back before, or beside what another program has locked. Nothing is left of it then.
+    /// [`Error::Stale`] where it is another file, or `is_it` says no; [`OpenError::Refused`] where it cannot stand
+    /// beside what was put back before, or beside what another program has locked. Nothing is left of it then.
     pub fn restore_open<'a>(
         &'a self,
         caller: &'a Caller,

@@ -20,7 +20,7 @@ pub(crate) struct GrantSlot<'a> {
 pub(crate) struct HeldGrants {
     grants: Grants,
     pauses: Vec<Waiter>,
-    /// Holders that lose something and have not been told yet.
+    /// Number of holders that lose something and were not notified yet.
     unsent: u32,
     /// Tasks that wait until they have been.
     notifiers: Vec<Waker>,
@@ -63,8 +63,8 @@ impl<'a> GrantSlot<'a> {
         Self { object }
     }
 
-    /// Returns whether a client holds or waits for anything. It is so before an open looks whether the object
-    /// changes; a change that has its permit looks here.
+    /// Returns whether a client holds or waits for anything. The flag is set before an open looks whether the object
+    /// changes; a change that has its change lock looks here.
     pub(crate) fn is_in_use(self) -> bool {
         self.has(IN_USE, Ordering::SeqCst)
     }
@@ -179,7 +179,7 @@ impl<'a> GrantSlot<'a> {
         .await;
     }
 
-    /// The open that has its locks where other programs see them, if there is one.
+    /// Returns the open that has its locks where other programs see them, if there is one.
     pub(super) fn local(self) -> Option<Arc<LocalLocks>> {
         self.is_in_use().then(|| self.object.lock_state().grants.as_ref()?.local.clone())?
     }
@@ -202,7 +202,7 @@ impl<'a> GrantSlot<'a> {
         is_it.then(|| wanted(&held.grants))
     }
 
-    /// The object has another name: what is open by the old one, or to be deleted, is so by the new one.
+    /// Notes that the object has another name: what is open by the old one, or to be deleted, is so by the new one.
     pub(crate) fn renamed(object: &Arc<Object>, from: (&Arc<Object>, &[u8]), to: (&Arc<Object>, &[u8])) {
         let link = |(directory, name)| Link::new(directory, name, object);
         object.grants().ask_if_any(|grants, _| grants.renamed(&link(from), &link(to)));
@@ -236,7 +236,7 @@ impl<'a> GrantSlot<'a> {
         self.object.change_lock().flags.load(order) & mark != 0
     }
 
-    /// Under the lock.
+    /// Sets or clears a mark, under the lock.
     fn mark(self, mark: u8, is_so: bool) {
         let marks = &self.object.change_lock().flags;
         match is_so {

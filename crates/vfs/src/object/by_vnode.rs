@@ -43,7 +43,7 @@ impl ObjectsByVnode {
         self.shard(vnode).insert(vnode, Arc::downgrade(object));
     }
 
-    /// Removes an object that is no longer in use, after the index was told of it.
+    /// Removes an object that is no longer in use, after the index has recorded it.
     pub(super) fn remove(&self, object: &Object) {
         if object.is_loaded() {
             let vnode = object.number().vnode;
@@ -73,7 +73,7 @@ impl ObjectsByVnode {
 }
 
 impl SharedVolume {
-    /// The object of this number, if it is in use.
+    /// Returns the object of this number, if it is in use.
     pub(crate) fn in_use_as(&self, number: Number) -> Option<Arc<Object>> {
         self.numbered.get(number.vnode).filter(|object| object.number() == number)
     }
@@ -90,13 +90,13 @@ impl SharedVolume {
         known.and_then(|known| Identity::of_words(&known.identity, self.device())).ok_or(Error::Stale)
     }
 
-    /// A place as the index has it, where its directory is in use.
+    /// Returns a place that the index has, where its directory is in use.
     pub(super) fn recorded_in_use(&self, place: &index::Place) -> Option<Place> {
         let directory = self.numbered.get(place.parent)?;
         Some(Place { directory, name: place.name.as_slice().into() })
     }
 
-    /// A directory has a name for a file that is recorded elsewhere.
+    /// Notes that a directory has a name for a file that is recorded elsewhere.
     pub(crate) fn note_other_name_of(&self, file: &Identity, seen: Recorded) {
         self.other_names.note(file, seen);
     }

@@ -32,7 +32,7 @@ pub(crate) struct At<'a> {
 }
 
 impl SharedVolume {
-    /// The object of a file or directory with these attributes, found there. `root` is the volume's directory.
+    /// Returns the object of a file or directory with these attributes, found there. `root` is the volume's directory.
     ///
     /// # Errors
     /// [`Error::Busy`], [`Error::Overloaded`]; those of the file system.
@@ -52,8 +52,8 @@ impl SharedVolume {
         Ok(object)
     }
 
-    /// The object of a file or directory that was just made here, in `above`: the index cannot know it,
-    /// unless a client has found it since and let it go again.
+    /// Returns the object of a file or directory that was just made here, in `above`. The index cannot know it, unless
+    /// a client has found it since and it is no longer in use.
     ///
     /// # Errors
     /// As [`SharedVolume::object_of`].
@@ -84,7 +84,7 @@ impl SharedVolume {
         Ok(object)
     }
 
-    /// The object with its number and version, which at its first use come from the index.
+    /// Returns the object with its number and version, which at its first use come from the index.
     async fn loaded(
         self: &Arc<Self>,
         root: &Rc<Dir>,
@@ -191,9 +191,9 @@ pub(crate) async fn identity_of(by: By<'_>, stat: &Stat) -> Result<Identity, Err
 }
 
 impl By<'_> {
-    /// Returns how it looks now that its object is at hand, which all changes of ours are noted in from here
-    /// on: `before` may be older than one that another lane has made, noted and forgotten. Where that is
-    /// another file by now, or cannot be told, it is as before.
+    /// Returns how it looks now that its object is at hand, which all changes of ours are noted in from here on:
+    /// `before` may be older than one that another lane has made, noted and forgotten. Where that is another file by
+    /// now, or unknown, it is as before.
     async fn restat(self, before: &Stat) -> Stat {
         let now = match self {
             By::Open(file) => file.stat(),

@@ -4,7 +4,7 @@ use lane::fs::Timestamp;
 
 use super::words::Words;
 
-/// Identity of a file in its file system, whatever its names. Permits are taken in the order of identities.
+/// Identity of a file in its file system, whatever its names. Change locks are taken in the order of identities.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Identity {
     /// Form, device, and what the form says. Most are short: every object in use has two.
@@ -12,7 +12,7 @@ pub struct Identity {
 }
 
 impl Identity {
-    /// Of the kernel's file handle (name_to_handle_at(2)): its type and its bytes.
+    /// Makes the identity from the kernel's file handle (name_to_handle_at(2)): its type and its bytes.
     pub fn of_handle(device: u64, kind: i32, bytes: &[u8]) -> Self {
         let device = device.to_le_bytes();
         let words = match u8::try_from(kind) {
@@ -30,8 +30,8 @@ impl Identity {
         Self { words: Words::of(&[&[INODE], &device, &number, &secs, &nanos]) }
     }
 
-    /// Returns what the index knows it by, in a volume whose directory is on the device `home`: that has
-    /// another number after a restart perhaps, and so is not part of it.
+    /// Returns the words by which the index knows it, in a volume whose directory is on the device `home`. That device
+    /// may have another number after a restart, and so is not part of them.
     pub(crate) fn words(&self, home: u64) -> Words {
         let mut words = self.words.clone();
         if self.device() == home {
@@ -52,12 +52,12 @@ impl Identity {
         Some(Self { words })
     }
 
-    /// The device of the file system.
+    /// Returns the device of the file system.
     pub fn device(&self) -> u64 {
         u64::from_le_bytes(self.words[DEVICE].try_into().expect("eight bytes"))
     }
 
-    /// Type and bytes of the file handle, where there is one: it opens the file without a name.
+    /// Returns type and bytes of the file handle, where there is one: it opens the file without a name.
     pub fn handle(&self) -> Option<(i32, &[u8])> {
         let rest = &self.words[DEVICE.end..];
         match self.words[0] {

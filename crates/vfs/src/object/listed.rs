@@ -6,11 +6,11 @@ use std::sync::{Arc, Weak};
 
 use super::Object;
 
-/// Of a directory: readings of its files' attributes, and which of them are of before a change.
+/// Readings of the attributes of a directory's files, and which of them are from before a change.
 #[derive(Debug, Default)]
 pub(super) struct Listed {
     readings: AtomicU64,
-    /// The last of those that were under way, or over, as one of the files was changed.
+    /// Last reading that was under way, or over, when one of the files was changed.
     overtaken: AtomicU64,
 }
 
@@ -32,13 +32,13 @@ impl Listed {
 }
 
 impl Object {
-    /// The attributes of what is in this directory are going to be read.
+    /// Begins a reading of the attributes of what is in this directory.
     pub(crate) fn begin_listing(self: &Arc<Self>) -> ListedAt {
         let reading = self.used.get_or_init(Box::default).listed.readings.fetch_add(1, Ordering::SeqCst) + 1;
         ListedAt { directory: Arc::downgrade(self), reading }
     }
 
-    /// Something in this directory has changed, or has come to have another name elsewhere by which it is changed.
+    /// Notes that something in this directory has changed, or has got another name elsewhere by which it is changed.
     pub(super) fn shows_change(&self) {
         self.used.get().into_iter().for_each(|used| used.listed.overtake());
     }

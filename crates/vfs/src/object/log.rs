@@ -15,7 +15,8 @@ use crate::names::NumberedName;
 pub(crate) struct Log {
     changes: Mutex<VecDeque<LoggedChange>>,
     found: Mutex<VecDeque<ExternalName>>,
-    /// A version that others have brought by changing names of which it is not known which: what names led to before says nothing.
+    /// A version that others have brought by changing names of which it is not known which: what names led to before
+    /// says nothing.
     unnamed: AtomicU64,
     covered: Arc<()>,
 }
@@ -25,7 +26,7 @@ pub(crate) struct RevalidationOwner(#[expect(dead_code, reason = "what counts is
 
 /// A name that another program has changed, and what it was found to lead to, if anything.
 struct ExternalName {
-    /// Version of the directory by which clients hear of it.
+    /// Version of the directory by which clients are notified of it.
     version: Version,
     name: Box<[u8]>,
     number: Option<Number>,
@@ -58,7 +59,7 @@ pub enum Edit {
 }
 
 impl Log {
-    /// The change is made, under the directory's permit.
+    /// Enters a change that is made, under the directory's change lock.
     pub(crate) fn note(&self, change: LoggedChange) {
         debug_assert!(change.before < change.after, "a change of names raises the version");
         let mut changes = self.lock();
@@ -111,7 +112,8 @@ impl Log {
         Arc::strong_count(&self.covered) > 1
     }
 
-    /// Names were found to lead there, or nowhere, and the directory has got this version for it.
+    /// Notes the numbers to which names were found to lead, or that they lead nowhere; the directory has got this
+    /// version for it.
     pub(crate) fn note_external(&self, version: Version, names: Vec<(Box<[u8]>, Option<Number>)>) {
         let mut found = self.found.lock().expect("nobody panics while holding it");
         found.extend(names.into_iter().map(|(name, number)| ExternalName { version, name, number }));
@@ -143,7 +145,7 @@ impl Log {
         latest.filter(|(version, _)| *version >= unnamed).map(|(_, number)| number)
     }
 
-    /// Names that these entries have otherwise than what is [known](Self::latest_of) of them.
+    /// Returns the names that these entries have otherwise than what is [known](Self::latest_of) of them.
     pub(crate) fn unlike(&self, entries: &[NumberedName]) -> Vec<Box<[u8]>> {
         let mut known = HashMap::new();
         for change in &*self.lock() {
@@ -173,7 +175,8 @@ impl Log {
         unlike
     }
 
-    /// The edits that lead from version `from` to the latest that is known, and which that is; `None` where they do not lead on from there.
+    /// Returns the edits that lead from version `from` to the latest that is known, and which that is; `None` where
+    /// they do not lead on from there.
     pub(crate) fn since(&self, from: Version) -> Option<(Vec<Edit>, Version)> {
         let changes = self.lock();
         // Versions rise from one to the next.
@@ -227,9 +230,9 @@ impl Object {
     }
 }
 
-/// In the object's marks.
+/// Flag of the object's change lock: the directory has a log.
 const LOGGED: u8 = 4;
-/// Beyond these an image is made anew.
+/// Changes that a log keeps; an image that is older than these is made anew.
 const CHANGES_MAX: usize = 1024;
 //@ limit: changes of a directory's names kept for images of it
 //@ section: Writable volumes
@@ -238,9 +241,9 @@ const CHANGES_MAX: usize = 1024;
 //@ empty: an older image is made again; others feel nothing
 //@ counter: vfs_names_read
 //@ attack: afs-pools
-/// Names that others have changed; of one that is forgotten it is told once more.
+/// Names changed by others that a log keeps; a name that is forgotten is reported once more.
 const FOUND_MAX: usize = 256;
-/// A change may begin, be made and be put down during the first.
+/// Looks at the log: a change may begin, be made and be entered during the first.
 const LOOKS: u32 = 2;
 
 #[cfg(test)]

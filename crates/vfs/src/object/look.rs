@@ -43,15 +43,15 @@ pub(crate) enum Judgement {
 /// State of an object that has changed, or is new. It is packed, as every object in use has one.
 #[derive(Debug, Default)]
 pub(super) struct VersionState {
-    /// Nanoseconds since 1970. [`VersionStamp::Changed`]: when that was over. [`VersionStamp::Seen`]: the change time.
+    /// Nanoseconds since 1970. [`VersionStamp::Changed`]: end of the change. [`VersionStamp::Seen`]: the change time.
     time: i64,
     size: u64,
-    /// Of [`VersionStamp::Seen`]: hashes of when the content was changed, and of what may change beside it.
+    /// Hashes of the time of the content and, in the next field, of the other attributes; for [`VersionStamp::Seen`].
     content_time: u32,
     metadata_hash: u32,
     /// The object's part of the index's journal.
     pub(super) slot: Slot,
-    /// Changes of it that are under way: writes may be several at once.
+    /// Number of changes of it that are under way: writes may be several at once.
     changing: u16,
     stamp: VersionStamp,
     pub(super) flags: u8,
@@ -84,8 +84,8 @@ impl Object {
         LookMark { version: self.version(), steps }
     }
 
-    /// Judges a look that was begun with this mark. After a change of which it is not known how it left the
-    /// file, and at the first look after one of ours, what was seen is how it looks at its version.
+    /// Judges a look that was begun with this mark. At the first look after a change of ours, what was seen is how the
+    /// object looks at its version. So it is after a change of which it is not known how it left the file.
     pub(crate) fn judge(&self, mark: LookMark, seen: &Attributes) -> Judgement {
         let mut state = self.lock_state();
         if state.draft.changing > 0 || self.look_mark() != mark {
@@ -101,7 +101,7 @@ impl Object {
         draft.changing == 0 && draft.stamp != VersionStamp::Unknown && !draft.has(&seen.seen())
     }
 
-    /// Looks at an open file of it that is about to be closed, if the index may have to be told of it.
+    /// Looks at an open file of it that is about to be closed, if the index may have to record it.
     pub(crate) fn note_closing(&self, look: impl FnOnce() -> std::io::Result<Stat>) {
         if !self.has_news() || !lane::on_lane() {
             return;
@@ -134,8 +134,8 @@ impl Object {
         }
     }
 
-    /// A change of attributes or name is about to be made under the change lock; `before` which the file looks like
-    /// this.
+    /// Notes that a change of attributes or name is about to be made under the change lock; `before` which the file
+    /// looks like this.
     pub(crate) fn note_metadata_change(&self, before: &Stat) {
         let mut state = self.lock_state();
         if !self.is_loaded() || state.draft.changing > 0 || self.volume.index.is_full() {
@@ -170,8 +170,8 @@ impl Object {
         self.begin_metadata_change_in(&mut self.lock_state());
     }
 
-    /// Notes that only a move by another program was told: how it looks is found by the next look. Under its
-    /// permit.
+    /// Notes that only a move by another program was reported: the next look finds how it looks. The caller holds its
+    /// change lock.
     pub(crate) fn keeps_its_look(&self) {
         self.lock_state().draft.flags |= OVERTAKEN;
     }
@@ -182,7 +182,7 @@ impl Object {
         self.begin_change(&mut state.draft, version, lane::time::wall_clock());
     }
 
-    /// The [noted](Self::note_metadata_change) change of metadata was not made.
+    /// Notes that the [noted](Self::note_metadata_change) change of metadata was not made.
     pub(crate) fn cancel_metadata_change(&self) {
         let mut state = self.lock_state();
         if state.draft.changing > 0 {
@@ -190,7 +190,7 @@ impl Object {
         }
     }
 
-    /// `from`: what has an older change time afterwards was not changed.
+    /// Begins a change. `from`: a file that has an older change time afterwards was not changed.
     pub(super) fn begin_change(&self, draft: &mut VersionState, version: Version, from: SystemTime) {
         debug_assert!(version >= self.version(), "a change leads to no version below the present one");
         self.take_step();
@@ -199,7 +199,7 @@ impl Object {
         self.stays_gone(draft);
     }
 
-    /// A change that was begun was none: it has this version, and looks as it did.
+    /// Notes that a change that was begun was none: the object has this version, and looks as it did.
     pub(super) fn end_nothing(&self, draft: &mut VersionState, version: Version) {
         self.take_step();
         draft.changing = draft.changing.saturating_sub(1);
@@ -215,7 +215,7 @@ impl Object {
         }
     }
 
-    /// The change under way is over, made `at` this time, or failed.
+    /// Notes that the change under way is over, made `at` this time, or failed.
     pub(super) fn settle(&self, draft: &mut VersionState, at: Option<SystemTime>) {
         self.take_step();
         // What was not noted as it began may have given it another change time.
@@ -230,7 +230,7 @@ impl Object {
         }
     }
 
-    /// A change begins or ends: looks that have begun are of before it. Under the lock.
+    /// Counts a change that begins or ends: looks that have begun are of before it. The caller holds the lock.
     pub(super) fn take_step(&self) {
         let steps = &self.change_lock.steps;
         steps.store(steps.load(Ordering::Relaxed).wrapping_add(1), Ordering::Release);
@@ -290,10 +290,9 @@ impl VersionState {
         Judgement::Known
     }
 
-    /// Returns whether what was seen differs in nothing by which content shows, and in something beside it,
-    /// which gives a file another change time too. Where nothing beside it differs that time may be of a
-    /// program that has written as many bytes and set the time of that back; and a clock of whole seconds may
-    /// have stood still since it was looked at.
+    /// Returns whether what was seen differs in nothing by which content shows, and in something beside it, which
+    /// gives a file another change time too. Where nothing beside it differs, a program may have written as many bytes
+    /// and set the time of that back. A clock of whole seconds may also have stood still since the last look.
     fn is_metadata_change(&self, now: &Attributes) -> bool {
         let is_sure = self.time % NANOS != 0 || self.flags & SETTLED != 0;
         is_sure
@@ -303,8 +302,9 @@ impl VersionState {
             && self.metadata_hash != metadata_hash(now)
     }
 
-    /// A change of ours is about to be made to what looks so. Where another program has changed it beside its content since, the next look
-    /// finds just that, though by our change it may look as it did at first, as when one has taken a name that the other gives back.
+    /// Notes that a change of ours is about to be made to a file that looks so. Where another program has changed it
+    /// beside its content since, the next look finds just that. By our change the file may look as it did at first, as
+    /// when one has taken a name that the other gives back.
     fn differs_beside(&mut self, before: &Attributes) {
         if self.stamp == VersionStamp::Seen && self.is_metadata_change(before) {
             self.metadata_hash = !metadata_hash(before);
@@ -328,10 +328,10 @@ impl VersionState {
         (self.stamp, self.time) = (VersionStamp::Changed, nanoseconds(at));
     }
 
-    /// Notes that the object looked so at this time; `None`: perhaps before a change that came in between.
-    /// Whether that is ours: a stamp later than the last change of ours is of one behind the server's back,
-    /// and which version that is, the next look or use finds out, as long as it is known how it looked
-    /// before.
+    /// Notes that the object looked so at this time, and returns whether it looks as this server left it. `None`:
+    /// perhaps before a change that came in between. A stamp later than the last change of ours is of a change behind
+    /// the server's back. Which version that is, the next look or use finds out, as long as it is known how the object
+    /// looked before.
     fn see(&mut self, stat: &Stat, at: Option<SystemTime>) -> bool {
         if stat.nlink == 0 {
             self.flags |= GONE;
@@ -378,12 +378,12 @@ fn metadata_hash(of: &Attributes) -> u32 {
     (spread(pair(of.nlink, of.mode) ^ spread(pair(of.uid, of.gid))) >> 32) as u32
 }
 
-/// Since 1970; `None` for a time that no clock shows.
+/// Converts a time to nanoseconds since 1970; `None` for a time that no clock shows.
 fn nanoseconds_of(time: Timestamp) -> Option<i64> {
     time.secs.checked_mul(NANOS)?.checked_add(time.nanos.into())
 }
 
-/// Since 1970, no less than 0.
+/// Converts a time to nanoseconds since 1970, no less than 0.
 fn nanoseconds(time: SystemTime) -> i64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as i64)
 }

@@ -80,8 +80,8 @@ impl MarkAttributes {
         Ok(())
     }
 
-    /// The attributes that hold the mark, and whether they must. What takes a privilege stands in the other too, so that processes
-    /// without that see it.
+    /// Returns the attributes that hold the mark, and whether they must. What takes a privilege stands in the other
+    /// too, so that processes without that see it.
     fn written(self, rights: RightsIn, is_lost: bool) -> impl Iterator<Item = (&'static CStr, bool)> {
         let in_trusted = self.sees_trusted && !is_lost && rights == RightsIn::Trusted;
         let trusted = in_trusted.then_some((TRUSTED, true));
@@ -90,7 +90,8 @@ impl MarkAttributes {
 }
 
 impl SharedVolume {
-    /// Has more numbers reserved when half of those at hand are used, in a task of this lane. `root` is the volume's directory.
+    /// Has more numbers reserved when half of those at hand are used, in a task of this lane. `root` is the volume's
+    /// directory.
     pub(crate) fn reserve_numbers(self: &Arc<Self>, root: &Rc<Dir>) {
         if self.index.wants_mark(self.id()) && !self.is_marking.swap(true, Ordering::Acquire) {
             let (marking, root) = (Marking(Arc::clone(self)), Rc::clone(root));
@@ -149,8 +150,8 @@ impl Drop for Marking {
     }
 }
 
-/// The attributes of a volume's root that may hold its mark. The first does in any case; the second too where rights lie in
-/// attributes that take CAP_SYS_ADMIN. Where both are there the later mark counts.
+/// The attributes of a volume's root that may hold its mark. The first does in any case; the second too where rights
+/// lie in attributes that take CAP_SYS_ADMIN. Where both are there the later mark counts.
 pub const MARK_ATTRIBUTES: [&CStr; 2] = [USER, TRUSTED];
 const TRUSTED: &CStr = c"trusted.linerate.volume";
 const USER: &CStr = c"user.linerate.volume";

@@ -73,8 +73,7 @@ pub struct Object {
     version: AtomicU64,
     /// Vnode and uniquifier, once the index has said them, and with them the version.
     number: AtomicU64,
-    /// Parts that the index has to be told: `TOUCHED` and `FRESH` of `record`, which has a bit of its own
-    /// beside.
+    /// Parts that the index has to record: `TOUCHED` and `FRESH` of `record`, which has a bit of its own beside.
     news: AtomicU8,
     /// Knowledge of a descriptor of its own: [`crate::descriptor`].
     pub(crate) described: AtomicU8,
@@ -85,7 +84,7 @@ pub struct Object {
     pub(crate) own_changes: AtomicU16,
     /// Lanes that let their clients rely on it.
     callback_lanes: LaneBits,
-    /// Of a directory alone, once a lane uses it.
+    /// Use of the object by lanes: for a directory alone, once a lane uses it.
     used: OnceLock<Box<Used>>,
     /// Lock of the change under way, with the changes that wait.
     change_lock: ChangeLock,
@@ -130,7 +129,7 @@ impl Object {
         self.identity.words(self.volume.device()).to_vec()
     }
 
-    /// The volume it lies in.
+    /// Returns the volume it lies in.
     pub fn volume(&self) -> &Arc<SharedVolume> {
         &self.volume
     }
@@ -163,7 +162,7 @@ impl Object {
         self.used.get_or_init(Box::default).list_noted.swap(key, Ordering::Relaxed) == key
     }
 
-    /// The names in it by which clients have something open.
+    /// Returns the names in it by which clients have something open.
     pub(crate) fn open_names(&self) -> &OpenNames<Object> {
         &self.used.get_or_init(Box::default).open_names
     }
@@ -177,18 +176,18 @@ impl Object {
         &self.change_lock
     }
 
-    /// The number of the directory that it was last found in, and its name there: a hint, as it may move. `None` for a volume's own
-    /// directory.
+    /// Returns the number of the directory that it was last found in, and its name there: a hint, as it may move.
+    /// `None` for a volume's own directory.
     pub fn seen_in(&self) -> Option<(Number, Box<[u8]>)> {
         self.place().map(|place| (place.directory.number(), place.name))
     }
 
-    /// The directory it was last found in, and its name there; `None` for a volume's own directory.
+    /// Returns the directory it was last found in, and its name there; `None` for a volume's own directory.
     pub(crate) fn place(&self) -> Option<Place> {
         self.lock_state().place.clone()
     }
 
-    /// Notes what is about to change, under its permit and before the bits are read.
+    /// Notes what is about to change, under its change lock and before the bits are read.
     pub(crate) fn set_changing(&self, what: ChangeKind) {
         let before = {
             debug_assert!(self.is_changing(), "an object changes under its change lock");
@@ -200,7 +199,7 @@ impl Object {
         fence(Ordering::SeqCst);
     }
 
-    /// The change is over: made `at` this time, or failed.
+    /// Notes that the change is over: made `at` this time, or failed.
     pub(crate) fn set_changed(&self, at: Option<SystemTime>) {
         let before = {
             debug_assert!(self.is_changing(), "a change ends under its change lock");

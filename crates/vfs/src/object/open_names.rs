@@ -38,7 +38,7 @@ impl<T> OpenNames<T> {
         !self.is_empty() && self.names().contains_key(name)
     }
 
-    /// All of them, in no order.
+    /// Returns all names, in no order.
     pub(crate) fn all(&self) -> Vec<Box<[u8]>> {
         if self.is_empty() { Vec::new() } else { self.names().keys().cloned().collect() }
     }
@@ -64,7 +64,7 @@ impl<T> OpenNames<T> {
         self.tell(&names);
     }
 
-    /// One open less by this name.
+    /// Counts one open less by this name.
     pub(crate) fn remove(&self, name: &[u8]) {
         let mut names = self.names();
         let Some(open) = names.get_mut(name) else {

@@ -12,7 +12,7 @@ use super::{Identity, Recorded};
 /// Other names of the files of one volume, beside the recorded ones.
 pub(super) struct OtherNames(Mutex<Cache<Identity, RecordedPlaces>>);
 
-/// Of one file, those that were seen first going first.
+/// Places of one file; those that were seen first are dropped first.
 type RecordedPlaces = SmallVec<[Recorded; 1]>;
 
 impl OtherNames {
@@ -31,7 +31,7 @@ impl OtherNames {
         files.insert(file.clone(), places);
     }
 
-    /// The last first.
+    /// Returns the places of a file, the last one first.
     pub(super) fn of(&self, file: &Identity) -> impl Iterator<Item = Recorded> + use<> {
         self.lock().get(file).cloned().unwrap_or_default().into_iter().rev()
     }
@@ -50,7 +50,7 @@ impl OtherNames {
 //@ counter: vfs_reopened{by="search"}
 //@ attack: none, only other programs of the machine move files so
 //@ reach: server
-/// Of one volume. About 200 bytes each, and 50 for each further place.
+/// Files of one volume. Each takes about 200 bytes, and 50 for each further place.
 const FILES_MAX: usize = 16_384;
-/// Of one file.
+/// Places of one file.
 const PLACES_MAX: usize = 8;

@@ -20,8 +20,8 @@ impl PartialEq for Place {
     }
 }
 
-/// The path of `object` beneath `top` as the places on the way have it; `None` where they do not lead there.
-/// Renames may come in between: the caller looks whether it is the one.
+/// Returns the path of `object` beneath `top` as the places on the way have it; `None` where they do not lead there.
+/// Renames may come in between: the caller checks that the path leads to the object.
 pub(crate) fn path_beneath(top: &Arc<Object>, object: &Arc<Object>) -> Option<RelPathBuf> {
     path_up_to(|at| Arc::ptr_eq(at, top), object)
 }

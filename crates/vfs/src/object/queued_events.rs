@@ -47,7 +47,7 @@ pub(super) struct NoticedQueue {
 pub(crate) struct DueEvent {
     pub(crate) serial: u64,
     pub(crate) due: Instant,
-    /// File that is looked at before the event is told.
+    /// File that is looked at before the event is reported.
     pub(crate) modified: Option<(Arc<Object>, Box<[u8]>)>,
 }
 
@@ -67,7 +67,7 @@ impl QueuedEvent {
         }
     }
 
-    /// Of its lane, among 64.
+    /// Returns the bit of its lane, among 64.
     pub(super) fn bit(&self) -> u64 {
         1 << (self.noticed.lane % 64)
     }
@@ -91,7 +91,7 @@ impl NoticedQueue {
         self.waiting.len()
     }
 
-    /// Drops all events; no client is told of them.
+    /// Drops all events; no client is notified of them.
     pub(super) fn clear(&mut self) {
         self.waiting.clear();
     }
@@ -125,7 +125,7 @@ impl NoticedQueue {
         self.waiting.push_back(QueuedEvent { noticed, seen, serial, at, half, is_looked_at: false });
     }
 
-    /// Returns what a lane is to tell next.
+    /// Returns the event that a lane has to report next.
     pub(super) fn next_of(&mut self, lane: usize) -> Option<DueEvent> {
         let next = self.waiting.iter_mut().find(|waiting| waiting.noticed.lane == lane)?;
         let due = next.at + OWN_FIRST;
@@ -136,7 +136,7 @@ impl NoticedQueue {
         Some(DueEvent { serial: next.serial, due, modified })
     }
 
-    /// Takes one out, and if it is a rename both halves; none, if it was told meanwhile.
+    /// Takes an event out, and if it is a rename both halves; none, if it was reported meanwhile.
     pub(super) fn take(&mut self, serial: u64) -> Vec<QueuedEvent> {
         let Some(at) = self.waiting.iter().position(|waiting| waiting.serial == serial) else {
             return Vec::new();
@@ -147,8 +147,9 @@ impl NoticedQueue {
         first.into_iter().chain(other.and_then(|at| self.waiting.remove(at))).collect()
     }
 
-    /// Takes out what has happened to these names before a change of this server, in its order. Where a lane has noticed that change already,
-    /// which is the last that it has, it is dropped, and what comes behind it waits. Of each name it says which lanes have.
+    /// Takes out what has happened to these names before a change of this server, in its order. Where a lane has
+    /// noticed that change already, which is the last that it has, it is dropped, and what comes behind it waits. Of
+    /// each name it says which lanes have.
     pub(super) fn take_before(&mut self, own: &[OwnNameChange<'_>]) -> (Vec<QueuedEvent>, Vec<u64>) {
         let is_any = |waiting: &QueuedEvent| own.iter().any(|own| waiting.is_of(own.directory, own.name));
         if !self.waiting.iter().any(is_any) {
@@ -190,7 +191,8 @@ impl NoticedQueue {
         (told, heard)
     }
 
-    /// The other half of a rename is told with it, and before that what had happened to its name.
+    /// Completes the fates: the other half of a rename is reported with it, and before that what had happened to its
+    /// name.
     fn complete(&self, fates: &mut [EventFate]) {
         let mut ahead: Vec<_> = (0..fates.len()).filter(|at| fates[*at] == EventFate::Reported).collect();
         while let Some(at) = ahead.pop() {
@@ -215,7 +217,7 @@ enum EventFate {
     Goes,
 }
 
-/// By when this server has told what it does itself.
+/// Time within which this server has reported what it does itself.
 const OWN_FIRST: Duration = Duration::from_millis(100);
-/// A change of a file is one with the last before it, if that is among so many of its lane.
+/// Number of the lane's last events among which a change of a file is merged with the change before it.
 const MERGED_WITHIN: usize = 64;

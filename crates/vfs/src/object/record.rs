@@ -27,7 +27,7 @@ impl Object {
         self.number.load(Ordering::Acquire) != NONE
     }
 
-    /// Begins the object of a new file, which the index knows by this number, and has to be told of.
+    /// Begins the object of a new file, which the index knows by this number, and has to record.
     pub(super) fn begin(self: &Arc<Self>, number: Number, now: SystemTime) {
         let mut state = self.lock_state();
         // A look in between has asked the index too.
@@ -78,14 +78,14 @@ impl Object {
         }
     }
 
-    /// Under the lock.
+    /// Sets number and version, under the lock.
     fn set(self: &Arc<Self>, number: Number, version: Version) {
         self.version.store(version.into(), Ordering::SeqCst);
         self.volume.numbered.insert(self, number.vnode);
         self.number.store(u64::from(number.vnode) << 32 | u64::from(number.uniquifier), Ordering::Release);
     }
 
-    /// The index will have to be told of it.
+    /// Notes that the index has to record the object.
     fn touch(&self, state: &mut ObjectState, number: Number, version: Version) {
         if self.volume.is_numbered() && self.news.fetch_or(TOUCHED, Ordering::Relaxed) & TOUCHED == 0 {
             let words = self.identity.words(self.volume.device());
@@ -144,7 +144,7 @@ impl Object {
         next
     }
 
-    /// Takes the last version back: its change was not made, and no client was told of it.
+    /// Takes the last version back: its change was not made, and no client has it.
     pub(crate) fn revert_version(&self, before: Version) {
         let mut state = self.lock_state();
         debug_assert!(before < self.version(), "the version that is taken back was above");
@@ -153,14 +153,14 @@ impl Object {
         self.end_nothing(&mut state.draft, before);
     }
 
-    /// The change of content that raised the version last goes on, and no look came in between.
+    /// Notes that the change of content that raised the version last goes on, and no look came in between.
     pub(crate) fn continue_version(&self) {
         let version = self.version();
         debug_assert!(version >= self.volume.first_version(), "a change that goes on has raised the version");
         self.begin_change(&mut self.lock_state().draft, version, lane::time::wall_clock());
     }
 
-    /// A look has found it at this place. Another name by which it was found before it may have still.
+    /// Notes that a look has found it at this place. Another name by which it was found before it may have still.
     pub(crate) fn found_at(&self, place: Place) {
         self.note_other_than(&place.directory, &place.name);
         drop(self.put_place(place));
@@ -239,15 +239,15 @@ impl Object {
         self.lock_state().draft.flags & KNOWN != 0
     }
 
-    /// Notes that the file may have lost its last name since it was opened, which its last closing is to see:
-    /// the index did not know it before, or it has lost one.
+    /// Notes that the file may have lost its last name since it was opened, so its last closing looks. The index did
+    /// not know it before, or it has lost a name.
     pub(crate) fn is_fresh(&self) {
         if self.volume.is_numbered() {
             self.news.fetch_or(FRESH, Ordering::Relaxed);
         }
     }
 
-    /// Returns whether the index may have to be told of it as it is closed.
+    /// Returns whether the index may have to record it as it is closed.
     pub(super) fn has_news(&self) -> bool {
         self.news.load(Ordering::Relaxed) & (TOUCHED | FRESH) != 0
     }
@@ -268,8 +268,8 @@ impl Object {
         self.news.load(Ordering::Acquire) & BACKED_UP != 0
     }
 
-    /// Notes that a file of the server's own, which no client could change, was given its name, or what it
-    /// gets when it is made: what that did to its change time is ours too.
+    /// Notes that a file of the server's own was given its name, or what it gets when it is made. No client could
+    /// change it before: what that did to its change time is ours too.
     pub(crate) fn note_published(&self) {
         self.have_changed(&mut self.lock_state().draft, lane::time::wall_clock());
     }
@@ -279,8 +279,8 @@ impl Object {
         self.lock_state().draft.flags |= MOVED;
     }
 
-    /// Notes that the file has lost a name, perhaps its last, which its last closing shows too. The index has
-    /// to be told if it was that name by which it knows the file.
+    /// Notes that the file has lost a name, perhaps its last, which its last closing shows too. The index has to
+    /// record that if it knows the file by that name.
     pub(crate) fn note_lost(&self, directory: &Arc<Self>, name: &[u8], is_last: bool) {
         self.is_fresh();
         let mut state = self.lock_state();
@@ -311,7 +311,7 @@ impl Object {
         self.lock_state().draft.flags & UNPLACED != 0
     }
 
-    /// Tells the index what is to be known of the object when it is used again.
+    /// Gives the index what has to be known of the object when it is used again.
     pub(super) fn release(&mut self) {
         if !self.volume.is_numbered() {
             return;
@@ -376,7 +376,8 @@ impl ObjectState {
 }
 
 impl VersionState {
-    /// A name was taken away. If it was the one that the file was last found by, that leads nowhere, or to another.
+    /// Notes that a name was taken away. If it was the one that the file was last found by, that leads nowhere, or to
+    /// another.
     pub(super) fn take_away(&mut self) {
         if self.flags & (UNPLACED | GONE) != 0 {
             self.flags |= TAKEN;
@@ -384,7 +385,7 @@ impl VersionState {
     }
 }
 
-/// The index has to be told of it, and has room reserved for that.
+/// The index has to record the object, and has room reserved for that.
 const TOUCHED: u8 = 1;
 /// The object may have no name any more, which its last closing is to see.
 const FRESH: u8 = 2;
@@ -392,20 +393,20 @@ const FRESH: u8 = 2;
 const BACKED_UP: u8 = 4;
 /// The object has no name any more.
 pub(super) const GONE: u8 = 1;
-/// The index knows it.
+/// The index knows the object.
 const KNOWN: u8 = 2;
 /// The object is not where the index knows it to be, or there was no look yet.
 const MOVED: u8 = 4;
-/// This server has taken a name of it away.
+/// This server has removed a name of the object.
 const TAKEN: u8 = 8;
-/// Of its names it was the one that it was last found by: the index is told of the directory alone.
+/// The object has lost the name by which it was last found: the index is given the directory alone.
 const UNPLACED: u8 = 16;
 /// A change by another program after it was seen would show.
 pub(super) const SETTLED: u8 = 32;
-/// Of the changes under way one has failed.
+/// One of the changes under way has failed.
 pub(super) const FAILED: u8 = 64;
-/// The change under way is one beside its content, and another program had changed it before.
+/// The change under way is one beside the content, and another program had changed the object before.
 pub(super) const OVERTAKEN: u8 = 128;
 
-/// No file's number: vnodes begin at 1.
+/// Value that is no file's number: vnodes begin at 1.
 pub(super) const NONE: u64 = 0;

@@ -28,7 +28,7 @@ pub(super) struct RememberedLists {
     is_kept: bool,
     /// Lists or descriptors lie in it, or have.
     has_rights: AtomicBool,
-    /// A task of some lane is to have lists come to the disk that were told of.
+    /// Set while a task of some lane syncs lists that were recorded.
     pub(super) is_syncing: AtomicBool,
     /// Directories that have lost theirs, the first of them, and are closed to all but administrators.
     lost: Mutex<BTreeSet<RelPathBuf>>,
@@ -45,14 +45,14 @@ impl RememberedLists {
         self.lost.lock().expect("nobody panics while holding it")
     }
 
-    /// Returns where to record what is found, once there is anything to be told from it.
+    /// Returns where to record what is found, once there is anything to compare it with.
     pub(super) fn records(&self) -> Option<&(Arc<Index>, VolumeId)> {
         self.by.as_ref().filter(|_| self.is_kept && self.has_rights.load(Ordering::Relaxed))
     }
 }
 
 impl SharedVolume {
-    /// A list or descriptor lies in it. Its index remembers that, for the time when they are gone.
+    /// Notes that a list or descriptor lies in it. Its index remembers that, for the time when they are gone.
     pub(crate) fn note_rights(&self) {
         let has_rights = &self.remembered.has_rights;
         let knows = has_rights.load(Ordering::Relaxed) || has_rights.swap(true, Ordering::Relaxed);
@@ -68,8 +68,9 @@ impl SharedVolume {
         lost.iter().map(|path| OsStr::from_bytes(path.as_path().as_bytes()).into()).collect()
     }
 
-    /// The directory `object` has a list or descriptor of its own. Its index remembers that, over a loss of power once the disk is known to
-    /// have it: `seen`, the directory where its list is merely seen, may say so. `root` is the volume's directory.
+    /// Notes that the directory `object` has a list or descriptor of its own. Its index remembers that, over a loss of
+    /// power once the disk is known to have it: `seen`, the directory where its list is merely seen, may say so.
+    /// `root` is the volume's directory.
     pub(crate) fn remember_list(
         self: &Arc<Self>,
         root: &Rc<Dir>,
@@ -95,7 +96,8 @@ impl SharedVolume {
         self.forget_loss(path);
     }
 
-    /// The directory of this path has been given a list beside the server, which may not have looked at it yet, and was synced.
+    /// Notes that the directory of this path has been given a list beside the server, which may not have looked at it
+    /// yet, and was synced.
     pub fn remember_list_at(&self, path: RelPath<'_>) {
         self.note_rights();
         if let Some((index, volume)) = self.remembered.records() {
@@ -107,7 +109,7 @@ impl SharedVolume {
         }
     }
 
-    /// The directory of this path has no list of its own, and need not: `object`, where there is one.
+    /// Notes that the directory of this path has no list of its own, and need not: `object`, where there is one.
     pub(crate) fn forget_list(&self, object: Option<&Object>, path: RelPath<'_>) {
         object.into_iter().for_each(Object::note_no_list);
         if let Some((index, volume)) = self.remembered.records() {
@@ -116,8 +118,8 @@ impl SharedVolume {
         }
     }
 
-    /// Forgets for good what is remembered of this path, and of those beneath, before another directory is
-    /// put there: one that is found after a kill of the server has lost no list.
+    /// Forgets for good what is remembered of this path, and of those beneath, before another directory is put there.
+    /// So one that is found after a kill of the server has lost no list.
     ///
     /// # Errors
     /// [`Error::Io`] where the index cannot be written; [`Error::Overloaded`].
@@ -126,7 +128,7 @@ impl SharedVolume {
         self.record_durably(move |index, volume| index.forget_lists(volume, &at)).await
     }
 
-    /// Makes safe what was told of directories' lists.
+    /// Commits what was recorded of directories' lists.
     ///
     /// # Errors
     /// As [`SharedVolume::forget_lists`].
@@ -144,7 +146,7 @@ impl SharedVolume {
         told.map_err(|error| self.report_failure(&error))
     }
 
-    /// A directory has another path, and all that lies beneath it. `root` is the volume's directory.
+    /// Notes that a directory has another path, and all that lies beneath it. `root` is the volume's directory.
     pub(crate) fn move_lists(self: &Arc<Self>, root: &Rc<Dir>, from: RelPath<'_>, to: RelPath<'_>) {
         if let Some((index, volume)) = self.remembered.records() {
             index.move_lists(*volume, from.as_bytes(), to.as_bytes());
@@ -152,7 +154,7 @@ impl SharedVolume {
         }
     }
 
-    /// Two paths have changed places. `root` is the volume's directory.
+    /// Notes that two paths have changed places. `root` is the volume's directory.
     pub(crate) fn exchange_lists(self: &Arc<Self>, root: &Rc<Dir>, one: RelPath<'_>, other: RelPath<'_>) {
         if let Some((index, volume)) = self.remembered.records() {
             index.exchange_lists(*volume, one.as_bytes(), other.as_bytes());
@@ -208,12 +210,13 @@ impl SharedVolume {
     }
 }
 
-/// An operator's word that lists which were seen before a time may be gone: the value of [`ACCEPTED_USER`] and [`ACCEPTED_TRUSTED`].
+/// An operator's word that lists which were seen before a time may be gone: the value of [`ACCEPTED_USER`] and
+/// [`ACCEPTED_TRUSTED`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Accepted {
     /// Time in milliseconds since 1970.
     pub at_ms: u64,
-    /// Of the directory and all beneath it, not of the directory alone.
+    /// Set if the statement is about the directory and all beneath it, not about the directory alone.
     pub is_of_all: bool,
 }
 
@@ -223,7 +226,7 @@ impl Accepted {
         Self { at_ms: milliseconds(SystemTime::now()), is_of_all }
     }
 
-    /// The attribute's value: the time in digits, and a word where it is of the directory alone.
+    /// Encodes the attribute's value: the time in digits, and a word where it is about the directory alone.
     pub fn encode(self) -> String {
         format!("{}{}", self.at_ms, if self.is_of_all { "" } else { ALONE })
     }
@@ -284,8 +287,8 @@ pub(super) fn milliseconds(time: SystemTime) -> u64 {
 }
 
 const ALONE: &str = " alone";
-/// Age at which a change is on the disk: twice the longest interval at which file systems of Linux write
-/// their journals by default (ext4 5 s, xfs and btrfs 30 s, f2fs 60 s).
+/// Age at which a change is on the disk. It is twice the longest interval at which file systems of Linux write their
+/// journals by default (ext4 5 s, xfs and btrfs 30 s, f2fs 60 s).
 const OLD_AFTER: Duration = Duration::from_secs(120);
-/// As many as are told of at once.
+/// Largest number of directories with lost lists that are reported at once.
 const LOST_MAX: usize = 16;

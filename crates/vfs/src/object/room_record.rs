@@ -87,7 +87,8 @@ impl RoomRecord {
 }
 
 impl RoomSlot {
-    /// The file has no room beyond its end any more. What cannot be cleared is given back by the next start once more.
+    /// Notes that the file has no room beyond its end any more. What cannot be cleared is given back by the next start
+    /// once more.
     pub(crate) async fn clear(self) {
         if self.write([0; SLOT]).await {
             self.record.lock().free.push(self.at);
@@ -132,7 +133,7 @@ fn parse(slot: &[u8]) -> Option<(VolumeId, Number)> {
     is_whole.then(|| (VolumeId(word(0)), Number { vnode: word(1), uniquifier: word(2) }))
 }
 
-/// Never 0.
+/// Computes the checksum, which is never 0.
 fn checksum(bytes: &[u8]) -> u32 {
     let sum = index::checksum(bytes);
     (sum ^ sum >> 32) as u32 | 1

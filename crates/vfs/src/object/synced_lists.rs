@@ -23,13 +23,13 @@ enum SyncRest {
     Nothing,
     /// Lists that could not be synced.
     Failed,
-    /// Lists that were told of just now.
+    /// Lists that were recorded just now.
     Young,
 }
 
 impl SharedVolume {
-    /// A list was told of that the disk may not have, or has by another name. A task of this lane sees to it, as long as the lane has `root`,
-    /// the volume's directory, open.
+    /// Begins to sync lists: one was recorded that the disk may not have, or has by another name. A task of this lane
+    /// does it, as long as the lane has `root`, the volume's directory, open.
     pub(super) fn begin_to_sync_lists(self: &Arc<Self>, root: &Rc<Dir>) {
         let is_syncing = &self.remembered.is_syncing;
         if !is_syncing.load(Ordering::Relaxed) && !is_syncing.swap(true, Ordering::Relaxed) {
@@ -125,5 +125,5 @@ const SYNC_AFTER: Duration = Duration::from_secs(30);
 /// Records looked at in a row.
 const BATCH: usize = 64;
 const BETWEEN_BATCHES: Duration = Duration::from_millis(100);
-/// Passes in a row in which some could not be synced: then it waits for the next list that is told of.
+/// Passes in a row in which some could not be synced: then the task waits for the next list that is recorded.
 const FAILURES_MAX: u32 = 5;

@@ -25,8 +25,8 @@ use crate::error::Error;
 use crate::grant::{LeasePlace, LocalLockFiles};
 use crate::spec::VolumeSpec;
 
-/// The objects of a process, and what its lanes have to tell each other of them. Make one for a process, before its lanes;
-/// clones are handles to the same.
+/// Table of the objects of a process, and of what its lanes report to each other about them. Make one for a process,
+/// before its lanes; clones are handles to the same table.
 #[derive(Clone)]
 pub struct Objects {
     shared: Arc<Shared>,
@@ -50,7 +50,8 @@ pub struct ObjectsOptions {
     pub gives_files: bool,
     /// The POSIX user of the process: it owns the files of clients that are no POSIX users.
     pub user: u32,
-    /// File systems let the process write to what they keep for their own user, as that is root or has CAP_SYS_RESOURCE.
+    /// File systems let the process write to what they keep for their own user, as that is root or has
+    /// CAP_SYS_RESOURCE.
     pub has_reserve: bool,
     /// Access lists are kept in attributes that take CAP_SYS_ADMIN, out of reach of the file system's other users.
     pub trusted_attributes: bool,
@@ -66,32 +67,33 @@ struct Shared {
     shards: Box<[Mutex<Shard>]>,
     hasher: RandomState,
     in_use: AtomicUsize,
-    /// The index, or why there is none. Empty until a volume needs one.
+    /// The index, or the reason why there is none. Empty until a volume needs one.
     index: OnceLock<Result<Arc<Index>, String>>,
-    /// For volumes that nothing can be written to.
+    /// Index in memory for volumes that nothing can be written to.
     stand_in: OnceLock<Arc<Index>>,
     queues: Arc<InvalidationQueues>,
     volumes: Mutex<Volumes>,
-    /// Nothing is changed yet.
+    /// Set while nothing may be changed.
     is_frozen: AtomicBool,
     leases: Arc<Leases<LeasePlace>>,
     local_lock_files: LocalLockFiles,
     /// Objects that SMB's clients hold something of.
     held: AtomicUsize,
     clients: Mutex<HashMap<Holder, Weak<Client>>>,
-    /// Nanoseconds since 1970 of the last time given.
+    /// Last time given, in nanoseconds since 1970.
     last_stamp: AtomicU64,
-    /// Of this process, in the names that it gives to files aside.
+    /// Mark of this process in the names that it gives to staged files.
     mark: OnceLock<u64>,
     /// SIDs of users in security descriptors.
     sids: Mutex<Arc<Sids>>,
-    /// Of files with room beyond their ends; `None` where it cannot be kept. Empty where a kill is nothing to go by.
+    /// Record of files with room beyond their ends; `None` where it cannot be kept, and no room is taken. Empty where
+    /// room is taken without a record.
     room_record: OnceLock<Option<Arc<RoomRecord>>>,
     /// Number of times that an administrator has said that rights were changed beside the server.
     doubted: AtomicU64,
 }
 
-/// By the volume's [key](SharedVolume::key) too.
+/// Objects by the volume's [key](SharedVolume::key) and their identity.
 type Shard = HashMap<(u64, Identity), Weak<Object>>;
 
 impl Objects {
@@ -105,7 +107,8 @@ impl Objects {
         objects
     }
 
-    /// For a process that has no index, for the reason given: nothing is written, as versions could not be kept.
+    /// Makes a table for a process that has no index, for the reason given. Nothing is written, as versions could not
+    /// be kept.
     ///
     /// # Panics
     /// As [`Objects::new`].
@@ -115,7 +118,7 @@ impl Objects {
         objects
     }
 
-    /// For a process that remembers nothing, as tests are: versions and numbers begin anew with it.
+    /// Makes a table for a process that remembers nothing, as tests do: versions and numbers begin anew with it.
     ///
     /// # Panics
     /// As [`Objects::new`].
@@ -123,7 +126,7 @@ impl Objects {
         Self::new(options, index_in_memory())
     }
 
-    /// For a process whose volumes are all [guarded](VolumeSpec::guarded) alone, as yet.
+    /// Makes a table for a process whose volumes are all [guarded](VolumeSpec::guarded) alone, as yet.
     ///
     /// # Panics
     /// As [`Objects::new`].
@@ -153,13 +156,13 @@ impl Objects {
         }
     }
 
-    /// Keeps numbers and versions there, or has the reason why they cannot be kept. The first that is given counts.
+    /// Keeps numbers and versions in this index, or notes why they cannot be kept. The first call counts.
     pub fn keep_in(&self, index: Result<Arc<Index>, String>) {
         let _ = self.shared.index.set(index);
     }
 
-    /// Keeps there which files have room beyond their ends, so that after a kill the next process gives it back: no other may use the file
-    /// meanwhile. The first that is given counts. Blocks: for start-up and reload.
+    /// Keeps there which files have room beyond their ends, so that after a kill the next process gives it back: no
+    /// other may use the file meanwhile. The first that is given counts. Blocks: for start-up and reload.
     ///
     /// # Errors
     /// Those of the file: no room is taken ahead of what clients store then.
@@ -174,7 +177,7 @@ impl Objects {
         self.shared.room_record.get().map(Option::as_ref)
     }
 
-    /// Objects in use now.
+    /// Returns the number of objects in use now.
     pub fn in_use(&self) -> usize {
         self.shared.in_use.load(Ordering::Relaxed)
     }
@@ -184,8 +187,8 @@ impl Objects {
         &self.shared.options
     }
 
-    /// The writable volume that `spec` names and whose open directory is `dir`: the one that is open, or a new one. Blocks where
-    /// that is opened for the first time.
+    /// Returns the writable volume that `spec` names and whose open directory is `dir`: the one that is open, or a new
+    /// one. Blocks where that is opened for the first time.
     ///
     /// # Errors
     /// [`Error::ReadOnly`] where it is too long a name or path for the index.
@@ -210,20 +213,20 @@ impl Objects {
         Arc::clone(self.shared.stand_in.get_or_init(index_in_memory))
     }
 
-    /// Returns what tells the names that this process gives to files aside from those of others: when its
-    /// first lane joined.
+    /// Returns the mark of this process in the names of its staged files: the time when its first lane joined.
     pub(crate) fn mark(&self) -> u64 {
         let now = || lane::time::wall_clock().duration_since(UNIX_EPOCH).unwrap_or_default();
         *self.shared.mark.get_or_init(|| now().as_nanos() as u64)
     }
 
-    /// The index that versions are kept in; `None` for a process that has none.
+    /// Returns the index that versions are kept in; `None` for a process that has none.
     pub fn persistent_index(&self) -> Option<&Arc<Index>> {
         self.shared.index.get()?.as_ref().ok()
     }
 
-    /// Nothing is changed from now on, in whatever volume, until [`Objects::thaw`]: changes wait for 12 s, then they are refused as in a
-    /// frozen volume. For a start at which clients have to hear first that what they rely on counts no more.
+    /// Holds all changes back, in whatever volume, until [`Objects::thaw`]: they wait for 12 s, then they are refused
+    /// as in a frozen volume. It is for a start at which clients have to be notified first that what they rely on is
+    /// void.
     pub fn freeze(&self) {
         // Under the lock that volumes are opened under: each is open already, or finds that it is to be closed.
         let volumes = self.shared.volumes.lock().expect("nobody panics while holding it");
@@ -244,19 +247,19 @@ impl Objects {
         self.shared.is_frozen.load(Ordering::SeqCst)
     }
 
-    /// The volumes with lasting numbers that some lane has open, or still has work in.
+    /// Returns the volumes with lasting numbers that some lane has open, or still has work in.
     pub fn volumes(&self) -> Vec<Arc<SharedVolume>> {
         let mut volumes = self.all_volumes();
         volumes.retain(|volume| volume.is_numbered());
         volumes
     }
 
-    /// All volumes that some lane has open, or still has work in.
+    /// Returns all volumes that some lane has open, or still has work in.
     pub fn all_volumes(&self) -> Vec<Arc<SharedVolume>> {
         self.shared.volumes.lock().expect("nobody panics while holding it").open()
     }
 
-    /// The object of this identity: the one in use, or a new one.
+    /// Returns the object of this identity: the one in use, or a new one.
     ///
     /// # Errors
     /// [`Error::Busy`] when as many are in use as may be, or a file that lies in two volumes is in use in the other.
@@ -280,7 +283,7 @@ impl Objects {
         }
     }
 
-    /// The record of a client; a new one is told on the lane `home`.
+    /// Returns the record of a client; a new one is notified from the lane `home`.
     ///
     /// # Errors
     /// [`Error::Busy`] when there are as many as may be.
@@ -312,7 +315,7 @@ impl Objects {
         Timestamp { secs: (at / 1_000_000_000) as i64, nanos: (at % 1_000_000_000) as u32 }
     }
 
-    /// The object of this identity in `volume`, if it is in use.
+    /// Returns the object of this identity in `volume`, if it is in use.
     pub(crate) fn in_use_in(&self, volume: &SharedVolume, identity: &Identity) -> Option<Arc<Object>> {
         let object = self.shard(identity).get(&(volume.key(), identity.clone()))?.upgrade()?;
         std::ptr::eq(&*object.volume, volume).then_some(object)
@@ -359,7 +362,8 @@ impl Objects {
         &self.shared.queues
     }
 
-    /// From here on users and groups are called so in security descriptors. Without it they are as on a server that has this machine's name.
+    /// Names users and groups by these SIDs in security descriptors from now on. Without it they are named as on a
+    /// server that has this machine's name.
     pub fn call_by(&self, sids: Sids) {
         *self.lock_sids() = Arc::new(sids);
     }
@@ -383,7 +387,7 @@ impl Objects {
         self.shared.sids.lock().expect("nobody panics while holding it")
     }
 
-    /// The last user of an object lets go of it.
+    /// Forgets an object of which the last user lets go.
     pub(super) fn forget(&self, object: &Object) {
         let before = self.shared.in_use.fetch_sub(1, Ordering::Relaxed);
         debug_assert!(before > 0, "an object that is dropped was counted");
@@ -422,10 +426,12 @@ impl Objects {
     }
 }
 
-/// An object as one of a volume. Permits and promises go by object, numbers and versions by volume: it cannot be two volumes'.
+/// Checks that an object in use is one of the volume. Change locks and callbacks go by object, numbers and versions by
+/// volume: it cannot be two volumes'.
 ///
 /// # Errors
-/// [`Error::Busy`] while an earlier opening of the volume has it; [`Error::InAnotherVolume`] where another volume has it in use.
+/// [`Error::Busy`] while an earlier opening of the volume has it; [`Error::InAnotherVolume`] where another volume has
+/// it in use.
 fn of_volume(object: Arc<Object>, volume: &Arc<SharedVolume>) -> Result<Arc<Object>, Error> {
     if Arc::ptr_eq(&object.volume, volume) {
         return Ok(object);

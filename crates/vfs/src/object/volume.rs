@@ -24,8 +24,8 @@ use crate::rights_storage::RightsStorage;
 use crate::spec::{VolumeName, VolumeSpec};
 use crate::usage::{Ledger, Space};
 
-/// A writable volume that some lane has open. All lanes that open the same directory under the same name have the same one,
-/// also over a reload, and so have all of its [`Object`](super::Object)s.
+/// A writable volume that some lane has open. All lanes that open the same directory under the same name have the same
+/// one, also over a reload, and so have all of its [`Object`](super::Object)s.
 pub struct SharedVolume {
     pub(super) id: VolumeId,
     /// Name that the configuration gives it.
@@ -47,20 +47,21 @@ pub struct SharedVolume {
     pub(super) index: Arc<Index>,
     /// Set if its files have lasting numbers and versions.
     pub(super) is_numbered: bool,
-    /// Of its files among all objects, 0 where the index gives them their numbers: a file that lies in several others is an object of
-    /// each.
+    /// Key of its files among all objects; 0 where the index gives them their numbers. A file that lies in several
+    /// volumes of other keys is an object of each.
     key: u64,
     /// Objects that were given a number by it, where the index gives none.
     unnumbered: AtomicU32,
-    /// Of its opening.
+    /// Generation that its opening began.
     pub(super) generation: u32,
-    /// Of the opening before.
+    /// Generation of the opening before.
     generation_before: Option<u32>,
-    /// Seconds since 1970, about: of older content the disk may have time or bytes alone.
+    /// Time of the first opening since the machine lost its power, in seconds since 1970; 0 if it never did. The disk
+    /// may have times of older content without its bytes, or the reverse.
     distrusts_before: u32,
     /// The least version that a change brings.
     first: Version,
-    /// Some lane has opened the volume as one that may be changed.
+    /// Set once some lane has opened the volume as one that may be changed.
     is_writable: AtomicBool,
     /// Keeps other servers from writing to the same tree, whatever directory they keep their state in.
     lock: Mutex<Option<Arc<TreeLock>>>,
@@ -77,9 +78,9 @@ pub struct SharedVolume {
     pub(super) is_marking: AtomicBool,
     /// Reason why nothing can be written to it, though it should.
     trouble: Option<Box<str>>,
-    /// News about the opening that is to be told.
+    /// Finding of the opening that the administrator should know.
     news: Option<&'static str>,
-    /// Lanes that have promised clients something in it.
+    /// Lanes whose clients hold callbacks in it.
     callback_lanes: LaneBits,
     /// Watches of what happens in the volume.
     watches: Watches,
@@ -106,8 +107,8 @@ impl CachedVolume for SharedVolume {
 }
 
 impl Volumes {
-    /// The volume that `spec` names and whose open directory is `dir`: the one that is open, or a new one, of which the index
-    /// is told. Blocks for that.
+    /// Returns the volume that `spec` names and whose open directory is `dir`: the one that is open, or a new one,
+    /// which is entered in the index. Blocks for that.
     pub(super) fn get(
         &mut self,
         objects: &Objects,
@@ -145,7 +146,7 @@ impl Volumes {
     }
 }
 
-/// The lock of a tree that is written to; `None` where its file system has none.
+/// Takes the lock of a tree that is written to; `None` where its file system has none.
 fn locked(dir: &Dir) -> Result<Option<Arc<TreeLock>>, String> {
     dir.lock_at_start().map(|lock| lock.map(Arc::new)).map_err(|error| {
         match error.get_ref().and_then(|why| why.downcast_ref::<TreeInUse>()) {
@@ -365,7 +366,7 @@ impl SharedVolume {
         !self.is_swept.swap(true, Ordering::Relaxed)
     }
 
-    /// Files that go up.
+    /// Returns the partial uploads of the volume.
     pub(crate) fn unfinished(&self) -> &PartialUploads {
         &self.unfinished
     }
@@ -380,8 +381,8 @@ impl SharedVolume {
         self.name.lock().expect("nobody panics while holding it").clone()
     }
 
-    /// Gives the volume another name, by which openings find it from now on. Its numbers and versions stay. One that the index does not
-    /// know keeps its name.
+    /// Gives the volume another name, by which openings find it from now on. Its numbers and versions stay. One that
+    /// the index does not know keeps its name.
     pub fn rename(&self, name: &VolumeName) {
         if self.is_known() {
             self.index.rename_volume(self.id, name.as_str());
@@ -411,7 +412,7 @@ impl SharedVolume {
         }
     }
 
-    /// The objects of its process.
+    /// Returns the objects of its process.
     pub fn objects(&self) -> &Objects {
         &self.objects
     }
@@ -443,8 +444,9 @@ impl SharedVolume {
         self.seal.get().is_some()
     }
 
-    /// Looks whether the mark on its directory is gone since it was opened, and with it perhaps all lists. From then on, until it is opened
-    /// anew, it is served to administrators alone. `marks` are the values of [`MARK_ATTRIBUTES`](super::MARK_ATTRIBUTES) there now.
+    /// Looks whether the mark on its directory is gone since it was opened, and with it perhaps all lists. From then
+    /// on, until it is opened anew, it is served to administrators alone. `marks` are the values of
+    /// [`MARK_ATTRIBUTES`](super::MARK_ATTRIBUTES) there now.
     pub fn look_at_mark(&self, marks: [Option<Vec<u8>>; 2]) {
         let Some(kept) = self.marked.filter(|_| !self.is_sealed()) else { return };
         let [user, trusted] = &marks;
@@ -468,8 +470,8 @@ impl SharedVolume {
         &self.index
     }
 
-    /// The least version that a change brings, and that of a new file: the first of the generation that lasts for as long as nothing
-    /// can have been set back unseen.
+    /// Returns the least version that a change brings, and that of a new file. It is the first of the generation,
+    /// which lasts for as long as nothing can have been set back unseen.
     pub(crate) fn first_version(&self) -> Version {
         self.first
     }
@@ -485,7 +487,8 @@ impl SharedVolume {
         Some((self.record()?.uuid, self.generation))
     }
 
-    /// The opening before this one, by whatever server; `None` where index or tree may have been set back since.
+    /// Returns the opening before this one, by whatever server; `None` where index or tree may have been set back
+    /// since.
     pub fn opening_before(&self) -> Option<([u8; 16], u32)> {
         Some((self.record()?.uuid, self.generation_before?))
     }
@@ -502,7 +505,7 @@ impl SharedVolume {
         (self.root.dev, self.root.ino) == (stat.dev, stat.ino)
     }
 
-    /// The device of its directory's file system.
+    /// Returns the device of its directory's file system.
     pub(crate) fn device(&self) -> u64 {
         self.root.dev
     }
@@ -531,8 +534,8 @@ impl std::fmt::Debug for SharedVolume {
 /// Has a tree's root bear a mark; otherwise why it cannot.
 type WriteMark<'a> = dyn Fn(&Mark) -> Result<(), String> + 'a;
 
-/// Tells the index of the tree, whose root bears this mark, and has it bear the mark of this opening where there is one to bear it.
-/// Blocks.
+/// Enters the tree in the index, by the mark that its root bears, and has it bear the mark of this opening where
+/// `write` is given. Blocks.
 pub(crate) fn enter(
     index: &Index,
     name: &str,
@@ -577,13 +580,14 @@ enum Seal {
          `linerate acl list DIR` and then say so by `linerate acl accept DIR`"
     )]
     Gone,
-    /// It is not known what rights the tree has.
+    /// The rights of the tree could not be read.
     #[error("{0}")]
     Unknown(String),
 }
 
 impl Seal {
-    /// `is_bare`: its index knows of lists, no administrator has said that they may be gone.
+    /// Returns why the volume is served to administrators alone; `None` where it is not. `is_bare`: its index knows of
+    /// lists, and no administrator has said that they may be gone.
     fn of(read: &Result<RootMark, String>, sees_trusted: bool, is_bare: bool) -> Option<Self> {
         let borne = match read {
             Ok(borne) => borne,
@@ -613,14 +617,15 @@ fn lies_with_users(dir: &Dir) -> bool {
     list(ATTRIBUTE_UNPRIVILEGED).is_some() && list(ATTRIBUTE_PRIVILEGED).is_none()
 }
 
-/// The name of a volume in the index that stands in for one that does not take it; as short as names there must be.
+/// Returns the name of a volume in the index that stands in for one that does not take it; it is as short as names
+/// there must be.
 fn name_in_stand_in(name: &VolumeName, root: FileId, is_numbered: bool) -> String {
     let mut hasher = DefaultHasher::new();
     (name.as_str(), is_numbered).hash(&mut hasher);
     format!("{:x} {}:{}", hasher.finish(), root.dev, root.ino)
 }
 
-/// Random, as the keys are that hash maps are given.
+/// Draws a random UUID, as hash maps draw their keys.
 fn new_uuid() -> [u8; 16] {
     let half = || RandomState::new().hash_one(0).to_le_bytes();
     let mut uuid = [0; 16];
@@ -629,7 +634,8 @@ fn new_uuid() -> [u8; 16] {
     uuid
 }
 
-/// By `linerate acl accept`: on a directory, in the attributes that its server goes by; the value is an [`Accepted`].
+/// Attribute that accepts the rights of a tree, where the server has the privilege. `linerate acl accept` writes it on
+/// a directory; its value is an [`Accepted`].
 pub const ACCEPTED_TRUSTED: &CStr = c"trusted.linerate.accepted";
 /// Attribute that accepts the rights of a tree, where the server has no privilege.
 pub const ACCEPTED_USER: &CStr = c"user.linerate.accepted";

@@ -8,7 +8,8 @@ use lane::mesh::Member;
 use super::{GatePass, GatePause, SharedVolume};
 
 impl SharedVolume {
-    /// Lets no more changes in; each is refused with this reason. Those that are inside go on: [`SharedVolume::emptied`].
+    /// Lets no more changes in; each is refused with this reason. Those that are inside go on:
+    /// [`SharedVolume::emptied`].
     pub fn close(&self, why: Closed) {
         self.gate.set_closed(Some(why));
     }

@@ -19,9 +19,9 @@ use crate::name::{Name, RelPath, RelPathBuf};
 /// Options of a client's watch.
 #[derive(Clone, Copy, Debug)]
 pub struct WatchOptions {
-    /// Of everything beneath the directory, not of its own names alone.
+    /// Set if everything beneath the directory is watched, not its own names alone.
     pub beneath: bool,
-    /// Of what kinds.
+    /// Kinds of events that are reported.
     pub kinds: EventMask,
 }
 
@@ -42,7 +42,7 @@ impl EventMask {
     pub const ATTRIBUTES: Self = Self(8);
     /// Access lists become others.
     pub const RIGHTS: Self = Self(16);
-    /// A file has got another name: told once more, of the new one.
+    /// A file has got another name: reported once more, for the new one.
     pub const MOVED: Self = Self(32);
 
     /// Returns whether it has any of these.
@@ -50,7 +50,7 @@ impl EventMask {
         self.0 & other.0 != 0
     }
 
-    /// Of the name of what has this number.
+    /// Returns the kind of events of names of an object with this number.
     pub(crate) fn of_name(number: Number) -> Self {
         match number.kind() {
             Kind::Root | Kind::Directory => Self::DIRECTORIES,
@@ -74,7 +74,7 @@ pub enum EventKind {
     Added,
     /// The name has gone.
     Removed,
-    /// The name was given up for another one of the directory, which is told next.
+    /// The name was given up for another one of the directory, which is reported next.
     RenamedFrom,
     /// See [`EventKind::RenamedFrom`].
     RenamedTo,
@@ -87,18 +87,18 @@ pub enum EventKind {
 pub struct Event {
     /// Kind of the event.
     pub what: EventKind,
-    /// To which name, from the watched directory on.
+    /// Path of the name, from the watched directory on.
     pub path: RelPathBuf,
 }
 
 /// Report of a watch.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WatchReport {
-    /// Events since it was asked last, in order; never nothing.
+    /// Events since the last report, in order; never none.
     Events(Vec<Event>),
-    /// More than is kept, or something unknown: look anew.
+    /// Events were lost: more than are kept, or something unknown. Look anew.
     Lost,
-    /// The directory is taken away, or is to be.
+    /// The directory is removed, or is about to be.
     Going,
 }
 
@@ -114,11 +114,11 @@ struct Watched {
     queue: Mutex<EventQueue>,
     /// Number of times that directories have come or gone beneath.
     grown: AtomicU32,
-    /// The kernel's watch tells what others do in the directory.
+    /// Set if the kernel's watch reports what others do in the directory.
     is_kernel_watched: AtomicBool,
 }
 
-/// Tells whether a client still watches.
+/// Handle that shows whether a client still watches.
 pub(crate) struct WatchAlive(Weak<Watched>);
 
 /// Attributes of a file whose change the kernel reports.
@@ -146,7 +146,7 @@ pub(crate) enum Echo {
     Same,
     /// An event that the name came: another file has come to have it in one step.
     Came,
-    /// Nothing: the same, of which that is told.
+    /// No event of its own.
     None,
 }
 
@@ -177,12 +177,12 @@ struct Recent {
     directory: usize,
     name: Box<[u8]>,
     change: KernelChange,
-    /// By this server.
+    /// Set if the change is this server's.
     is_own: bool,
     at: Instant,
     /// Time until which the file was changed.
     until: SystemTime,
-    /// Lanes whose watch has told of it too, each counted by its number in 64.
+    /// Lanes whose watch has reported it too, each as the bit of its number modulo 64.
     heard: u64,
 }
 
@@ -204,7 +204,7 @@ struct EventQueue {
 
 #[derive(Debug)]
 struct AllWatches {
-    /// By the directory's object, which each of them keeps alive.
+    /// Watches by the directory's object, which each of them keeps alive.
     by_directory: HashMap<usize, Vec<Arc<Watched>>>,
     /// Numbers of watches by client.
     books: Books,
@@ -290,7 +290,7 @@ impl Default for AllWatches {
 }
 
 impl AllWatches {
-    /// Something is told now.
+    /// Keeps a report that is made now.
     fn note(&mut self, recent: Recent) {
         let is_old = |kept: &Recent| recent.at.saturating_duration_since(kept.at) > RECENT_FOR;
         while self.recent.len() >= RECENT_MAX || self.recent.front().is_some_and(is_old) {
@@ -299,7 +299,7 @@ impl AllWatches {
         self.recent.push_back(recent);
     }
 
-    /// Returns what was told lately of a name of which the kernel tells.
+    /// Returns the recent reports of a name about which the kernel reports.
     fn recent_of(&mut self, of: &NoticedEvent) -> impl Iterator<Item = &mut Recent> {
         let (directory, name) = (key(&of.directory), &*of.name);
         self.recent.iter_mut().filter(move |recent| recent.directory == directory && *recent.name == *name)
@@ -320,8 +320,8 @@ impl AllWatches {
         told.is_some()
     }
 
-    /// Until when a file was changed that looks so, if that was not told yet. Closing what this server has written raises an event as well, and
-    /// changes nothing.
+    /// Returns the time until which a file was changed that looks so, if that was not reported yet. Closing what this
+    /// server has written raises an event as well, and changes nothing.
     fn changed_until(&mut self, waiting: &QueuedEvent, looks: FileLook) -> Option<SystemTime> {
         let mut is_told = false;
         for recent in self.recent_of(&waiting.noticed) {
@@ -413,7 +413,7 @@ impl Watches {
         self.kept.fetch_sub(watched.lock().events.len(), Ordering::Relaxed);
     }
 
-    /// Returns whether a client is told what happens to names of a directory.
+    /// Returns whether a client watches names of a directory.
     pub(crate) fn concern(&self, directory: &Arc<Object>) -> bool {
         let all = self.lock();
         let mut at = Arc::clone(directory);
@@ -428,8 +428,9 @@ impl Watches {
         false
     }
 
-    /// An entry of a directory has changed, by whomever. It is told a while later, by [`Watches::report_noticed`], or before what this server does
-    /// to the name; `false`: too many wait.
+    /// Queues the event of an entry of a directory that has changed, by whichever program. [`Watches::report_noticed`]
+    /// reports it a while later, or a report of what this server does to the name does so before. Returns `false`
+    /// where too many wait.
     #[must_use]
     pub(crate) fn notice(&self, noticed: NoticedEvent) -> bool {
         let mut all = self.lock();
@@ -440,7 +441,7 @@ impl Watches {
         has_room
     }
 
-    /// Returns what a lane has noticed and is to tell next.
+    /// Returns the event that a lane has noticed and has to report next.
     pub(crate) fn next_noticed(&self, lane: usize) -> Option<DueEvent> {
         self.lock().noticed.next_of(lane)
     }
@@ -622,8 +623,8 @@ impl Watches {
 }
 
 impl SharedVolume {
-    /// Watches a directory from now on; `None` where the client, or one of those that it shares an address, a network or
-    /// a user with, has its share.
+    /// Watches a directory from now on; `None` where the client, or one of those that it shares an address, a network
+    /// or a user with, has its share.
     pub(crate) fn watch(
         &self,
         directory: &Arc<Object>,
@@ -650,7 +651,7 @@ impl SharedVolume {
 }
 
 impl Object {
-    /// Tells the watches of this directory that it is to be removed.
+    /// Reports to the watches of this directory that it is about to be removed.
     pub fn announce_end(self: &Arc<Self>) {
         if self.volume().watches().any() {
             self.volume().watches().report_going(self);
@@ -662,7 +663,7 @@ fn key(directory: &Arc<Object>) -> usize {
     Arc::as_ptr(directory) as usize
 }
 
-/// From the outermost name, which is last, to the innermost.
+/// Joins names into a path; the outermost name is the last.
 fn path_of(names: &[Box<[u8]>]) -> Option<RelPathBuf> {
     let mut path = RelPathBuf::from(RelPath::ROOT);
     for name in names.iter().rev() {
@@ -680,9 +681,9 @@ fn path_of(names: &[Box<[u8]>]) -> Option<RelPathBuf> {
 //@ empty: STATUS_INSUFFICIENT_RESOURCES; others feel nothing
 //@ counter: smb_notify_refused, smb_waiting
 //@ attack: smb-hoards
-/// Of one volume.
+/// Largest number of watches of clients in one volume.
 const WATCHES_MAX: usize = 65_536;
-/// Events that one watch keeps; beyond them all are lost, and the watching client is told so.
+/// Events that one watch keeps; beyond them all are lost, and the watching client is told to look anew.
 const EVENTS_MAX: usize = 1024;
 //@ limit: changes kept for clients that watch
 //@ section: SMB
@@ -702,7 +703,7 @@ const KEPT_MAX: usize = 131_072;
 //@ counter: smb_notify_overflows
 //@ attack: none, only other programs of the machine cause it
 //@ reach: server
-/// Noticed, and not told yet.
+/// Largest number of events that are noticed and not reported yet.
 const NOTICED_MAX: usize = 4096;
 //@ limit: changes told to clients that watch, known again when the kernel tells of them
 //@ section: SMB
@@ -713,10 +714,10 @@ const NOTICED_MAX: usize = 4096;
 //@ attack: smb-pools
 /// Largest number of recent reports that are kept.
 const RECENT_MAX: usize = 4096;
-/// Time for which the kernel's word of it may take.
+/// Time within which the kernel reports what this server has reported.
 const RECENT_FOR: Duration = Duration::from_secs(3);
-/// Time for which behind what this server has done to a file its closing may tell of that, where no look is
-/// possible any more.
+/// Time after a change of this server in which an event may be of the closing of the file, where no look is possible
+/// any more.
 const OWN_CLOSE: Duration = Duration::from_secs(1);
 /// Longest tick of the clock that file systems stamp with.
 const TICK_MAX: Duration = Duration::from_millis(20);

@@ -12,7 +12,7 @@ pub(crate) enum Words {
 }
 
 impl Words {
-    /// All parts, one after another.
+    /// Makes the words of all parts, one after another.
     pub(super) fn of(parts: &[&[u8]]) -> Self {
         let len: usize = parts.iter().map(|part| part.len()).sum();
         if len > SHORT_MAX {

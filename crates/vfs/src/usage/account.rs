@@ -31,7 +31,8 @@ pub(crate) struct LaneAccount {
 }
 
 impl Account {
-    /// Of a volume that holds what is `known`, and was not changed since, or is to be counted.
+    /// Makes the account of a volume with the usage `known`, which has not changed since; without it the volume is
+    /// counted.
     pub(super) fn new(lanes: usize, quota: Quota, known: Option<Usage>) -> Self {
         let account = Self {
             is_counting: AtomicBool::new(known.is_none()),
@@ -71,7 +72,7 @@ impl Account {
         self.bytes.take_unchecked(bytes);
     }
 
-    /// A change did not come to its end.
+    /// Notes that a change did not come to its end.
     pub(super) fn mark_uncertain(&self) {
         self.is_uncertain.store(true, Ordering::SeqCst);
     }
@@ -84,7 +85,7 @@ impl Account {
         self.is_counting.load(Ordering::SeqCst)
     }
 
-    /// All is counted.
+    /// Notes that all is counted.
     pub(super) fn end_count(&self, count: &mut Count) {
         self.is_counting.store(false, Ordering::SeqCst);
         let (grown, shrunk) = count.end();

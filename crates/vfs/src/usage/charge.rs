@@ -22,7 +22,8 @@ pub(crate) struct Charge {
 }
 
 impl Volume {
-    /// The account that is kept of the volume, where one is. It stays the same as long as a change is inside the gate.
+    /// Returns the account of the volume's usage, where one is kept. It stays the same as long as a change is inside
+    /// the gate.
     pub(crate) fn account(&self) -> Option<Rc<LaneAccount>> {
         self.root().account(|| Some(self.cache().peer()?.member().index()))
     }
@@ -66,7 +67,7 @@ impl Volume {
         self.charge(0, len.saturating_sub(file.attributes()?.size)).map(drop)
     }
 
-    /// A name of something that is no directory is gone.
+    /// Notes that a name of something that is no directory is gone.
     pub(crate) fn note_removed(&self, directory: &Arc<Object>, file: Option<CountedFile>) {
         let (Some(of), Some(file)) = (self.account(), file) else { return };
         let counted = (file.links <= 1).then_some(file.size);
@@ -75,7 +76,7 @@ impl Volume {
         }
     }
 
-    /// An empty directory is gone.
+    /// Notes that an empty directory is gone.
     pub(crate) fn note_removed_directory(&self, above: &Arc<Object>, directory: &Arc<Object>) {
         let Some(of) = self.account() else { return };
         if of.account.unless_counted(true, |count| count.removed_directory(above, directory)) {
@@ -83,14 +84,14 @@ impl Volume {
         }
     }
 
-    /// A file has moved from one directory to another.
+    /// Notes that a file has moved from one directory to another.
     pub(crate) fn note_moved(&self, from: &Arc<Object>, to: &Arc<Object>, file: Option<CountedFile>) {
         let (Some(of), Some(file)) = (self.account(), file) else { return };
         let moved = of.account.unless_counted(MovedUsage::Nothing, |count| count.moved(from, to, file));
         of.apply(moved);
     }
 
-    /// A directory is about to move out of `from`.
+    /// Notes that a directory is about to move out of `from`.
     pub(crate) fn begin_move(&self, directory: &Arc<Object>, from: &Arc<Object>) {
         if let Some(of) = self.account() {
             of.account.unless_counted((), |count| count.begin_move(directory, from));

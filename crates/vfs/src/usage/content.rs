@@ -15,13 +15,13 @@ use crate::volume::Volume;
 /// Length that a change leaves of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reach {
-    /// To here, if it was shorter.
+    /// The file is extended to this length, if it was shorter.
     To(u64),
-    /// A change so far beyond its end, with no other change of it under way.
+    /// The file is extended by this length beyond its end, with no other change of it under way.
     Beyond(u64),
-    /// At most to here, if it was shorter.
+    /// The file is extended to at most this length, if it was shorter.
     Within(u64),
-    /// As long as this.
+    /// The file has exactly this length.
     Exactly(u64),
     /// The file stays as it was.
     AsItWas,
@@ -35,10 +35,10 @@ pub(super) struct Contents([Mutex<HashMap<u64, Content>>; SHARDS]);
 struct Content {
     /// The file as it is counted.
     known: CountedFile,
-    /// Room is taken for so many bytes of it.
+    /// Length for which room is taken.
     reach: u64,
     writers: u32,
-    /// More than one writer was at it.
+    /// Set if more than one writer was at it.
     was_shared: bool,
 }
 

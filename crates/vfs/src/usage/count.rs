@@ -29,9 +29,10 @@ pub(super) struct Count {
     /// The walker has begun; until then nothing is counted.
     has_begun: bool,
     marks: HashMap<Identity, WalkMark>,
-    /// In the order in which they were found; some may have gone since. Last in, first out, so that there are few.
+    /// Directories that wait for the walker; some may have gone since. It takes the last one first, so that few wait.
     waiting: Vec<Arc<Object>>,
-    /// Directories that the walker has found, by a hash of what they are: one that is mounted at a second place is entered once.
+    /// Directories that the walker has found, by a hash of what they are: one that is mounted at a second place is
+    /// entered once.
     found: HashSet<u64>,
     /// Inodes that are counted, whatever their names.
     linked: HashSet<u64>,
@@ -42,7 +43,7 @@ pub(super) struct Count {
     /// Directories that are being moved, and where from.
     moving: HashMap<Identity, Arc<Object>>,
     pub(super) directories: u64,
-    /// More at once than are kept: nothing that is exact can come of it.
+    /// Set if more would have to be kept at once than may be: no exact count can come of it.
     pub(super) is_lost: bool,
 }
 
@@ -77,7 +78,7 @@ pub(crate) struct CountedFile {
 }
 
 impl Count {
-    /// The walker begins at the volume's directory.
+    /// Begins the walk at the volume's directory.
     pub(super) fn begin(&mut self, root: &Arc<Object>) {
         self.has_begun = true;
         self.found.insert(hash_of(root));
@@ -112,7 +113,7 @@ impl Count {
         self.linked.contains(&file.inode) || self.is_counted(directory)
     }
 
-    /// The next directory to enter; `None` when all are counted.
+    /// Returns the next directory to enter; `None` when all are counted.
     pub(super) fn next(&mut self) -> Option<Arc<Object>> {
         while let Some(directory) = self.waiting.pop() {
             if self.marks.get(directory.identity()) == Some(&WalkMark::Waiting) {
@@ -127,8 +128,8 @@ impl Count {
         self.marks.get(directory.identity()) == Some(&WalkMark::Waiting)
     }
 
-    /// The count is done: nothing is kept but what is told of it. By how much files that were counted have grown, and have
-    /// shrunk.
+    /// Ends the count: nothing is kept but what it came to. Returns by how much files that were counted have grown,
+    /// and have shrunk.
     pub(super) fn end(&mut self) -> (u64, u64) {
         let changed = std::mem::take(&mut self.changed);
         let difference = |(grown, shrunk), Changed { before, now }: &Changed| {
@@ -138,7 +139,8 @@ impl Count {
         changed.values().fold((0, 0), difference)
     }
 
-    /// The walker has seen all that lies in `directory`: it is counted from here on. Answers what it holds.
+    /// Notes that the walker has seen all that lies in `directory`, which is counted from now on. Returns what it
+    /// holds.
     pub(super) fn entered(
         &mut self,
         directory: &Arc<Object>,
@@ -186,7 +188,7 @@ impl Count {
         holds
     }
 
-    /// The content of a file is about to change.
+    /// Notes that the content of a file is about to change.
     pub(super) fn begin_content(&mut self, file: CountedFile) {
         self.changing.insert(file.inode, file.size);
     }
@@ -201,7 +203,8 @@ impl Count {
         }
     }
 
-    /// A name of a file that is no directory goes. Where it was the last of one that was counted, as how many bytes.
+    /// Notes that a name of a file that is no directory goes. Returns as how many bytes it was counted, if it was the
+    /// last one of a counted file.
     pub(super) fn removed(&mut self, directory: &Arc<Object>, file: CountedFile) -> Option<u64> {
         if file.links > 1 {
             return None;
@@ -212,14 +215,15 @@ impl Count {
         was_counted.then(|| changed.map_or(file.size, |changed| changed.before))
     }
 
-    /// An empty directory goes. Whether it was counted.
+    /// Notes that an empty directory goes. Returns whether it was counted.
     pub(super) fn removed_directory(&mut self, above: &Arc<Object>, directory: &Arc<Object>) -> bool {
         self.marks.remove(directory.identity());
         self.found.remove(&hash_of(directory));
         self.is_counted(above)
     }
 
-    /// A name of a file goes from one directory to another. What that changes: it begins to count, or ends.
+    /// Notes that a name of a file goes from one directory to another. Returns what that changes: the file begins to
+    /// count, or ends.
     pub(super) fn moved(&mut self, from: &Arc<Object>, to: &Arc<Object>, file: CountedFile) -> MovedUsage {
         let (was, is) = (self.has(from, file), self.is_counted(to));
         let is_linked = file.links > 1;
@@ -240,7 +244,7 @@ impl Count {
         }
     }
 
-    /// A directory is about to move: until it has, what lies beneath it is what it was.
+    /// Notes that a directory is about to move: until it has, what lies beneath it is what it was.
     pub(super) fn begin_move(&mut self, directory: &Arc<Object>, from: &Arc<Object>) {
         self.moving.insert(directory.identity().clone(), Arc::clone(from));
     }
@@ -277,7 +281,7 @@ impl Count {
     }
 }
 
-/// Of what a directory is: that of no other but by a chance of one in 2^64.
+/// Hashes a directory's identity: another directory has the same hash by a chance of one in 2^64.
 fn hash_of(directory: &Arc<Object>) -> u64 {
     let mut hasher = DefaultHasher::new();
     directory.identity().hash(&mut hasher);

@@ -63,7 +63,7 @@ async fn keep_once(volume: &WeakVolume) -> Option<Duration> {
     Some(if counted.is_ok() { PERIOD } else { AFTER_FAILURE })
 }
 
-/// Between two looks whether there is something to count; the index is told as often.
+/// Time between two looks for something to count; the index is updated as often.
 const PERIOD: Duration = Duration::from_secs(5);
-/// A tree that cannot be counted is tried anew after this.
+/// Time after which counting a tree is tried again that could not be counted.
 const AFTER_FAILURE: Duration = Duration::from_secs(300);

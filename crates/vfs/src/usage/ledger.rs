@@ -29,7 +29,7 @@ struct Now {
 pub(crate) struct UncertainChange(Option<Rc<LaneAccount>>);
 
 impl Ledger {
-    /// Of a volume that holds what is `known`, if anything is.
+    /// Makes the ledger of a volume with the usage `known`, if any is known.
     pub(crate) fn new(lanes: usize, is_wanted: bool, quota: Quota, known: Option<Usage>) -> Self {
         let account = is_wanted.then(|| Arc::new(Account::new(lanes, quota, known)));
         Self {
@@ -46,7 +46,7 @@ impl Ledger {
         self.epoch.load(Ordering::Acquire)
     }
 
-    /// The account that is kept now.
+    /// Returns the account that is kept now.
     pub(crate) fn account(&self) -> Option<Arc<Account>> {
         self.now().account.clone()
     }

@@ -64,12 +64,12 @@ impl Space {
         self.state == SpaceState::Counted
     }
 
-    /// Bytes that there is still room for; `None` without limit.
+    /// Returns the bytes that there is still room for; `None` without limit.
     pub fn bytes_left(&self) -> Option<u64> {
         self.quota.bytes.map(|quota| quota.saturating_sub(self.used.bytes))
     }
 
-    /// Files that there is still room for; `None` without limit.
+    /// Returns the files that there is still room for; `None` without limit.
     pub fn files_left(&self) -> Option<u64> {
         self.quota.files.map(|quota| quota.saturating_sub(self.used.files))
     }

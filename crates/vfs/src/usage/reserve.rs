@@ -22,8 +22,8 @@ pub(crate) struct Allowance {
 }
 
 impl Volume {
-    /// Makes sure that `len` bytes of `file` from `offset` on take nothing that the file system keeps for its own user. What they replace has its
-    /// room already.
+    /// Makes sure that `len` bytes of `file` from `offset` on take nothing that the file system keeps for its own
+    /// user. What they replace has its room already.
     ///
     /// # Errors
     /// [`Error::NoSpace`]; those of looking at the file system.
@@ -81,7 +81,7 @@ async fn is_there(file: &File, offset: u64, len: u64) -> bool {
     end <= stat.size && file.seek(offset, SeekTo::Hole).await.is_ok_and(|hole| hole >= end)
 }
 
-/// As long as others cannot have written much.
+/// Time for which a look at the free space counts: others cannot have written much meanwhile.
 const ALLOWED: Duration = Duration::from_secs(1);
 /// Bytes that a name may take at most: a block of the directory, and of a new directory or a long link one of
 /// its own.

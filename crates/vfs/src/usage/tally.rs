@@ -17,7 +17,7 @@ pub(crate) struct UsageTally {
 }
 
 impl UsageTally {
-    /// Something has a name.
+    /// Counts something that has a name.
     pub(crate) fn add(&mut self, found: Attributes) {
         // A directory's links are its own entries.
         let is_directory = found.kind == FileKind::Directory;
@@ -28,7 +28,7 @@ impl UsageTally {
         }
     }
 
-    /// All of it.
+    /// Returns the usage of all that was counted.
     pub(crate) fn used(&self) -> Usage {
         self.used
     }

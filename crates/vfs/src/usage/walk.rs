@@ -48,10 +48,9 @@ impl Volume {
         self.shared()?.space()
     }
 
-    /// Counts what the volume holds, if no lane has or is at it, or anew where it is in doubt; while it is
-    /// changed. `told` hears how far it has come, now and then. It takes half of one helper's time at most,
-    /// and gives others of the lane their turns. Until it is done, and where it fails or is dropped, what it
-    /// has seen is what is used.
+    /// Counts what the volume holds, if no lane has or is at it, or anew where it is in doubt; while it is changed.
+    /// `told` gets how far it has come, now and then. It takes half of one helper's time at most, and gives others of
+    /// the lane their turns. Until it is done, and where it fails or is dropped, what it has seen is what is used.
     ///
     /// # Errors
     /// [`CountFailed`].
@@ -117,7 +116,7 @@ impl Walker<'_> {
         }
     }
 
-    /// The next directory; when there is none the count is done.
+    /// Returns the next directory; when there is none the count is done.
     fn next(&self) -> Option<Arc<Object>> {
         let mut count = self.account.count();
         let next = count.next();
@@ -168,7 +167,7 @@ impl Walker<'_> {
         unreachable!("it ends after some tries")
     }
 
-    /// Counts what lies in one directory, under its permit; `false`: it is not where it is thought to be.
+    /// Counts what lies in one directory, under its change lock; `false`: it is not where it is thought to be.
     async fn try_enter(&self, directory: &Arc<Object>) -> Result<bool, Error> {
         let _permit = self.volume.lock_to_count(directory).await?;
         let Some(path) = self.volume.path_of(directory) else { return Ok(false) };
@@ -211,7 +210,7 @@ impl Walker<'_> {
         }
     }
 
-    /// A directory that lies in another one, placed there.
+    /// Finds the directory of this name in another one, and places it there.
     async fn inner(
         &self,
         (directory, dir): (&Arc<Object>, &Dir),
@@ -240,7 +239,7 @@ impl Drop for IncompleteWalk<'_> {
     }
 }
 
-/// Between two tries at a directory that is on the move.
+/// Time between two tries at a directory that is being moved, and between two checks of changes under way.
 const PAUSE: Duration = Duration::from_millis(2);
 //@ limit: changes that wait because a volume's account begins again
 //@ section: Writable volumes

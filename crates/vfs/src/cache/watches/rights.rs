@@ -70,7 +70,7 @@ impl WatchedDir {
         }
     }
 
-    /// Looks whether others have changed its mode, owner, list or descriptor, while no watch tells of that.
+    /// Looks whether others have changed its mode, owner, list or descriptor, while no watch reports that.
     ///
     /// # Errors
     /// Those of the file system.
@@ -89,7 +89,7 @@ impl WatchedDir {
         object.volume().objects().sids()
     }
 
-    /// The directory and all above it, upwards: a path to it passes through each.
+    /// Returns the directory and all above it, upwards: a path to it passes through each.
     pub(crate) fn and_above(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |at| at.upper.as_deref())
     }
@@ -100,7 +100,7 @@ impl WatchedDir {
         std::ptr::eq(self, other) || both.is_some_and(|(one, other)| one.passes_as(other, policy))
     }
 
-    /// The access list that counts here.
+    /// Returns the access list that counts in this directory.
     pub(crate) fn nearest(&self) -> Nearest {
         self.access.get().map_or(Nearest::Unreadable, |access| access.nearest().clone())
     }

@@ -207,7 +207,8 @@ impl LocalLockTurn {
         Some(Ok(()))
     }
 
-    /// Has another open take over what is set, all of it shared, which stands beside itself: so nothing is given up meanwhile.
+    /// Has another open take over what is set, all of it shared, which stands beside itself: so nothing is given up
+    /// meanwhile.
     async fn make_writable(&self, volume: &Volume, object: &Arc<Object>) -> Result<bool, OpenError> {
         let Some((file, true)) = volume.open_to_lock(object, true).await? else { return Ok(false) };
         let keeper = file.into_keeper().map_err(Error::from)?;
@@ -230,11 +231,12 @@ impl LocalLockTurn {
 }
 
 impl Volume {
-    /// Has other programs on this machine see what a client was granted just now. What has begun goes on when this is dropped.
+    /// Has other programs on this machine see what a client was granted just now. What has begun goes on when this is
+    /// dropped.
     ///
     /// # Errors
-    /// [`Refused::Locked`] where one of them has a lock in the way, [`Refused::TooMany`]; those of the file system. What is on the books
-    /// of `grants` stays there.
+    /// [`Refused::Locked`] where one of them has a lock in the way, [`Refused::TooMany`]; those of the file system.
+    /// What is on the books of `grants` stays there.
     pub(super) async fn lock_for_others(
         &self,
         object: &Arc<Object>,
@@ -269,8 +271,8 @@ impl Volume {
         })
     }
 
-    /// Waits until other programs on this machine find unlocked what was unlocked just now; of a volume whose locks they do not see, not
-    /// at all.
+    /// Waits until other programs on this machine find unlocked what was unlocked just now; of a volume whose locks
+    /// they do not see, not at all.
     pub fn unlocked_for_others<'a>(&'a self, object: &'a Arc<Object>) -> LocalBoxFuture<'a, ()> {
         Box::pin(async move {
             if self.root().locks_locally()
@@ -327,7 +329,7 @@ impl Volume {
         Ok(object.grants().keep_local(Arc::new(LocalLocks::new(keeper, is_writable, place))))
     }
 
-    /// The file, open for reading, or if wanted and it can be for writing too; `None` for what is no regular file.
+    /// Opens the file for reading, or if wanted and it can be for writing too; `None` for what is no regular file.
     async fn open_to_lock(
         &self,
         object: &Arc<Object>,
@@ -382,7 +384,7 @@ fn is_not_writable(error: &std::io::Error) -> bool {
 //@ counter: vfs_grants_refused{reason="local"}
 //@ attack: none, only other programs of the machine hold such locks
 //@ reach: server
-/// Between two tries to give something up, or to have what another program has locked.
+/// Time between two tries to give something up, or to get what another program has locked.
 pub(super) const PAUSE: Duration = Duration::from_millis(100);
 const RELEASES_MAX: u32 = 64;
 const ATTEMPTS_MAX: u32 = 8;

@@ -11,7 +11,8 @@ pub(crate) struct Span {
     pub(super) exclusive: bool,
 }
 
-/// Bytes that are to be locked another way than they are; `None`: not at all. An exclusive lock is more than a shared one.
+/// Bytes that are to be locked another way than they are; `None`: not at all. An exclusive lock is more than a shared
+/// one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct SpanChange {
     pub(super) from: u64,
@@ -105,7 +106,7 @@ pub(super) fn changes(before: &[Span], after: &[Span]) -> Vec<SpanChange> {
     changes
 }
 
-/// A change is made.
+/// Applies a change that is made.
 pub(super) fn apply(spans: &mut Vec<Span>, change: SpanChange, kind: Option<bool>) {
     let SpanChange { from, to, .. } = change;
     let mut kept = Vec::with_capacity(spans.len() + 2);
