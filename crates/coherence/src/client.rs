@@ -105,12 +105,12 @@ impl<O: CachedObject> Client<O> {
         self.has_pending_breaks.load(Ordering::SeqCst)
     }
 
-    /// Returns whether the client was found not to answer: it is told nothing until it comes by itself.
+    /// Returns whether the client was found not to answer: it is not notified until it comes by itself.
     pub fn is_down(&self) -> bool {
         self.lock().is_down
     }
 
-    /// The client has given up all callbacks: those of all lanes become void, and no change waits for it.
+    /// Notes that the client has given up all callbacks: those of all lanes become void, and no change waits for it.
     pub fn give_up_all_callbacks(&self) {
         let mut state = self.lock();
         // Before the epoch, so that a callback of the next one is noted.
@@ -132,8 +132,8 @@ impl<O: CachedObject> Client<O> {
             || !state.in_progress.is_empty()
     }
 
-    /// Retires the client, which its service forgets: its callbacks on all lanes are void, and it gets none from
-    /// here on. It is not told so.
+    /// Retires the client, which its service forgets: its callbacks on all lanes are void, and it gets none from here
+    /// on. It is not notified.
     pub fn retire(&self) {
         // First, so that a callback of the next epoch finds it.
         self.is_retired.store(true, Ordering::SeqCst);
@@ -231,8 +231,8 @@ impl<O: CachedObject> Client<O> {
         drop(left);
     }
 
-    /// A change has waited for the client as long as allowed: pending breaks are delivered before the next request is
-    /// served.
+    /// Notes that a change has waited for the client as long as allowed: pending breaks are delivered before the next
+    /// request is served.
     pub fn defer_breaks(&self) {
         let state = self.lock();
         if !state.queue.is_empty() || state.is_being_notified {
@@ -240,7 +240,7 @@ impl<O: CachedObject> Client<O> {
         }
     }
 
-    /// The client has contacted the server, so it may answer again. `acks` wait for every pending break.
+    /// Notes that the client has contacted the server, so it may answer again. `acks` wait for every pending break.
     pub fn note_reachable(&self, acks: &Acks) -> NextStep {
         let mut state = self.lock();
         if state.is_down {
@@ -278,7 +278,7 @@ impl<O: CachedObject> Client<O> {
         (count > 0).then(|| state.in_progress.iter().map(|queued| queued.notice.clone()).collect())
     }
 
-    /// The client has acknowledged the batch that was being sent.
+    /// Notes that the client has acknowledged the batch that was being sent.
     pub fn note_acknowledged(&self) {
         let mut state = self.lock();
         state.late = 0;
@@ -290,8 +290,8 @@ impl<O: CachedObject> Client<O> {
         drop(told);
     }
 
-    /// The client did not acknowledge the batch; after `late_max` times in a row it counts as down. Returns whether
-    /// it does.
+    /// Notes that the client did not acknowledge the batch; after `late_max` times in a row it counts as down. Returns
+    /// whether it does.
     pub fn note_no_reply(&self, late_max: u32) -> bool {
         let mut state = self.lock();
         state.late = state.late.saturating_add(1);
@@ -307,7 +307,7 @@ impl<O: CachedObject> Client<O> {
         true
     }
 
-    /// The lane that was notifying the client ends: another lane takes the pending breaks.
+    /// Notes that the lane that was notifying the client ends: another lane takes the pending breaks.
     pub fn hand_back(&self) -> NextStep {
         let mut state = self.lock();
         self.put_back(&mut state);
@@ -330,7 +330,7 @@ impl<O: CachedObject> Client<O> {
         }
     }
 
-    /// Too many breaks are pending: one that voids all callbacks replaces them.
+    /// Replaces the pending breaks, which are too many, by one that voids all callbacks.
     fn collapse_to_all(&self, state: &mut ClientState<O>) {
         self.epoch.fetch_add(1, Ordering::SeqCst);
         let queue = std::mem::take(&mut state.queue);
@@ -382,7 +382,7 @@ impl<O: LockedObject + std::fmt::Debug> std::fmt::Debug for Notice<O> {
 }
 
 impl<O: CachedObject> Notice<O> {
-    /// Returns whether a client that hears this needs not hear `other`.
+    /// Returns whether a client that gets this notice does not need `other`.
     fn covers(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::All, _) => true,

@@ -17,7 +17,7 @@ use super::{CachedObject, Client, Holder, InFlightReplies, InFlightReply};
 /// The callbacks of one lane, by client and object.
 pub(crate) struct ClientCallbacks<O: CachedObject> {
     all: Slab<Callback>,
-    /// By client and object, as their numbers.
+    /// Callbacks by client and object, both as their numbers on this lane.
     by_pair: HashTable<u32>,
     clients: Slab<LaneClient<O>>,
     by_holder: HashMap<Holder, u32>,
@@ -49,7 +49,7 @@ pub(crate) enum CallbackPhase {
     /// The callback's client does not know of it yet.
     Fresh,
     Delivered,
-    /// The callback's client is being told that it is over.
+    /// The callback's client is being notified that it is broken.
     PendingBreak,
 }
 

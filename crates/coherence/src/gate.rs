@@ -24,7 +24,7 @@ pub trait GatedVolume: Send + Sync + 'static {
 pub enum Closed {
     /// The volume is served read-only by now.
     ReadOnly = 1,
-    /// For a moment, as while it is copied: try later.
+    /// The volume is closed for a moment, as while it is copied: try later.
     Frozen = 2,
     /// The volume is served by another server by now.
     Moved = 3,
@@ -34,7 +34,7 @@ pub enum Closed {
 
 /// Gate of one volume.
 pub struct Gate {
-    /// 0 while it is open; [`PAUSED`] for a moment in which changes wait before it.
+    /// Reason why the gate is closed; 0 while it is open, and [`PAUSED`] for a moment in which changes wait before it.
     closed: AtomicU8,
     inside: Box<[Inside]>,
     /// Tasks that wait until no change is inside, or until they are let in.

@@ -9,11 +9,12 @@ pub struct CallbackOptions {
     pub clients_max: usize,
     /// Callbacks that one lane has given. Beyond it the oldest of the client that has most are broken.
     pub callbacks_max: usize,
-    /// Notices kept one by one for a client that does not answer; beyond it, it is told that all callbacks are void.
+    /// Notices kept one by one for a client that does not answer; beyond it, one that voids all callbacks replaces
+    /// them.
     pub kept_max: usize,
     /// Time for which a change waits for a client.
     pub patience: Duration,
-    /// Notifications in a row without an answer, after which a client is told nothing more before it comes by itself.
+    /// Notifications in a row without an answer, after which a client is not notified again before it comes by itself.
     pub late_max: u32,
     /// Time for which a callback break is held back while a reply that carries the callback is in flight.
     pub overtake_max: Duration,

@@ -23,14 +23,14 @@ pub struct InvalidationQueues<O: CachedObject> {
 }
 
 struct InvalidationQueue<O: CachedObject> {
-    /// A lane serves the queue. Before and after that, every invalidation counts as acknowledged.
+    /// Set while a lane serves the queue. Before and after that, every invalidation counts as acknowledged.
     is_open: bool,
-    /// The lane has ended and left callbacks: invalidations are acknowledged when their clients have heard
-    /// that they are void.
+    /// Set once the lane has ended and left callbacks. Invalidations are then acknowledged when their clients were
+    /// notified that the callbacks are void.
     is_orphaned: bool,
-    /// A service on the lane notifies clients.
+    /// Set if a service on the lane notifies clients.
     serves_clients: bool,
-    /// At most as many as there are change locks in use.
+    /// Invalidations that the lane has to serve; at most as many as there are change locks in use.
     breaks: VecDeque<InvalidateRequest<O>>,
     /// Lease breaks for holders on this lane: one for each lease at most, and those sent before.
     lease_breaks: VecDeque<O::LeaseBreak>,
@@ -191,7 +191,7 @@ impl<O: CachedObject> InvalidationQueues<O> {
         }
     }
 
-    /// From now on a service on this lane notifies clients.
+    /// Notes that a service on this lane notifies clients from now on.
     pub fn serve_clients(&self, lane: Member) {
         self.lock(lane).serves_clients = true;
     }

@@ -32,6 +32,8 @@ impl<T> Slab<T> {
         number
     }
 
+    /// Removes and returns the value of this number.
+    ///
     /// # Panics
     /// When there is none of this number.
     pub(crate) fn remove(&mut self, number: u32) -> T {
@@ -66,7 +68,7 @@ impl<T> Slab<T> {
         self.used
     }
 
-    /// Numbers given out so far are below this one.
+    /// Returns a number above all that were given out.
     pub(crate) fn end(&self) -> u32 {
         u32::try_from(self.pieces.len() * PIECE).expect("fewer than 2^32 slots")
     }

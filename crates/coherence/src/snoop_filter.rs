@@ -43,14 +43,14 @@ impl SnoopFilter {
         Arc::new(Self { counts, matches_all: AtomicBool::new(false) })
     }
 
-    /// Counts the lane in: what it looks at from here on it may remember, unless the directory
-    /// [is changing](crate::ChangeLock::is_held).
+    /// Counts the lane in for a name: it may cache what it looks at afterwards, unless the directory [is
+    /// changing](crate::ChangeLock::is_held).
     pub fn count_in(self: &Arc<Self>, slot: FilterSlot) -> PresenceToken {
         self.counts[usize::from(slot.0)].fetch_add(1, Ordering::SeqCst);
         PresenceToken { filter: Arc::clone(self), slot }
     }
 
-    /// From now on the filter matches every name: a service on the lane notifies clients of its own.
+    /// Makes the filter match every name from now on, as a service on the lane notifies clients of its own.
     pub fn match_all(&self) {
         self.matches_all.store(true, Ordering::SeqCst);
     }

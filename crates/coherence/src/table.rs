@@ -47,7 +47,7 @@ struct TrackedObject<O: CachedObject> {
     is_linked: bool,
 }
 
-/// What one look at an object has shown, in few bits.
+/// Result of one look at an object, in few bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Observation {
     /// Hash of the attributes by which two looks are told apart.
@@ -80,7 +80,7 @@ pub struct PendingBreak<O: CachedObject> {
     pub client: Arc<Client<O>>,
     /// Moment at which the callback expires.
     pub until: Instant,
-    /// What the break covers.
+    /// Scope of the break.
     pub what: BreakScope<O>,
     /// Replies in flight that carry the callback.
     pub in_flight: Vec<Rc<InFlightReplies>>,
@@ -124,8 +124,9 @@ impl<O: CachedObject> CallbackTable<O> {
         Rc::new(Self { lane, epoch: now, table: RefCell::default() })
     }
 
-    /// Makes the lane a sharer of the object: what is looked at from now on may be cached, unless the object [is
-    /// changing](crate::ChangeLock::is_held); of names in it what is [counted in](super::SnoopFilter).
+    /// Makes the lane a sharer of the object. What is looked at from now on may be cached, unless the object [is
+    /// changing](crate::ChangeLock::is_held). Of names in it, those may be cached that are [counted
+    /// in](super::SnoopFilter).
     pub fn add_sharer(self: &Rc<Self>, object: &Arc<O>) -> SharerGuard<O> {
         let mut table = self.table.borrow_mut();
         let tracked = table.track(object);
