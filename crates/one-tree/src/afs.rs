@@ -49,7 +49,7 @@ impl CacheManager {
         Ok(manager)
     }
 
-    /// New connections, some of which are on each lane of the server.
+    /// Makes new connections, some of which are on each lane of the server.
     pub(crate) fn connects(&mut self, server: SocketAddr) -> anyhow::Result<()> {
         let connect = |_| self.client.driver().connect(server, FILE_SERVICE, &Anonymous);
         self.connections =
@@ -96,7 +96,7 @@ impl CacheManager {
         Ok(xdr::rpc::end::<rxafs::StoreData64, _>(&mut call).await?.get().status)
     }
 
-    /// The names of a directory.
+    /// Returns the names of a directory.
     pub(crate) async fn list(
         &mut self,
         fid: Fid,
@@ -113,7 +113,7 @@ impl CacheManager {
         Ok((names, reply))
     }
 
-    /// Believes what a reply told, if that was promised.
+    /// Caches what a reply returned, if that came with a callback.
     pub(crate) fn keeps(&mut self, fid: Fid, object: Object, model: &Model, promised: &CallBack) {
         // What was broken before belongs to what was believed before.
         self.hears();
@@ -126,7 +126,7 @@ impl CacheManager {
         }
     }
 
-    /// Notes that the client's own change was answered with this status: what it believes is that one.
+    /// Notes that the client's own change was answered with this status: that is what it caches.
     pub(crate) fn has_changed(&mut self, object: Object, model: &Model) {
         let node = &model.objects[object];
         for kept in self.kept.values_mut().filter(|kept| kept.object == object) {
@@ -142,7 +142,7 @@ impl CacheManager {
         self.kept.clear();
     }
 
-    /// Returns what it believes now.
+    /// Returns what it caches now.
     pub(crate) fn believes(&mut self) -> Vec<Kept> {
         self.hears();
         self.kept.values().copied().collect()

@@ -139,7 +139,7 @@ impl Run {
         Ok(())
     }
 
-    /// The client's own change of a name, which its reply told of.
+    /// Notes the client's own change of a name, as its reply has reported it.
     fn own(&mut self, client: u8, path: Path) {
         let directory = self.model.directory(path.directory());
         self.afs[usize::from(client)].has_changed(directory, &self.model);

@@ -98,7 +98,7 @@ impl Run {
     }
 }
 
-/// A name in the same directory, for a file that is to replace another.
+/// Returns a name in the same directory, for a file that is to replace another.
 fn aside(path: Path) -> String {
     let text = path.text();
     match text.rsplit_once('/') {

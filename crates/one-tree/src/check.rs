@@ -12,7 +12,7 @@ use crate::operation::{DIRECTORIES, Look, Looks, Path};
 use crate::run::{BREAK_BOUND, OWN, Run, unlike};
 
 impl Run {
-    /// No lease stands on what is so no more.
+    /// Checks that no lease stands on what is so no more.
     pub(crate) fn have_given_back(&self) -> anyhow::Result<()> {
         for (client, opens) in self.model.opens.iter().enumerate() {
             for (slot, opened) in opens.iter().enumerate() {
@@ -35,7 +35,7 @@ impl Run {
         Ok(())
     }
 
-    /// Checks that clients with a callback on something that has changed were told.
+    /// Checks that clients with a callback on something that has changed were notified.
     pub(crate) fn are_told(&mut self) -> anyhow::Result<()> {
         for client in 0..self.afs.len() {
             for kept in self.afs[client].believes() {
@@ -86,7 +86,7 @@ impl Run {
         Ok(())
     }
 
-    /// The names of a directory are those of the model.
+    /// Checks that the names of a directory are those of the model.
     pub(crate) fn are_names<'a>(
         &self,
         who: &str,

@@ -10,20 +10,20 @@ use crate::operation::{
 /// Parties of a run beside the clients, and how much is looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct Mix {
-    /// Of a hundred steps, those that local programs do.
+    /// Steps of a hundred that local programs do.
     pub local: u32,
-    /// Of a thousand steps, those that end the server,
+    /// Steps of a thousand that end the server.
     pub ends: u32,
-    /// in one of these ways.
+    /// Ways in which the server ends.
     pub kinds: &'static [End],
-    /// Bytes that one step writes at most.
+    /// Largest number of bytes that one step writes.
     pub len_max: u16,
-    /// Of so many looks of a protocol one is at everything, and one at nothing.
+    /// Number of looks of a protocol of which one is at everything, and one at nothing.
     pub whole: u32,
 }
 
-/// The steps of a run. Each depends on the seed and its place alone, so that a run with some of its steps left out does the others as
-/// before.
+/// Draws the steps of a run. Each depends on the seed and its place alone, so a run with some of its steps left out
+/// does the others as before.
 pub fn steps(seed: u64, mix: &Mix, count: usize) -> Vec<Step> {
     let mut rng = SmallRng::seed_from_u64(seed);
     let mut step = |index| {

@@ -71,12 +71,12 @@ impl Model {
         self.names.contains_key(&path)
     }
 
-    /// Some client's open is in the way of a change, perhaps.
+    /// Returns whether some client's open may be in the way of a change.
     fn is_in_the_way(&self, path: Path) -> bool {
         self.is_pending(path) || self.names.get(&path).is_some_and(|object| self.is_held(*object))
     }
 
-    /// Returns what this name leads to has others elsewhere.
+    /// Returns whether what this name leads to has other names elsewhere.
     fn is_in_several_directories(&self, path: Path) -> bool {
         let Some(object) = self.names.get(&path) else { return false };
         self.names_of(*object).any(|other| other.directory() != path.directory())
@@ -269,7 +269,7 @@ impl Model {
         done_or_nothing(can_be)
     }
 
-    /// Of a rename to a name that is free, or may be replaced.
+    /// Returns what is expected of a rename to a name that is free, or may be replaced.
     fn moves(&self, object: Object, from: Path, to: Path) -> Expected {
         let has_several = self.names_of(object).count() > 1;
         // One of several names stays in its directory where rights might differ (docs/design/vfs.md, "Names in several directories").

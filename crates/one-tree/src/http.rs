@@ -36,7 +36,7 @@ impl Browser {
         Self { server, connections, turn: 0, kept: BTreeMap::new(), tags: BTreeMap::new() }
     }
 
-    /// The server has ended.
+    /// Drops all connections, as the server has ended.
     pub(crate) fn disconnects(&mut self) {
         self.connections.fill_with(|| None);
     }
@@ -94,7 +94,7 @@ impl Browser {
         Ok(Some(body))
     }
 
-    /// A part of a file, under the tag that it was last read by. `None`: the whole came, or nothing.
+    /// Fetches a part of a file, under the tag that it was last read by. `None`: the whole came, or nothing.
     pub(crate) async fn part(
         &mut self,
         path: Path,
@@ -107,7 +107,7 @@ impl Browser {
         Ok(if response.status == 206 { Some(response.body) } else { None })
     }
 
-    /// The length that HEAD tells, if there is a file.
+    /// Returns the length that HEAD reports, if there is a file.
     pub(crate) async fn length(&mut self, path: Path) -> anyhow::Result<Option<usize>> {
         let response = self.ask("HEAD", &path.text(), "", &[]).await?;
         match response.status {
@@ -117,7 +117,7 @@ impl Browser {
         }
     }
 
-    /// Names and lengths of a directory, of those that are no directories.
+    /// Lists the names and lengths of a directory, of those that are no directories.
     pub(crate) async fn list(&mut self, directory: &str) -> anyhow::Result<BTreeMap<String, Option<u64>>> {
         let path = if directory.is_empty() { String::new() } else { format!("{directory}/") };
         let response = self.ask("GET", &path, "Accept: application/json\r\n", &[]).await?;
@@ -132,7 +132,7 @@ impl Browser {
         Ok(listed)
     }
 
-    /// A strong tag of a name stands for one content, for ever.
+    /// Checks that a strong tag of a name stands for one content, for ever.
     pub(crate) fn is_tagged(&mut self, path: Path, tag: &str, content: &[u8]) -> anyhow::Result<()> {
         if tag.starts_with("W/") {
             return Ok(());
@@ -154,7 +154,7 @@ async fn send(stream: &TcpStream, bytes: &[u8]) -> std::io::Result<()> {
     Ok(())
 }
 
-/// The answer, and whether the connection goes on.
+/// Receives the answer; returns it with whether the connection goes on.
 async fn receive(stream: &TcpStream, method: &str) -> anyhow::Result<(Response, bool)> {
     let mut inbox = Vec::new();
     let head_len = loop {

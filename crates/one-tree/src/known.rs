@@ -3,7 +3,7 @@
 /// A defect, by what is seen of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// AFS clients are not told of what changes a status alone (names and mode), nor that a file is gone.
+    /// AFS clients are not notified of what changes a status alone (names and mode), nor that a file is gone.
     UntoldStatus,
 }
 

@@ -50,7 +50,7 @@ impl Run {
         Ok(())
     }
 
-    /// A directory's names, and their FIDs.
+    /// Checks a directory's names, and their FIDs.
     async fn is_listed(&mut self, directory: u8) -> anyhow::Result<()> {
         let object = self.model.directory(directory);
         let fid = self.model.objects[object].fid.context("a directory's FID")?;
@@ -63,7 +63,7 @@ impl Run {
         Ok(())
     }
 
-    /// A file keeps its FID, and no other has had it.
+    /// Checks that a file keeps its FID, and no other has had it.
     pub(crate) fn is_called(&mut self, object: Object, fid: Fid) -> anyhow::Result<()> {
         let name = self.name(object);
         let text = |fid: Fid| format!("{}.{}", fid.vnode, fid.uniquifier);
@@ -92,7 +92,7 @@ impl Run {
         self.is_version(object, reply.status.data_version())
     }
 
-    /// The files that were lately removed, and are not open, are not found by their numbers.
+    /// Checks that the files that were lately removed, and are not open, are not found by their numbers.
     async fn are_gone(&mut self, living: &BTreeSet<Object>) -> anyhow::Result<()> {
         let is_gone =
             |object: &Object| !living.contains(object) && self.model.opens_of(*object).next().is_none();
@@ -109,7 +109,7 @@ impl Run {
         Ok(())
     }
 
-    /// Holds a version that AFS told against the last one.
+    /// Compares a version that AFS reported with the last one.
     pub(crate) fn is_version(&mut self, object: Object, version: u64) -> anyhow::Result<()> {
         let name = self.name(object);
         let node = &mut self.model.objects[object];

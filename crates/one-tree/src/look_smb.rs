@@ -74,7 +74,7 @@ impl Run {
         Ok(())
     }
 
-    /// An open of a directory lists what that has now.
+    /// Checks that an open of a directory lists what that has now.
     async fn is_listed_by(&self, client: usize, slot: usize, open: &Open) -> anyhow::Result<()> {
         let opened = self.model.opens[client][slot].context("an open")?;
         let mut listed = open.list("*").await.with_context(|| self.name(opened.object))?;

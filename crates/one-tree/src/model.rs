@@ -15,30 +15,30 @@ pub(crate) type Object = usize;
 pub(crate) struct Node {
     pub(crate) is_directory: bool,
     pub(crate) content: Vec<u8>,
-    /// Changes of content or, of a directory, of its names.
+    /// Number of changes of content or, of a directory, of its names.
     pub(crate) contents: u64,
-    /// Changes of anything that AFS tells of it.
+    /// Number of changes of anything that AFS reports of it.
     pub(crate) changes: u64,
     /// AFS's identifier, once it was seen.
     pub(crate) fid: Option<Fid>,
     /// The file's last identifier that was seen, before a loss of power too.
     pub(crate) last_fid: Option<Fid>,
-    /// The file's last version that was seen, and of which content.
+    /// The file's last version that was seen, and the count of its content then.
     pub(crate) version: Option<(u64, u64)>,
-    /// The next version that is seen may be a later one, whether content has changed or not.
+    /// Set if the next version that is seen may be a later one, whether or not content has changed.
     pub(crate) may_rise: bool,
-    /// Not only the next one that is seen, but each until then.
+    /// Time until which each version that is seen may be a later one, not only the next.
     pub(crate) may_rise_until: Option<Instant>,
-    /// A client has looked since it was changed in any way: a change of names or mode alone shows by that.
+    /// Set if a client has looked since it was changed in any way: a change of names or mode alone shows by that.
     pub(crate) is_known: bool,
-    /// The file system's number of it.
+    /// Inode number of the file system.
     pub(crate) inode: Option<u64>,
-    /// The file's name goes with the last open of an SMB client.
+    /// Set if the file's name goes with the last open of an SMB client.
     pub(crate) is_pending: bool,
-    /// A local program has changed its content, and no client has looked since: leases hear of it with the
-    /// first look.
+    /// Set if a local program has changed its content and no client has looked since: leases are broken at the first
+    /// look.
     pub(crate) is_unseen: bool,
-    /// Of a directory that a client made: its list goes with it, and is missed where it was.
+    /// Set for a directory that a client made: its list goes with it, and is missed where it was.
     pub(crate) has_list: bool,
 }
 
@@ -61,8 +61,8 @@ pub(crate) struct Model {
     pub(crate) objects: Vec<Node>,
     pub(crate) names: BTreeMap<Path, Object>,
     pub(crate) opens: [[Option<Opened>; SLOTS as usize]; 2],
-    /// Where a directory with a list was before a local program took it away. Another without one is closed there (docs/design/access.md,
-    /// "What counts as a loss").
+    /// Paths of directories with a list that a local program took away. Another directory without a list is closed
+    /// there (docs/design/access.md, "What counts as a loss").
     pub(crate) missed: BTreeSet<Path>,
     /// Objects that AFS has named by vnode and uniquifier, for ever.
     pub(crate) fids: BTreeMap<(u32, u32), Object>,
@@ -95,7 +95,7 @@ impl Model {
         self.names.get(&path).map(|object| &self.objects[*object])
     }
 
-    /// Which directory is at this place of [`DIRECTORIES`].
+    /// Returns the directory at this place of [`DIRECTORIES`].
     pub(crate) fn directory(&self, place: u8) -> Object {
         if place == 0 { ROOT } else { self.names[&Path::of_directory(place)] }
     }
@@ -129,7 +129,7 @@ impl Model {
         self.opens_of(object).any(|opened| !opened.shares)
     }
 
-    /// A new file or directory has this name.
+    /// Gives a new file or directory this name.
     pub(crate) fn makes(&mut self, path: Path, is_directory: bool, content: Vec<u8>) -> Object {
         self.forgets(path);
         self.objects.push(Node { is_directory, content, ..Node::default() });
@@ -139,7 +139,7 @@ impl Model {
         object
     }
 
-    /// A client made this directory.
+    /// Makes a directory by a client, which gives it a list.
     pub(crate) fn makes_with_list(&mut self, path: Path) -> Object {
         let object = self.makes(path, true, Vec::new());
         self.objects[object].has_list = true;
@@ -147,14 +147,15 @@ impl Model {
         object
     }
 
-    /// A local program takes what has this name away, to another or none: its list is missed.
+    /// Notes that a local program takes what has this name away, to another or none: its list is missed.
     pub(crate) fn misses(&mut self, path: Path) {
         if self.at(path).is_some_and(|node| node.has_list) {
             self.missed.insert(path);
         }
     }
 
-    /// What has this name, or would have, has lost its list, as a directory without one is where another had one.
+    /// Returns whether what has this name, or would have, has lost its list: it is a directory without one where
+    /// another had one.
     pub(crate) fn is_closed_at(&self, path: Path, object: Option<Object>) -> bool {
         let goes_by_another = object.is_none_or(|object| {
             let node = &self.objects[object];
@@ -163,7 +164,7 @@ impl Model {
         goes_by_another && self.missed.contains(&path)
     }
 
-    /// The directories below the root change places, and what is in them its names.
+    /// Exchanges the directories below the root, and the names of what is in them.
     pub(crate) fn swaps(&mut self) {
         self.names = std::mem::take(&mut self.names)
             .into_iter()
@@ -177,7 +178,7 @@ impl Model {
         self.content_changed(ROOT);
     }
 
-    /// The name leads to nothing.
+    /// Notes that the name leads to nothing.
     pub(crate) fn removes(&mut self, path: Path) {
         self.forgets(path);
         self.names_changed(path);
@@ -206,7 +207,7 @@ impl Model {
         }
     }
 
-    /// The client of an open knows what the file has now.
+    /// Notes that the client of an open knows what the file has now.
     pub(crate) fn knows(&mut self, client: u8, slot: u8) {
         if let Some(opened) = &mut self.opens[usize::from(client)][usize::from(slot)] {
             opened.contents = self.objects[opened.object].contents;
@@ -222,13 +223,13 @@ impl Model {
         node.last_fid = Some(fid);
     }
 
-    /// All is on the disk.
+    /// Notes that all is on the disk.
     pub(crate) fn is_synced(&mut self) {
         let contents = self.objects.iter().map(|node| node.contents).enumerate();
         self.synced = Synced { names: self.names.clone(), contents: contents.collect() };
     }
 
-    /// The open is closed; with the last one by its name a file goes that is to be deleted.
+    /// Closes an open; a file that is to be deleted goes with the last one by its name.
     pub(crate) fn closes(&mut self, client: u8, slot: u8) {
         let Some(opened) = self.opens[usize::from(client)][usize::from(slot)].take() else { return };
         let object = opened.object;
@@ -286,9 +287,9 @@ impl Model {
         }
     }
 
-    /// A local program is about to change names or mode of this alone. Where nothing but the change time
-    /// tells of it, or no client has looked since the change before, it may be a change of content as well
-    /// (docs/design/vfs.md, "How a look finds foreign changes").
+    /// Notes that a local program is about to change names or mode of this alone. It may be a change of content as
+    /// well, where only the change time shows it or no client has looked since the change before. See "How a look
+    /// finds foreign changes" in docs/design/vfs.md.
     pub(crate) fn changes_beside(&mut self, path: Path, shows_alone: bool, until: Instant) {
         let Some(object) = self.names.get(&path) else { return };
         let node = &mut self.objects[*object];

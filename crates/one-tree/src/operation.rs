@@ -1,6 +1,7 @@
 //! Steps of a run: what is done, by which party, and which looks follow.
 
-/// A name that a run uses. It leads to a file, an empty directory or nothing; or it is [`DIRECTORIES`]' own, which always leads to one of them.
+/// A name that a run uses. It leads to a file, an empty directory or nothing; or it is [`DIRECTORIES`]' own, which
+/// always leads to one of them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Path(pub(crate) u8);
 
@@ -40,11 +41,11 @@ pub(crate) enum Lease {
 /// End of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// In order.
+    /// The server stops in order.
     Stop,
-    /// Of its process.
+    /// The server's process is killed.
     Kill,
-    /// The server's machine loses power, and what was not synced.
+    /// The server's machine loses power, and with it what was not synced.
     Power,
 }
 
@@ -272,7 +273,7 @@ impl Step {
 }
 
 impl Operation {
-    /// The names that it is about, but for those of an open.
+    /// Returns the names that it is about, but for those of an open.
     pub(crate) fn paths(&self) -> [Option<Path>; 2] {
         match *self {
             Self::SmbOpen { path, .. }
@@ -315,7 +316,7 @@ impl Operation {
         }
     }
 
-    /// The open that it acts by.
+    /// Returns the open that it acts by.
     pub(crate) fn slot(&self) -> Option<(u8, u8)> {
         match *self {
             Self::SmbOpen { client, slot, .. }
@@ -330,7 +331,7 @@ impl Operation {
         }
     }
 
-    /// A local program does it.
+    /// Returns whether a local program does it.
     pub(crate) fn is_local(&self) -> bool {
         matches!(
             self,
@@ -350,17 +351,17 @@ impl Operation {
 }
 
 impl Path {
-    /// Of one of [`DIRECTORIES`] below the root, by its place there.
+    /// Returns the path of one of [`DIRECTORIES`] below the root, by its place there.
     pub(crate) fn of_directory(place: u8) -> Self {
         Self(FILES + place - 1)
     }
 
-    /// Which of [`DIRECTORIES`] it is the name of.
+    /// Returns the place in [`DIRECTORIES`] of the directory whose name it is; `None` for another name.
     pub(crate) fn as_directory(self) -> Option<u8> {
         self.0.checked_sub(FILES).map(|below| below + 1)
     }
 
-    /// Of the directory that it is in: its place in [`DIRECTORIES`].
+    /// Returns the place in [`DIRECTORIES`] of the directory that it is in.
     pub(crate) fn directory(self) -> u8 {
         if self.0 < FILES { self.0 / NAMES.len() as u8 } else { 0 }
     }
@@ -373,7 +374,7 @@ impl Path {
         }
     }
 
-    /// From the root, with slashes.
+    /// Returns the path from the root, with slashes.
     pub(crate) fn text(self) -> String {
         match DIRECTORIES[usize::from(self.directory())] {
             "" => self.name().to_owned(),
@@ -381,12 +382,13 @@ impl Path {
         }
     }
 
-    /// From the root, with backslashes.
+    /// Returns the path from the root, with backslashes.
     pub(crate) fn smb(self) -> String {
         self.text().replace('/', "\\")
     }
 
-    /// The same name in the other of the two directories below the root, if it is in one of them or the name of one.
+    /// Returns the same name in the other of the two directories below the root, if it is in one of them or the name
+    /// of one.
     pub(crate) fn swapped(self) -> Self {
         let names = NAMES.len() as u8;
         match (self.as_directory(), self.directory()) {

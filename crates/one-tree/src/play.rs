@@ -38,7 +38,8 @@ pub struct Reduced {
     pub error: anyhow::Error,
 }
 
-/// Does these steps on a fresh tree, on the current lane. Descriptors of removed files are to be closed so soon after their last opens.
+/// Does these steps on a fresh tree, on the current lane. Descriptors of removed files are to be closed so soon after
+/// their last opens.
 ///
 /// # Errors
 /// The run could not begin.
@@ -91,7 +92,7 @@ pub fn reduced(
     Reduced { steps, error }
 }
 
-/// A reduced run as a sequence.
+/// Prints a reduced run as a sequence.
 pub fn explain(reduced: &Reduced) -> String {
     let mut text = format!("reduced to {} steps:\n", reduced.steps.len());
     for step in &reduced.steps {
@@ -112,18 +113,19 @@ pub fn explain(reduced: &Reduced) -> String {
     text
 }
 
-/// The places of steps in their run, as `--only` takes them.
+/// Prints the places of steps in their run, as `--only` takes them.
 pub fn places(steps: &[Step]) -> String {
     let places: Vec<_> = steps.iter().map(|step| step.index.to_string()).collect();
     places.join(",")
 }
 
-/// The first words of what was found: a shorter run that fails by something else is no part of the longer one.
+/// Returns the first words of the error: a shorter run that fails by something else is no part of the longer one.
 fn kind(error: &anyhow::Error) -> String {
     error.root_cause().to_string().split(' ').take(3).collect::<Vec<_>>().join(" ")
 }
 
-/// A removed file is closed so soon after its last open: twice the time that the server keeps unused files open, and some for a busy machine;
+/// A removed file is closed so soon after its last open: twice the time that the server keeps unused files open, and
+/// some for a busy machine;
 pub const CLOSED_WITHIN: Duration = Duration::from_secs(13);
 /// it is taken for one that stays open while a run is reduced.
 pub const CLOSED_SOON: Duration = Duration::from_millis(1500);

@@ -4,7 +4,8 @@ use std::time::{Duration, Instant};
 
 use crate::operation::Step;
 
-/// A part of `steps` that still fails, as far as that is found within a time. `fails` says whether a sequence does.
+/// Returns a part of `steps` that still fails, as short as one is found within a time. `fails` says whether a sequence
+/// does.
 pub(crate) fn reduce(steps: &[Step], within: Duration, mut fails: impl FnMut(&[Step]) -> bool) -> Vec<Step> {
     let give_up = Instant::now() + within;
     let mut kept = steps.to_vec();

@@ -17,7 +17,7 @@ use crate::smb::Redirector;
 type Tree = BTreeMap<String, Seen>;
 
 impl Run {
-    /// The server stops in order: index and tree agree.
+    /// Stops the server in order: index and tree agree.
     pub(crate) async fn stops(&mut self) -> anyhow::Result<()> {
         // What is idle is closed by its client, as soon as it hears of the stop.
         self.http.disconnects();
@@ -40,7 +40,7 @@ impl Run {
         self.starts_again(end).await
     }
 
-    /// The server is killed amid a change, which it has made then or not; of a store in place, perhaps a part.
+    /// Kills the server amid a change, which it has made then or not; of a store in place, perhaps a part.
     pub(crate) async fn dies_amid(&mut self, step: &Step) -> anyhow::Result<()> {
         let Operation::KillAmid { change, path, offset, len, after_us } = step.operation else {
             bail!("{} is no kill amid a change", step.operation);
@@ -90,7 +90,7 @@ impl Run {
         self.starts_again(End::Kill).await
     }
 
-    /// After an end that was this one, on what it has left.
+    /// Starts the server again after this end, on what it has left.
     async fn starts_again(&mut self, end: End) -> anyhow::Result<()> {
         self.model.opens = Default::default();
         let tree = self.site.disk().tree()?;
@@ -132,7 +132,7 @@ impl Run {
 }
 
 impl Model {
-    /// Files that were to go with their last open have gone with the server, or stay.
+    /// Notes which files that were to go with their last open have gone with the server, and which stay.
     fn pending_ends(&mut self, tree: &Tree) {
         for object in 0..self.objects.len() {
             if !std::mem::take(&mut self.objects[object].is_pending) {

@@ -32,7 +32,8 @@ pub(crate) struct Run {
     pub(crate) touched: Touched,
     /// The index may have what the tree has not, as no check has mended since.
     pub(crate) is_to_mend: bool,
-    /// A server that was killed may have left files that it had not named yet; the next ones take them away in their time.
+    /// A server that was killed may have left files that it had not named yet; the next ones take them away in their
+    /// time.
     pub(crate) has_left: bool,
     turn: usize,
 }
@@ -197,7 +198,7 @@ impl Run {
         self.file_system()
     }
 
-    /// The SMB client whose turn it is to look.
+    /// Returns the SMB client whose turn it is to look.
     pub(crate) fn turn(&mut self) -> usize {
         self.turn += 1;
         self.turn % self.smb.len()
@@ -230,7 +231,7 @@ impl Run {
         }
     }
 
-    /// An object, in messages.
+    /// Returns the name of an object in messages.
     pub(crate) fn name(&self, object: Object) -> String {
         if object == ROOT {
             return "/".to_owned();
@@ -262,13 +263,13 @@ pub(crate) fn unlike(read: &[u8], there: &[u8]) -> String {
 pub(crate) const SIGNED_IN_WITHIN: Duration = Duration::from_secs(5);
 /// Time within which a local program's change shows.
 pub(crate) const LOCAL_BOUND: Duration = Duration::from_millis(1200);
-/// A break goes by another connection than the answer that it came before.
+/// Time within which a break comes, as it goes by another connection than the answer that it came before.
 pub(crate) const BREAK_BOUND: Duration = Duration::from_millis(200);
-/// Names of the server's own begin so.
+/// Prefix of the server's own names.
 pub(crate) const OWN: &str = ".linerate-";
-/// Longer than the clock of a file system's stamps stands still.
+/// Longest time for which the clock of a file system's time stamps stands still.
 const TICK: Duration = Duration::from_millis(20);
-/// Between two looks,
+/// Time between the first two looks; it doubles up to [`PAUSE_MAX`].
 const PAUSE: Duration = Duration::from_millis(10);
-/// at most.
+/// Longest time between two looks.
 const PAUSE_MAX: Duration = Duration::from_millis(200);

@@ -8,27 +8,27 @@ use afs_wire::Fid;
 
 use crate::operation::End;
 
-/// A future of a site: boxed, as a run is compiled once for all kinds of them.
+/// Future of a site; boxed, as a run is compiled once for all kinds of them.
 pub type BoxFuture<'a, T> = Pin<Box<dyn Future<Output = T> + 'a>>;
 
 /// Addresses where clients find the server, and their users.
 #[derive(Clone, Debug)]
 pub struct Place {
-    /// Of SMB,
+    /// Address of the SMB server.
     pub smb: SocketAddr,
-    /// of the file server of AFS,
+    /// Address of the AFS file server.
     pub afs: SocketAddr,
-    /// and of HTTP without TLS.
+    /// Address of the HTTP server, without TLS.
     pub http: SocketAddr,
     /// Address that AFS clients bind their sockets to.
     pub client: IpAddr,
-    /// `\\server\share`.
+    /// Name of the share, as `\\server\share`.
     pub share: String,
-    /// Of SMB.
+    /// Name of the SMB user.
     pub user: String,
-    /// Of this user.
+    /// Password of the SMB user.
     pub password: String,
-    /// The volume's root, as AFS calls it.
+    /// Identifier of the volume's root in AFS.
     pub root: Fid,
 }
 
@@ -37,16 +37,17 @@ pub trait Site {
     /// Returns where it is reached.
     fn place(&self) -> Place;
 
-    /// The tree beneath it.
+    /// Returns the tree beneath it.
     fn disk(&self) -> &dyn Disk;
 
-    /// Removed files of the tree that the server still has open.
+    /// Returns the removed files of the tree that the server still has open.
     fn removed_files(&self) -> anyhow::Result<Vec<String>>;
 
     /// Ends the server. A clean stop is quick, and clients go on meanwhile.
     fn ends(&mut self, how: End) -> BoxFuture<'_, anyhow::Result<()>>;
 
-    /// Holds index and tree against each other after a clean stop. They must agree, if `mends` after what a repair has mended.
+    /// Holds index and tree against each other after a clean stop. They must agree, if `mends` after what a repair has
+    /// mended.
     fn checks(&mut self, mends: bool) -> BoxFuture<'_, anyhow::Result<()>>;
 
     /// Starts the server anew.
@@ -56,24 +57,24 @@ pub trait Site {
     fn said(&self) -> String;
 }
 
-/// File beneath a name, as the file system tells.
+/// File beneath a name, as the file system reports it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seen {
-    /// Else a file.
+    /// Set for a directory; else it is a file.
     pub is_directory: bool,
     /// Inode that tells it from others of the tree, if possible from those that are gone too.
     pub inode: u64,
-    /// Names of it; of a directory that counts for nothing.
+    /// Number of its names; of a directory that counts for nothing.
     pub links: u64,
     /// Permission bits.
     pub mode: u32,
-    /// Of a file.
+    /// Content of a file.
     pub content: Vec<u8>,
 }
 
 /// The tree's file system, as local programs see it. Paths begin at the tree's root.
 pub trait Disk {
-    /// All there is, by path.
+    /// Returns all files and directories, by path.
     fn tree(&self) -> anyhow::Result<BTreeMap<String, Seen>>;
     /// Returns whether the time of change is of whole seconds, which says nothing over a stop: a coarse file
     /// system has no others.
@@ -94,11 +95,11 @@ pub trait Disk {
     fn remove(&self, path: &str) -> anyhow::Result<()>;
     /// Makes an empty directory.
     fn make_directory(&self, path: &str) -> anyhow::Result<()>;
-    /// All that was changed survives a loss of power.
+    /// Makes all that was changed survive a loss of power.
     fn sync(&self) -> anyhow::Result<()>;
 }
 
-/// A volume's root, as AFS calls it.
+/// Returns a volume's root, as AFS calls it.
 pub fn root(volume: u32) -> Fid {
     Fid { volume, vnode: 1, uniquifier: 1 }
 }

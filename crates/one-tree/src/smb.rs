@@ -21,7 +21,7 @@ use crate::site::Place;
 /// Leases and oplocks, as breaks have left them.
 type Leases = Rc<RefCell<Vec<(Key, u32)>>>;
 
-/// What a lease or an oplock is known by.
+/// Identity of a lease or an oplock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Key {
     Lease(Guid),
@@ -133,7 +133,7 @@ impl Redirector {
         open.close(0).await.map(drop)
     }
 
-    /// An open of a file or directory for one purpose alone.
+    /// Opens a file or directory for one purpose alone.
     async fn with<T>(
         &self,
         path: Path,
@@ -167,7 +167,7 @@ impl Redirector {
     }
 }
 
-/// How a file is opened that lives on.
+/// Returns the options of opening a file.
 pub(crate) fn how(disposition: Disposition, writes: bool, shares: bool) -> OpenParams {
     let disposition = match disposition {
         Disposition::Open => Wire::Open,
@@ -180,7 +180,7 @@ pub(crate) fn how(disposition: Disposition, writes: bool, shares: bool) -> OpenP
     OpenParams { access, share: share_of(shares), disposition, ..OpenParams::read() }
 }
 
-/// How a directory is.
+/// Returns the options of opening a directory.
 pub(crate) fn how_directory(shares: bool, moves: bool) -> OpenParams {
     let access = rights::FILE_READ | if moves { rights::DELETE } else { 0 };
     OpenParams { access, share: share_of(shares), ..OpenParams::list() }
@@ -190,7 +190,7 @@ fn share_of(shares: bool) -> u32 {
     if shares { share::ALL } else { share::READ }
 }
 
-/// What the holder of an oplock may cache, as a lease's state.
+/// Converts an oplock level to what its holder may cache, as the state of a lease.
 fn caches(level: u8) -> u32 {
     match level {
         oplock_level::II => state::READ,
@@ -244,7 +244,7 @@ pub(crate) async fn cuts(open: &Open, len: u64) -> Result<(), Error> {
     open.set(info_type::FILE, class::END_OF_FILE, 0, &len.to_le_bytes()).await
 }
 
-/// The file is deleted with its last open (FileDispositionInformation).
+/// Has the file deleted with its last open (FileDispositionInformation).
 pub(crate) async fn disposes(open: &Open) -> Result<(), Error> {
     open.set(info_type::FILE, class::DISPOSITION, 0, &[1]).await
 }
