@@ -88,7 +88,7 @@ pub fn run(protocol: Protocol, input: &[u8], bounds: &Bounds) -> Seen {
     seen
 }
 
-/// From now on panics are kept for the runner of a case, with their place, and not printed.
+/// Has panics kept for the runner of a case from now on, with their place, and not printed.
 pub fn keep_panics() {
     std::panic::set_hook(Box::new(|info| {
         let place = info.location().map(ToString::to_string).unwrap_or_default();

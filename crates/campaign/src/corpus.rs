@@ -10,7 +10,7 @@ use rand::{Rng, RngCore};
 /// Bytes of a case.
 pub const INPUT_MAX: usize = 4096;
 
-/// The cases of a directory, by name.
+/// Reads the cases of a directory, by name.
 ///
 /// # Errors
 /// Those of reading it; where there is none there are no cases.
@@ -29,7 +29,7 @@ pub fn load(directory: &Path) -> std::io::Result<BTreeMap<String, Vec<u8>>> {
     Ok(cases)
 }
 
-/// The name of a case.
+/// Returns the name of a case.
 pub fn name_of(input: &[u8]) -> String {
     let mut hasher = DefaultHasher::new();
     input.hash(&mut hasher);
@@ -67,7 +67,7 @@ pub fn cover(cases: &[(Vec<u8>, HashSet<u64>)], bytes_max: usize) -> Vec<usize> 
     }
 }
 
-/// A new case, made of one or two that there are, or of nothing.
+/// Makes a new case of one or two that there are, or of nothing.
 pub fn mutate(cases: &[Vec<u8>], rng: &mut SmallRng) -> Vec<u8> {
     if cases.is_empty() || rng.random_bool(0.05) {
         let mut input = vec![0; rng.random_range(16..2048)];

@@ -7,7 +7,7 @@ pub struct Decisions<'a> {
 }
 
 impl<'a> Decisions<'a> {
-    /// All of them.
+    /// Takes all of these bytes.
     pub fn new(bytes: &'a [u8]) -> Self {
         Self { rest: bytes }
     }
@@ -22,14 +22,14 @@ impl<'a> Decisions<'a> {
         self.rest.len()
     }
 
-    /// The next byte.
+    /// Returns the next byte; 0 at the end.
     pub fn byte(&mut self) -> u8 {
         let Some((byte, rest)) = self.rest.split_first() else { return 0 };
         self.rest = rest;
         *byte
     }
 
-    /// A number below `n`, which is 256 at most.
+    /// Returns a number below `n`, which is 256 at most.
     pub fn below(&mut self, n: usize) -> usize {
         if n < 2 { 0 } else { usize::from(self.byte()) % n }
     }
@@ -44,22 +44,22 @@ impl<'a> Decisions<'a> {
         all[self.below(all.len())]
     }
 
-    /// Two bytes.
+    /// Returns the number of the next two bytes.
     pub fn u16(&mut self) -> u16 {
         u16::from_le_bytes([self.byte(), self.byte()])
     }
 
-    /// Four bytes.
+    /// Returns the number of the next four bytes.
     pub fn u32(&mut self) -> u32 {
         u32::from(self.u16()) | u32::from(self.u16()) << 16
     }
 
-    /// Eight bytes.
+    /// Returns the number of the next eight bytes.
     pub fn u64(&mut self) -> u64 {
         u64::from(self.u32()) | u64::from(self.u32()) << 32
     }
 
-    /// A number at which something changes, or any.
+    /// Returns a number at which something changes, or any.
     pub fn edge(&mut self) -> u64 {
         match self.below(EDGES.len() + 8) {
             at if at < EDGES.len() => EDGES[at],
@@ -67,7 +67,7 @@ impl<'a> Decisions<'a> {
         }
     }
 
-    /// A number that is mostly small.
+    /// Returns a number that is mostly small.
     pub fn small(&mut self) -> u64 {
         match self.below(16) {
             15 => self.edge(),
@@ -76,7 +76,7 @@ impl<'a> Decisions<'a> {
         }
     }
 
-    /// At most `n` bytes.
+    /// Returns the next `n` bytes; zeros past the end.
     pub fn bytes(&mut self, n: usize) -> Vec<u8> {
         (0..n).map(|_| self.byte()).collect()
     }

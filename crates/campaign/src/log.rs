@@ -18,13 +18,13 @@ pub fn is_traced() -> bool {
     *IS_TRACED.get_or_init(|| std::env::var_os("CAMPAIGN_TRACE").is_some())
 }
 
-/// From now on errors are kept for [`take_errors`].
+/// Has errors kept for [`take_errors`] from now on.
 pub fn listen() {
     // A second call changes nothing.
     let _ = tracing::subscriber::set_global_default(Listener);
 }
 
-/// The errors that this thread has logged since they were taken last.
+/// Takes the errors that this thread has logged since they were last taken.
 pub fn take_errors() -> Vec<String> {
     ERRORS.take()
 }

@@ -120,7 +120,7 @@ fn run(protocol: Protocol, options: &Options) -> bool {
     total.findings == 0
 }
 
-/// Returns what a finding is about, without its figures: each kind is told once.
+/// Returns what a finding is about, without its figures: each kind is reported once.
 fn kind_of(finding: &str) -> String {
     if finding.starts_with("panic") {
         return finding.to_owned();

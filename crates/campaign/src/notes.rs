@@ -29,7 +29,7 @@ pub struct Seen {
 pub struct Notes(pub(crate) Rc<RefCell<Seen>>);
 
 impl Notes {
-    /// Something happened that tells this case from others.
+    /// Notes something that tells this case from others.
     pub fn sign(&self, what: impl Hash) {
         let mut hasher = DefaultHasher::new();
         what.hash(&mut hasher);
@@ -41,7 +41,7 @@ impl Notes {
         self.0.borrow_mut().messages += 1;
     }
 
-    /// This must not be.
+    /// Notes something that must not be.
     pub fn finding(&self, what: String) {
         self.0.borrow_mut().findings.push(what);
     }

@@ -32,17 +32,17 @@ fn is_at_rest(before: &Held, now: &Held) -> bool {
 
 /// Subject of a case.
 pub(crate) trait Subject {
-    /// The levels that are the same whenever no client is there, by name.
+    /// Returns the levels that are the same whenever no client is there, by name.
     fn held(&self) -> Held;
-    /// The objects that its lanes share.
+    /// Returns the objects that its lanes share.
     fn objects(&self) -> &Objects;
-    /// The host that it runs on.
+    /// Returns the host that it runs on.
     fn host(&self) -> &Host;
-    /// The counters of its services and volumes.
+    /// Returns the counters of its services and volumes.
     fn counters(&self) -> impl Iterator<Item = &dyn CounterBlock>;
 }
 
-/// The disk of a decision: small, sometimes slow; and whether it fails now and then.
+/// Returns the disk that a decision stands for, small and sometimes slow, and whether it fails now and then.
 pub(crate) fn config_of(disk: u8) -> (Config, bool) {
     let mut config = Config::clean();
     if disk & 3 == 3 {
@@ -83,8 +83,9 @@ impl<S: Subject> Before<S> {
         Self { server: Rc::clone(server), held: server.held(), heap: Taken::here().now }
     }
 
-    /// Has the time of the world go on for `steps` of 20 s at most, and until `since` at least, until the server is as it was; then notes
-    /// what it is not, what it counted and, unless its disk `fails`, what it logged as an error. The world ends with it.
+    /// Has the time of the world go on until the server is as it was: for `steps` of 20 s at most, and until `since`
+    /// at least. Then it notes what the server is not, what it counted and, unless its disk `fails`, what it logged as
+    /// an error. The world ends with it.
     pub(crate) fn compare(self, world: World, (steps, since): (u32, Duration), fails: bool, notes: &Notes) {
         let Self { server, held: before, heap } = self;
         for _ in 0..steps {
@@ -125,7 +126,7 @@ impl<S: Subject> Before<S> {
     }
 }
 
-/// Each counter that has counted is a sign, and that it has counted much another.
+/// Notes each counter that has counted as a sign, and that it has counted much as another.
 fn note_counters(server: &impl Subject, notes: &Notes) {
     for block in server.counters() {
         block.visit(&mut |reading| {

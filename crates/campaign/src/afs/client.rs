@@ -204,7 +204,7 @@ impl Clients {
         }
     }
 
-    /// One call, to its end or not.
+    /// Makes one call, to its end or not.
     async fn call(&mut self, d: &mut Decisions<'_>) {
         let slot = d.below(8) % 4;
         let slot = if self.clients[slot].is_some() { slot } else { 0 };
@@ -266,7 +266,7 @@ impl Clients {
         }
     }
 
-    /// A packet of a connection that there is, or of none, made by hand.
+    /// Sends a packet made by hand, of a connection that there is, or of none.
     async fn odd_packet(&mut self, d: &mut Decisions<'_>) {
         let Some(client) = &self.clients[d.below(4)] else { return };
         let id = client.connections.first().and_then(Connection::id);
@@ -335,7 +335,7 @@ impl Clients {
         sleep(Duration::from_millis(2)).await;
     }
 
-    /// A claim over TCP, and what follows it.
+    /// Makes a claim over TCP, and sends what follows it.
     async fn out_of_band(&mut self, d: &mut Decisions<'_>) {
         if self.streams.len() >= 6 || d.one_in(4) {
             if !self.streams.is_empty() {

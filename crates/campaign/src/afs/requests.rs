@@ -161,7 +161,7 @@ fn extent(d: &mut Decisions<'_>) -> (u64, u64) {
     (offset, len)
 }
 
-/// A call.
+/// Makes a call.
 pub(super) fn made(d: &mut Decisions<'_>, known: &Known) -> Made {
     let operation = d.of(&[
         130u32,

@@ -31,7 +31,7 @@ use crate::rest::{Held, Subject, hold_of_lane};
 
 pub(super) const ADDRESS: ([u8; 4], u16) = ([10, 0, 0, 1], 7000);
 
-/// Of every driver of Rx in the world.
+/// Returns the configuration of every Rx driver in the world.
 pub(super) fn config() -> DriverConfig {
     let mut config = DriverConfig::default();
     config.endpoint.packets = 512;
@@ -159,7 +159,7 @@ impl Server {
         Self { objects, counters, oob, driver, roots, host: host.clone() }
     }
 
-    /// The volumes' roots.
+    /// Returns the volumes' roots.
     pub(super) fn roots(&self) -> &[Fid] {
         &self.roots
     }
@@ -196,5 +196,6 @@ impl Subject for Server {
     }
 }
 
-/// Not `callbacks_held`: a client that has yet to hear that all is void is remembered for as long as promises may last, a week.
+/// Gauges that return to their first values when a server has no clients. `promises_given` is none of them: a client
+/// that was not yet notified that all is void is remembered for as long as callbacks may last, a week.
 const HELD: [&str; 6] = ["transfers", "idle", "unclaimed", "connections", "handlers", "open_cached"];

@@ -86,7 +86,7 @@ struct Session {
     agreed: Agreed,
     /// Key that a binding is signed with.
     signing: Option<Rc<SigningKey>>,
-    /// To the server, and from it.
+    /// Keys towards the server, and from it.
     sealing: Option<(SealingKey, SealingKey)>,
     nonces: Nonces,
     trees: Vec<u32>,
@@ -238,7 +238,7 @@ impl Client {
         }
     }
 
-    /// Some requests in one frame, most often one.
+    /// Sends some requests in one frame, most often one.
     async fn ask(&mut self, d: &mut Decisions<'_>) {
         let slot = d.below(8) % 4;
         let slot = if self.connections[slot].is_some() { slot } else { 0 };
@@ -472,7 +472,7 @@ impl Client {
         true
     }
 
-    /// One message as it is, and its answer.
+    /// Sends one message as it is, and returns its answer.
     async fn exchange(&mut self, slot: usize, message: Vec<u8>, is_plain: bool) -> Option<Vec<u8>> {
         let there = self.connections[slot].as_mut()?;
         let id = there.next;
@@ -609,7 +609,7 @@ impl Client {
         sleep(Duration::from_millis(1)).await;
     }
 
-    /// Bytes that are no frame, or half of one.
+    /// Sends bytes that are no frame, or half of one.
     async fn garbage(&mut self, d: &mut Decisions<'_>) {
         let slot = d.below(4);
         let n = d.below(100);
@@ -636,7 +636,7 @@ impl Client {
         sleep(Duration::from_millis(1)).await;
     }
 
-    /// The last frame once more, as it was.
+    /// Sends the last frame once more, as it was.
     async fn replay(&mut self, d: &mut Decisions<'_>) {
         let Some(there) = &self.connections[d.below(4)] else { return };
         let frame = there.last_frame.clone();
@@ -659,7 +659,7 @@ impl Client {
         sleep(Duration::from_millis(5)).await;
     }
 
-    /// NEGOTIATE and SESSION_SETUP where they are not expected.
+    /// Sends NEGOTIATE and SESSION_SETUP where they are not expected.
     async fn odd_set_up(&mut self, d: &mut Decisions<'_>) {
         let slot = d.below(4);
         let Some(there) = &self.connections[slot] else { return };

@@ -75,7 +75,7 @@ impl Out {
     }
 }
 
-/// A file that some request has opened; one that none has now and then.
+/// Returns a file that some request has opened; one that none has now and then.
 pub(super) fn file(d: &mut Decisions<'_>, known: &Known) -> [u8; 16] {
     match d.below(32) {
         31 => [0xff; 16],
@@ -146,7 +146,7 @@ pub(super) const COMMANDS: [Command; 48] = {
     ]
 };
 
-/// The body of a request.
+/// Makes the body of a request.
 pub(super) fn body(d: &mut Decisions<'_>, command: Command, known: &mut Known) -> Made {
     match command {
         Command::Create => create(d, known),
@@ -229,7 +229,7 @@ pub(super) fn body(d: &mut Decisions<'_>, command: Command, known: &mut Known) -
     }
 }
 
-/// One field is another, or the body is shorter or longer.
+/// Changes one field, or makes the body shorter or longer.
 pub(super) fn mutate(d: &mut Decisions<'_>, body: &mut Vec<u8>) {
     for _ in 0..=d.below(3) {
         let at = usize::from(d.u16()) % body.len().max(1);
@@ -511,7 +511,7 @@ fn contexts(d: &mut Decisions<'_>, known: &mut Known, leased: bool) -> Vec<u8> {
     bytes
 }
 
-/// A list of extended attributes.
+/// Makes a list of extended attributes.
 fn attributes(d: &mut Decisions<'_>) -> Vec<u8> {
     let mut out = Vec::new();
     let n = d.below(4);
@@ -577,7 +577,7 @@ fn list(d: &mut Decisions<'_>) -> Vec<u8> {
     out
 }
 
-/// A security descriptor, relative to itself.
+/// Makes a security descriptor, relative to itself.
 fn descriptor(d: &mut Decisions<'_>) -> Vec<u8> {
     let control = d.of(&[0x8004u16, 0x8404, 0x9404, 0x8000, 0x8014, 0x0004, u16::MAX]);
     let mut out = vec![1, 0];
@@ -860,7 +860,7 @@ fn ioctl(d: &mut Decisions<'_>, known: &Known) -> Made {
     out.bytes(&input).made(code, answer.into())
 }
 
-/// A fragment of DCE/RPC: a bind, or a call.
+/// Makes a fragment of DCE/RPC: a bind, or a call.
 pub(super) fn rpc(d: &mut Decisions<'_>) -> Vec<u8> {
     // srvsvc, wkssvc, lsarpc
     const INTERFACES: [([u8; 16], u32); 3] = [
