@@ -29,7 +29,7 @@ pub struct Percentiles {
 }
 
 impl Latencies {
-    /// An empty histogram.
+    /// Makes an empty histogram.
     pub fn new() -> Self {
         let histogram =
             Histogram::new_with_bounds(1, LATENCY_MAX_US, 3).expect("the bounds are a valid range");
@@ -47,7 +47,7 @@ impl Latencies {
         self.histogram.add(&other.histogram).expect("all histograms have the same bounds");
     }
 
-    /// The percentiles; zeros when nothing was counted.
+    /// Returns the percentiles; zeros when nothing was counted.
     pub fn percentiles(&self) -> Percentiles {
         if self.histogram.is_empty() {
             return Percentiles::default();

@@ -22,19 +22,19 @@ pub struct Totals {
 }
 
 impl Progress {
-    /// The totals now.
+    /// Returns the totals now.
     pub fn totals(&self) -> Totals {
         let now = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
         Totals { done: now(&self.done), bytes: now(&self.bytes), errors: now(&self.errors) }
     }
 
-    /// One call or request ended well, with that many bytes.
+    /// Counts one call or request that ended well, with that many bytes.
     pub(crate) fn count(&self, bytes: u64) {
         self.done.fetch_add(1, Ordering::Relaxed);
         self.bytes.fetch_add(bytes, Ordering::Relaxed);
     }
 
-    /// One failed.
+    /// Counts one that failed.
     pub(crate) fn count_error(&self) {
         self.errors.fetch_add(1, Ordering::Relaxed);
     }

@@ -10,21 +10,21 @@ use lane::runtime::{Runtime, RuntimeOptions, StartError};
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Share {
     pub(crate) lane: usize,
-    /// Of so many.
+    /// Number of all lanes.
     pub(crate) lanes: usize,
     /// Numbers of the clients.
     pub(crate) clients: Range<usize>,
 }
 
 impl Share {
-    /// The first lanes take the clients that do not share out evenly.
+    /// Computes the share of one lane. The first lanes take the clients that do not share out evenly.
     fn of(clients: usize, lane: usize, lanes: usize) -> Self {
         let (each, over) = (clients / lanes, clients % lanes);
         let first = lane * each + lane.min(over);
         Self { lane, lanes, clients: first..first + each + usize::from(lane < over) }
     }
 
-    /// The lane that has this client of `clients` in all.
+    /// Returns the lane that has this client of `clients` in all.
     pub(crate) fn lane_of(&self, client: usize, clients: usize) -> usize {
         let has = |lane: &usize| Self::of(clients, *lane, self.lanes).clients.contains(&client);
         (0..self.lanes).find(has).unwrap_or(0)

@@ -17,12 +17,12 @@ pub(crate) struct StartLine {
 pub(crate) struct Arrival(Arc<StartLine>);
 
 impl StartLine {
-    /// A line for so many lanes, at least one.
+    /// Makes a line for so many lanes, at least one.
     pub(crate) fn new(lanes: usize) -> Arc<Self> {
         Arc::new(Self { missing: AtomicUsize::new(lanes), began: OnceLock::new() })
     }
 
-    /// To be asked for once by each lane.
+    /// Returns the arrival of one lane; each lane asks for one.
     pub(crate) fn arrival(self: &Arc<Self>) -> Arrival {
         Arrival(Arc::clone(self))
     }

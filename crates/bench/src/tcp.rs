@@ -27,13 +27,13 @@ pub enum Bare {
 /// Report of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct BareReport {
-    /// From the first byte to the last.
+    /// Seconds from the first byte to the last.
     pub seconds: f64,
     /// Bytes moved.
     pub bytes: u64,
     /// Bits a second.
     pub bits_per_second: f64,
-    /// CPU time of the server's process meanwhile, if it was told which.
+    /// CPU time of the server's process meanwhile, if its id was given.
     pub server_cpu_seconds: Option<f64>,
     /// CPU time of this thread meanwhile.
     pub client_cpu_seconds: f64,
@@ -163,9 +163,9 @@ fn own_cpu() -> f64 {
     spent.tv_sec as f64 + spent.tv_nsec as f64 / 1e9
 }
 
-/// Received and written at once: what the server of out-of-band TCP takes too.
+/// Bytes received and written at once, as by the server of out-of-band TCP.
 const PIECE: usize = 256 << 10;
-/// Of the file, asked for at once.
+/// Bytes of the file that are sent by one call.
 const SENT_AT_ONCE: u64 = 1 << 20;
 
 #[cfg(test)]

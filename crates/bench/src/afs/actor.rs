@@ -73,7 +73,7 @@ impl Actor {
         Ok(actor)
     }
 
-    /// The next call; `names` makes its two in turn.
+    /// Makes the next call; `names` makes its two in turn.
     pub(super) async fn call(&self) -> Result<Moved, Error> {
         let step = self.step.get();
         self.step.set(step + 1);
@@ -128,7 +128,7 @@ impl Actor {
         self.server.status(fid).await.map(|_| Moved::default())
     }
 
-    /// The next piece of the common file; from its start again at its end.
+    /// Fetches the next piece of the common file; from its start again at its end.
     async fn fetch(&self) -> Result<Moved, Error> {
         let (offset, chunk) = (self.offset.get(), self.load.chunk);
         let sums = self.load.sums.as_ref();

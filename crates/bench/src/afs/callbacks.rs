@@ -31,14 +31,14 @@ pub struct CallbacksReport {
     pub server_bytes_per_callback: Option<f64>,
     /// Seconds that the renaming took.
     pub rename_seconds: f64,
-    /// Seconds from its start until the last client had been told that something it relies on is over.
+    /// Seconds from its start until the last client was notified that something it relies on is void.
     pub told_seconds: f64,
-    /// Clients that were not told within ten seconds.
+    /// Clients that were not notified within ten seconds.
     pub not_told: usize,
 }
 
-/// Has every client ask for the status of all files of the directory that `about` names, renames it, and waits until all
-/// have heard. The name is given back.
+/// Has every client ask for the status of all files of the directory that `about` names, renames it, and waits until
+/// all were notified. The directory gets its name back.
 ///
 /// # Errors
 /// [`LoadError`]: nothing is measured unless every client was answered.
@@ -92,8 +92,8 @@ async fn measure(about: &Clients) -> Result<CallbacksReport, LoadError> {
     })
 }
 
-/// The clients, which have come often enough for the server to have used all its buffers for what it
-/// receives: it has those whatever it is asked, but gets the memory of each at first use.
+/// Starts the clients and has them call often enough for the server to have used all its receive buffers. It has those
+/// whatever it is asked, but gets the memory of each at first use.
 async fn start(about: &Clients, server: SocketAddr) -> Result<Vec<(Client, FileServer)>, LoadError> {
     let mut clients = Vec::with_capacity(about.count);
     for number in 0..about.count {
@@ -154,7 +154,7 @@ where
     }
 }
 
-/// Time when clients hear.
+/// Clients that wait to be notified, with their counts of notices before.
 struct Told<'c> {
     waiting: Vec<(&'c Client, u64)>,
 }
@@ -164,7 +164,7 @@ impl<'c> Told<'c> {
         Self { waiting: clients.iter().map(|(client, _)| (client, heard(client))).collect() }
     }
 
-    /// Returns when the last had heard, and how many had not at `end`.
+    /// Returns when the last client was notified, and how many were not at `end`.
     async fn all(mut self, end: Instant) -> (Instant, usize) {
         loop {
             self.waiting.retain(|(client, before)| heard(client) == *before);
@@ -177,13 +177,13 @@ impl<'c> Told<'c> {
     }
 }
 
-/// Returns how often a client was told that something is over.
+/// Returns how often a client was notified that something is void.
 fn heard(client: &Client) -> u64 {
     let heard = client.manager().heard();
     heard.breaks + heard.resets
 }
 
-/// Of a process, from proc(5)'s status.
+/// Returns the resident bytes of a process, from proc(5)'s status.
 fn resident_bytes(pid: u32) -> Option<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;

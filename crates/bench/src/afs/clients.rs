@@ -14,7 +14,7 @@ pub struct Clients {
     pub cell: CellOptions,
     /// The volume.
     pub volume: String,
-    /// In it a file or a directory.
+    /// Path of a file or directory in the volume.
     pub path: Vec<Vec<u8>>,
     /// Number of clients.
     pub count: usize,
@@ -28,12 +28,12 @@ pub struct Clients {
     pub driver: DriverConfig,
     /// Identity of the first; the others count up from it.
     pub uuid: AfsUuid,
-    /// Process whose CPU time or memory is told, which is the server's.
+    /// Process whose CPU time or memory is reported, which is the server's.
     pub pid: Option<u32>,
 }
 
 impl Clients {
-    /// The one of this number.
+    /// Starts the client of this number.
     pub(super) fn start(&self, number: usize) -> Result<Client, rx_lane::StartError> {
         let mut uuid = u128::from_be_bytes(self.uuid.0);
         uuid = uuid.wrapping_add(number as u128);
@@ -50,7 +50,7 @@ impl Clients {
     }
 }
 
-/// Has the server forget what it promised them, as clients do that end: else it would call them for an hour.
+/// Gives the clients' callbacks up, as clients do that end: else the server would call them for an hour.
 pub(super) async fn give_up(clients: &[(Client, FileServer)]) {
     let leaving = |(_, server): &(Client, FileServer)| {
         let server = server.clone();

@@ -63,11 +63,11 @@ pub struct Report {
     pub tcp_connections: u64,
     /// Pieces that were tried over TCP and went over Rx in the end.
     pub fell_back: u64,
-    /// CPU time of the server's process meanwhile, if it was told which.
+    /// CPU time of the server's process meanwhile, if its id was given.
     pub server_cpu_seconds: Option<f64>,
     /// CPU time of this process meanwhile.
     pub client_cpu_seconds: Option<f64>,
-    /// From making a call to its end.
+    /// Time from making a call to its end.
     pub latency: Percentiles,
 }
 
@@ -302,7 +302,7 @@ async fn calls(actor: &Actor, end: Instant, tally: &RefCell<Tally>, progress: &P
     }
 }
 
-/// DATA packets sent again, and needlessly so.
+/// Returns how many DATA packets were sent again, and how many of them needlessly.
 fn sent_again(clients: &[(Client, FileServer)]) -> (u64, u64) {
     let of = |(client, _): &(Client, FileServer)| {
         let endpoint = client.driver().endpoint();

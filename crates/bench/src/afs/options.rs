@@ -19,7 +19,7 @@ pub enum Work {
     Store,
     /// Asks for one file's status.
     Stat,
-    /// Of ten calls seven ask for the status of a file of its own, two fetch a chunk of it and one stores one.
+    /// Mixes calls: of ten, seven ask for the status of a file of its own, two fetch a chunk of it and one stores one.
     Mixed,
     /// Makes a file in one directory and removes it again.
     Names,
@@ -56,7 +56,7 @@ pub struct Load {
     pub(super) verify: bool,
     /// SHA-256 of each chunk as it was at first.
     pub(super) sums: Option<Arc<Vec<Vec<u8>>>>,
-    /// Tells the names of one load from those of another.
+    /// Text that tells the names of one load from those of another.
     pub(super) run: String,
     /// File that is stored, where it goes over TCP.
     pub(super) file: Option<File>,

@@ -24,7 +24,7 @@ pub(super) struct PatternFile {
 }
 
 impl PatternFile {
-    /// In the directory for temporary files.
+    /// Makes the file in the directory for temporary files.
     pub(super) fn make(len: u64) -> io::Result<Self> {
         static NEXT: AtomicU64 = AtomicU64::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -40,7 +40,7 @@ impl PatternFile {
         Ok(made)
     }
 
-    /// For the current lane.
+    /// Opens the file for the current lane.
     pub(super) async fn open(&self) -> io::Result<File> {
         let (dir, name) = (self.path.parent(), self.path.file_name().map(OsStr::as_bytes));
         let name = CString::new(name.unwrap_or_default())?;
@@ -91,7 +91,7 @@ pub(super) enum Against {
 }
 
 impl Against {
-    /// To be summed up.
+    /// Begins a sum of the bytes.
     pub(super) fn sum() -> Self {
         Self::Sum(Cell::new(Some(Context::new(&SHA256))))
     }

@@ -59,7 +59,7 @@ pub struct Report {
     pub errors: std::collections::BTreeMap<String, u64>,
     /// SHA-256 of the body, hexadecimal; all verified bodies are the same.
     pub body_sha256: Option<String>,
-    /// From asking to the last byte of the answer.
+    /// Time from the request to the last byte of the answer.
     pub latency: Percentiles,
 }
 

@@ -18,7 +18,7 @@ enum State {
 /// Result of [`ResponseReader::feed`].
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Found<'a> {
-    /// More bytes are needed.
+    /// Nothing yet: it takes more bytes.
     Nothing,
     /// The answer's head.
     Head { status: u16, length: u64, keep_alive: bool },

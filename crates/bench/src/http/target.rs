@@ -7,7 +7,7 @@ use transfer::authority::without_user;
 /// Address to connect to, and path to ask for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Target {
-    /// Whether to speak TLS.
+    /// Set if the client speaks TLS.
     pub tls: bool,
     /// Host as written, for SNI.
     pub host: String,
@@ -76,7 +76,7 @@ impl Target {
         Ok(Self { tls, host: host.to_owned(), authority: authority.to_owned(), path, address })
     }
 
-    /// The request, as it goes over the wire.
+    /// Returns the request, as it goes over the wire.
     pub(super) fn request(&self) -> Vec<u8> {
         format!(
             "GET {} HTTP/1.1\r\nHost: {}\r\nUser-Agent: linerate-bench/{}\r\n\r\n",

@@ -23,7 +23,7 @@ use serde::Serialize;
 /// Report of the receiver.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct BlastReport {
-    /// From the first datagram to the last.
+    /// Seconds from the first datagram to the last.
     pub seconds: f64,
     /// Payload bytes.
     pub bytes: u64,
@@ -109,7 +109,7 @@ fn tell(socket: &UdpSocket, server: SocketAddr, left: Duration, bytes: u64) -> i
     Ok(())
 }
 
-/// Time left and bytes received, from a receiver's message.
+/// Reads the time left and the bytes received from a receiver's message.
 fn parse(message: &[u8]) -> Option<(Duration, u64)> {
     let message: &[u8; MESSAGE_LEN] = message.try_into().ok()?;
     let word = |at: usize| u64::from_be_bytes(message[at..at + 8].try_into().expect("eight bytes"));
@@ -174,13 +174,13 @@ const MAGIC: &[u8; 8] = b"blast\0\0\0";
 const MESSAGE_LEN: usize = 24;
 /// Payload of Rx's common packet.
 const SEGMENT_BYTES: usize = 1444;
-/// As many as one burst holds.
+/// Segments of one burst.
 const SEGMENTS: usize = 45;
-/// Under way at most: several bursts, well below the receive buffer.
+/// Largest number of bytes under way: several bursts, well below the receive buffer.
 const WINDOW_BYTES: u64 = 2 << 20;
 const BATCH_MAX: usize = 64;
 const PATIENCE: Duration = Duration::from_millis(200);
-/// A receiver may ask for an hour.
+/// Longest time that a receiver may ask for: an hour.
 const MS_MAX: u64 = 3_600_000;
 
 #[cfg(test)]

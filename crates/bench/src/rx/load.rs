@@ -61,7 +61,7 @@ pub struct Report {
     pub resends: u64,
     /// See [`resends`](Self::resends).
     pub resends_spurious: u64,
-    /// From opening a call to the last byte of its reply.
+    /// Time from opening a call to the last byte of its reply.
     pub latency: Percentiles,
 }
 
@@ -118,7 +118,7 @@ pub fn run(options: &Options, layout: &Layout, progress: &Arc<Progress>) -> Resu
     Ok(total.report(options, plan, startup))
 }
 
-/// One call, to fail early and clearly.
+/// Makes one call, to fail early and clearly.
 fn first(options: &Options, plan: Plan) -> Result<(), LoadError> {
     let options = options.clone();
     lane::runtime::run_here(RuntimeOptions::default(), async move {

@@ -90,7 +90,7 @@ pub fn serve(options: &ServerOptions, layout: &Layout) -> Result<Serving, ServeE
 }
 
 impl Serving {
-    /// The lanes, in the order of the counters.
+    /// Returns the lanes, in the order of the counters.
     pub fn lanes(&self) -> impl Iterator<Item = &LaneInfo> {
         self.runtime.lanes()
     }

@@ -79,7 +79,7 @@ impl Actor {
         Ok(actor)
     }
 
-    /// The next request, or the two of an open and its close.
+    /// Makes the next request, or the two of an open and its close.
     pub(super) async fn call(&self) -> Result<Moved, Failure> {
         let step = self.step.get();
         self.step.set(step + 1);
@@ -138,7 +138,7 @@ impl Actor {
         Pattern { seed: self.number }
     }
 
-    /// The next piece, from the start again where less than one is left before `end`.
+    /// Returns the offset of the next piece, from the start again where less than one is left before `end`.
     fn next_offset(&self, end: u64) -> u64 {
         let offset = self.offset.get();
         let next = offset + u64::from(self.load.size);
@@ -146,7 +146,7 @@ impl Actor {
         offset
     }
 
-    /// Of any whole piece (xorshift).
+    /// Draws the offset of any whole piece (xorshift).
     fn random_offset(&self) -> u64 {
         let mut x = self.random.get();
         x ^= x << 13;
@@ -206,7 +206,7 @@ impl Actor {
     }
 }
 
-/// The sums of a file's pieces, and its length.
+/// Returns the sums of a file's pieces.
 pub(super) async fn sums(channels: &Channels, name: &str, size: u32) -> Result<Vec<Vec<u8>>, Error> {
     let open = Handle::create(channels, name, &OpenParams::read()).await?;
     let mut sums = Vec::new();
@@ -217,7 +217,7 @@ pub(super) async fn sums(channels: &Channels, name: &str, size: u32) -> Result<V
     Ok(sums)
 }
 
-/// Length of a file, and whether it is a directory.
+/// Returns the length of a file, and whether it is a directory.
 pub(super) async fn look(channels: &Channels, name: &str) -> Result<(u64, bool), Error> {
     let how = OpenParams { options: 0, ..OpenParams::read() };
     let open = Handle::create(channels, name, &how).await?;

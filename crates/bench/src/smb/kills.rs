@@ -14,7 +14,7 @@ use super::session::Board;
 pub(super) struct Killer {
     pub(super) options: Options,
     pub(super) board: Board,
-    /// Whether the session has a channel less: of all lanes one kills at a time.
+    /// Set while the session has a channel less: of all lanes one kills at a time.
     pub(super) is_down: Arc<AtomicBool>,
     /// The session's number.
     pub(super) session: usize,
@@ -24,7 +24,8 @@ pub(super) struct Killer {
 }
 
 impl Killer {
-    /// Kills one of the session's channels `every` so often until the load ends. Says how many of them were this lane's.
+    /// Kills one of the session's channels `every` so often until the load ends. Returns how many of them were this
+    /// lane's.
     pub(super) async fn run(mut self, began: Instant, every: Duration) -> u64 {
         let end = began + self.options.duration;
         let (mut kills, mut turn) = (0, 0);
@@ -50,8 +51,8 @@ impl Killer {
         }
     }
 
-    /// Binds a channel in place of one that was killed. One that cannot be bound is tried again until the load is long over, and
-    /// then is missing: requests say so.
+    /// Binds a channel in place of one that was killed. One that cannot be bound is tried again until the load is long
+    /// over, and then is missing: requests say so.
     async fn bind(&mut self, number: usize, end: Instant) {
         while lane::time::now() < end + BINDING_MAX {
             let binding = self.board.bind(&self.options, self.session, number);

@@ -138,7 +138,7 @@ impl LaneLoad {
         (0..self.options.channels).filter(move |at| (first + at) % lanes == lane)
     }
 
-    /// The share over each channel that this lane has beside those of sign-ins.
+    /// Binds the channels that this lane has beside those of sign-ins, and returns the share over each.
     async fn bind(&self, tally: &RefCell<Tally>) -> Vec<(usize, Tree)> {
         let channels = self.options.channels;
         let mut binding = Vec::new();
@@ -159,7 +159,7 @@ impl LaneLoad {
         trees
     }
 
-    /// The channels of each session that this lane has some of.
+    /// Returns the channels of each session that this lane has some of.
     fn groups(&self, sessions: &[(usize, Session)], bound: &[(usize, Tree)]) -> Groups {
         let mut groups: Groups =
             sessions.iter().map(|(number, session)| (*number, session.channels.clone())).collect();
@@ -197,7 +197,7 @@ impl LaneLoad {
         killers.collect()
     }
 
-    /// As many for each channel as requests are to be under way.
+    /// Makes the actors: for each channel as many as requests are to be under way.
     async fn actors(&self, groups: &Groups, tally: &RefCell<Tally>) -> Vec<Rc<Actor>> {
         let (options, target) = (&self.options, &self.target);
         let load = Rc::new(Load {

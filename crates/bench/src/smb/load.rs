@@ -79,7 +79,7 @@ async fn target(options: &Options) -> Result<Target, LoadError> {
     Ok(target)
 }
 
-/// Of this load, for the names of what it makes.
+/// Returns the number of this load, for the names of what it makes.
 fn run_number() -> u64 {
     let since = lane::time::wall_clock().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_micros()).unwrap_or(u64::MAX)

@@ -21,7 +21,7 @@ pub enum Work {
     Write,
     /// Opens one file and closes it.
     OpenClose,
-    /// Of ten requests seven ask for information of a file of its own, two read it and one writes it.
+    /// Mixes requests: of ten, seven ask for information of a file of its own, two read it and one writes it.
     Mixed,
     /// Nothing, but for one ECHO at the end.
     Idle,
@@ -37,9 +37,9 @@ pub struct Options {
     pub interfaces: Vec<SocketAddr>,
     /// All sessions are those of one client.
     pub one_client: bool,
-    /// `\\server\share`.
+    /// Name of the share, as `\\server\share`.
     pub unc: String,
-    /// In it a file to read or open, or a directory to write in.
+    /// Name in the share: a file to read or open, or a directory to write in.
     pub name: String,
     /// Credentials of the user.
     pub credentials: Credentials,
@@ -59,20 +59,20 @@ pub struct Options {
     pub duration: Duration,
     /// Compare all bytes with what they were at first, or with what was written.
     pub verify: bool,
-    /// Whether to sign.
+    /// Conditions under which messages are signed.
     pub signing: Signing,
-    /// Whether to encrypt.
+    /// Conditions under which messages are encrypted.
     pub sealing: Sealing,
     /// The newest dialect that is offered.
     pub dialect_max: Dialect,
     /// Interval at which each session has one of its channels killed, which is bound again.
     pub kill_every: Option<Duration>,
-    /// Process whose CPU time is told, which is the server's.
+    /// Process whose CPU time is reported, which is the server's.
     pub pid: Option<u32>,
 }
 
 impl Options {
-    /// A session's channels on a lane. Where channels are killed, none is waited for in vain.
+    /// Makes the set of a session's channels on a lane. Where channels are killed, a wait for one ends after a time.
     pub(super) fn channels_of(&self, first: Tree) -> Channels {
         Channels::new(first, self.kill_every.map(|_| CHANNEL_PATIENCE))
     }
@@ -97,9 +97,10 @@ pub(super) struct Load {
     pub(super) verify: bool,
     /// SHA-256 of each piece as it was at first.
     pub(super) sums: Option<Arc<Vec<Vec<u8>>>>,
-    /// Tells the names of one load from those of another.
+    /// Number that tells the names of one load from those of another.
     pub(super) run: u64,
 }
 
-/// As long a session that has lost all of its channels on a lane waits for another, and a request for its answer.
+/// Time for which a session that has lost all of its channels on a lane waits for another, and a request for its
+/// answer.
 const CHANNEL_PATIENCE: Duration = Duration::from_secs(20);

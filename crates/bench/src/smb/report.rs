@@ -31,7 +31,7 @@ pub struct Report {
     pub seconds: f64,
     /// Requests, or pairs of open and close, that ended well.
     pub requests: u64,
-    /// Of them a second.
+    /// Requests per second.
     pub requests_per_second: f64,
     /// Bytes of files written.
     pub bytes_sent: u64,
@@ -49,11 +49,11 @@ pub struct Report {
     pub kills: u64,
     /// Requests that went again by another channel.
     pub replays: u64,
-    /// CPU time of the server's process meanwhile, if it was told which.
+    /// CPU time of the server's process meanwhile, if its id was given.
     pub server_cpu_seconds: Option<f64>,
     /// CPU time of this process meanwhile.
     pub client_cpu_seconds: Option<f64>,
-    /// From a request to its answer.
+    /// Time from a request to its answer.
     pub latency: Percentiles,
 }
 

@@ -35,7 +35,7 @@ struct Told {
     is_down: Arc<AtomicBool>,
 }
 
-/// Board where lanes tell of their sessions, by number; `None` is one that did not sign in.
+/// Table in which lanes publish their sessions, by number; `None` is one that did not sign in.
 #[derive(Clone, Default)]
 pub(super) struct Board(Arc<Mutex<HashMap<usize, Option<Told>>>>);
 
@@ -66,7 +66,7 @@ impl Session {
 }
 
 impl Board {
-    /// Tells of a session, or that there is none.
+    /// Publishes a session, or that there is none.
     pub(super) fn tell(&self, number: usize, session: Option<&Session>) {
         let told = session.map(|session| session.told.clone());
         self.0.lock().expect("nobody panics with it").insert(number, told);
@@ -101,7 +101,7 @@ impl Board {
     }
 }
 
-/// A client that there was never before.
+/// Draws a ClientGuid that there was never before.
 pub(super) fn new_client() -> Guid {
     let mut guid = [0; 16];
     fill(&mut guid);
