@@ -75,14 +75,14 @@ fn add_cpu(table: &mut Table, server: Option<f64>, client: Option<f64>) {
     }
 }
 
-/// One line for each reason why something failed.
+/// Prints one line for each reason why something failed.
 fn tell_errors(errors: &BTreeMap<String, u64>) {
     for (reason, count) in errors {
         say!(" {count} failed: {reason}");
     }
 }
 
-/// One row for each percentile.
+/// Prints one row for each percentile.
 fn add_latencies(table: &mut Table, latency: &Percentiles) {
     for (name, us) in [
         ("latency min", latency.min_us),

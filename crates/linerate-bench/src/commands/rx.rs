@@ -90,7 +90,7 @@ pub(crate) struct UdpArgs {
     json: bool,
 }
 
-/// What every lane's Rx may use.
+/// Options of Rx on every lane.
 #[derive(Debug, clap::Args)]
 struct Transport {
     /// Receive every datagram alone, as from a NIC or system without UDP GRO
@@ -250,7 +250,7 @@ pub(crate) fn udp(args: &UdpArgs) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// `HOST:PORT`, or `HOST` with the port of rxperf.
+/// Parses `HOST:PORT`, or `HOST` with the port of rxperf.
 pub(crate) fn resolve(server: &str) -> anyhow::Result<SocketAddr> {
     cli::cell::resolve(server, PORT)
 }
