@@ -86,7 +86,7 @@ pub struct Plan {
     pub from_client: u64,
     /// Payload to the client.
     pub to_client: u64,
-    /// Whether the cookie follows the payload to the client.
+    /// Set if the cookie follows the payload to the client.
     pub cookie: bool,
 }
 
@@ -138,8 +138,8 @@ pub enum Error {
 }
 
 impl Work {
-    /// A file from its text as rxperf reads it: on each line a number of words in decimal, octal (`0…`) or hexadecimal
-    /// (`0x…`); an empty line turns the direction round.
+    /// Parses the text of a file as rxperf reads it. Each line has a number of words in decimal, octal (`0…`) or
+    /// hexadecimal (`0x…`); an empty line turns the direction round.
     pub fn file(text: &str) -> Result<Self, Error> {
         let step = |(index, line): (usize, &str)| match line.trim() {
             "" => Ok(TURN),
@@ -149,8 +149,8 @@ impl Work {
         work.plan().map(|_| work)
     }
 
-    /// The bytes that the work moves. Fails with [`Error::Bytes`] or [`Error::TurnsBack`] if stock peers could not do
-    /// it.
+    /// Returns the bytes that the work moves. Fails with [`Error::Bytes`] or [`Error::TurnsBack`] if stock peers could
+    /// not do it.
     pub fn plan(&self) -> Result<Plan, Error> {
         let (from_client, to_client) = match *self {
             Self::Send { bytes } => (bytes, 0),
@@ -166,12 +166,12 @@ impl Work {
 }
 
 impl Request {
-    /// A request with the chunk sizes of a stock client.
+    /// Makes a request with the chunk sizes of a stock client.
     pub const fn new(work: Work) -> Self {
         Self { read_chunk: MAX_CHUNK, write_chunk: MAX_CHUNK, work }
     }
 
-    /// The head as it goes on the wire, before the client's payload. Fails where [`Request::decode`] would.
+    /// Encodes the head as it goes on the wire, before the client's payload. Fails where [`Request::decode`] would.
     pub fn encode(&self) -> Result<Vec<u8>, Error> {
         self.check()?;
         let mut head = Vec::new();

@@ -39,7 +39,7 @@ impl Inbound {
         }
     }
 
-    /// The request, once its head is complete.
+    /// Returns the request, once its head is complete.
     pub fn request(&self) -> Option<&Request> {
         self.request.as_ref().map(|(request, _)| request)
     }
@@ -113,13 +113,13 @@ pub struct Outbound {
 }
 
 impl Outbound {
-    /// Client: the head of `request` and its payload. Fails as [`Request::encode`] does.
+    /// Makes a client's transfer: the head of `request` and its payload. Fails as [`Request::encode`] does.
     pub fn request(request: &Request) -> Result<Self, Error> {
         let payload = request.work.plan()?.from_client;
         Ok(Self { head: request.encode()?, payload, tail: &[], taken: 0 })
     }
 
-    /// Server: the payload and cookie that `plan` says.
+    /// Makes a server's transfer: the payload and cookie that `plan` says.
     pub const fn reply(plan: &Plan) -> Self {
         const TAIL: [u8; 4] = COOKIE.to_be_bytes();
         Self {
@@ -130,7 +130,7 @@ impl Outbound {
         }
     }
 
-    /// Bytes not taken yet.
+    /// Returns the bytes not taken yet.
     pub const fn remaining(&self) -> u64 {
         self.head.len() as u64 + self.payload + self.tail.len() as u64 - self.taken
     }
