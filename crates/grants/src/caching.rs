@@ -10,7 +10,8 @@ pub struct Caching(u8);
 /// Way in which a client asked for caching: oplock or lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// An oplock: level II is [`Caching::R`], exclusive [`Caching::RW`], batch [`Caching::RWH`]. It belongs to one open.
+    /// An oplock: level II is [`Caching::R`], exclusive [`Caching::RW`], batch [`Caching::RWH`]. It belongs to one
+    /// open.
     Oplock,
     /// Lease, shared by all opens with its key.
     Lease {

@@ -51,8 +51,8 @@ pub enum BreakAction {
 
 /// Returns the break that an `operation` of another client causes to the holder of `held`.
 ///
-/// Source: MS-FSA 2.1.4.12, with Samba's answers where clients rely on them; the rows `Remove` and, for batch oplocks, `Share`,
-/// `Delete` and `Security` are this server's.
+/// Source: MS-FSA 2.1.4.12, with Samba's answers where clients rely on them; the rows `Remove` and, for batch oplocks,
+/// `Share`, `Delete` and `Security` are this server's.
 pub const fn break_action(operation: FileOperation, held: HeldCaching) -> BreakAction {
     CACHING[operation as usize][held as usize]
 }

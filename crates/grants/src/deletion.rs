@@ -3,9 +3,10 @@
 /// Close with which a name goes that is to be deleted (MS-FSCC 2.4.12).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum NameEnd {
-    /// The last by that name.
+    /// The last close of an open by that name.
     LastClose,
-    /// That of the open which has it deleted, whatever else is open by it (FILE_DISPOSITION_POSIX_SEMANTICS).
+    /// The close of the open that has the name deleted, whatever else is open by it
+    /// (FILE_DISPOSITION_POSIX_SEMANTICS).
     OwnClose,
 }
 

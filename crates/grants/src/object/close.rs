@@ -115,8 +115,8 @@ impl<L: Clone + Eq> Object<L> {
         Ok(())
     }
 
-    /// Has the name deleted with its last open or this one, or not (FileDispositionInformation): from now on no client opens it. A named
-    /// stream goes with its last open.
+    /// Has the name deleted with its last open or this one, or not (FileDispositionInformation): from now on no client
+    /// opens it. A named stream goes with its last open.
     pub fn set_deletion(
         &mut self,
         now: Instant,

@@ -41,8 +41,8 @@ impl<L: Clone + Eq> Object<L> {
     /// Locks all of `ranges` for an open, or none; with `waits` a single one waits until [`Event::Locked`] or
     /// [`Event::Cancelled`] with its ticket.
     ///
-    /// [`GrantResult::Wait`] with an `until` of its own means that what another caches is in the way, as for opens; one that
-    /// waits for its turn gets [`Lock::Waits`].
+    /// [`GrantResult::Wait`] with an `until` of its own means that what another caches is in the way, as for opens;
+    /// one that waits for its turn gets [`Lock::Waits`].
     pub fn lock(
         &mut self,
         now: Instant,

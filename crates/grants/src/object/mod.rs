@@ -24,8 +24,8 @@ mod restore;
 
 /// Grants on one file or directory. `L` names it: a directory and a name in that.
 ///
-/// Every call says what time it is, and adds to `events` what there is to be told. What is asked again after a [`GrantResult::Wait`]
-/// comes with its ticket.
+/// Every call takes the time, and adds to `events` what has to be sent. What is asked again after a
+/// [`GrantResult::Wait`] comes with its ticket.
 #[derive(Debug)]
 pub struct Object<L> {
     pub(crate) limits: &'static Limits,

@@ -8,12 +8,11 @@ use crate::grant::{OtherGrants, granted};
 use crate::range::{Owner, RangeLock};
 
 impl<L: Clone + Eq> Object<L> {
-    /// Restores an open with its holder's caching, which `want` states with the last epoch sent, and its
-    /// locks.
+    /// Restores an open with its holder's caching, which `want` states with the last epoch sent, and its locks.
     ///
     /// # Errors
-    /// Why it cannot stand beside what was put back before: the writer of the record may have been wrong, so
-    /// nothing of it is believed that the tables would not have granted. Nothing is left of it then.
+    /// Why it cannot stand beside what was put back before. The writer of the record may have been wrong, so nothing
+    /// of it is restored that the tables would not have granted. Nothing is left of it then.
     pub fn restore(
         &mut self,
         stream: &[u8],
