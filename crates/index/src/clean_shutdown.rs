@@ -48,9 +48,9 @@ impl InMemory {
         Self { state, marker, journal: journal.into() }
     }
 
-    /// Removes the marker and returns it. Returns `None` unless it is certain that the last clean stop of
-    /// this boot wrote it, that it is removed, and that the machine's memory was not set back with the disk:
-    /// the wall clock would have leapt against the clock that counts from the boot.
+    /// Removes the marker and returns it. Returns `None` unless it is certain that the last clean stop of this boot
+    /// wrote it, and that it is removed. It also has to be certain that the machine's memory was not set back with the
+    /// disk. Then the wall clock would have leapt against the clock that counts from the boot.
     pub(crate) fn take_marker(&self) -> Option<CleanShutdownMarker> {
         let marker = self.read_marker();
         remove(&self.marker).then_some(marker?)
@@ -207,7 +207,7 @@ fn lies_in_memory(file: &File) -> bool {
     fstatfs(file).is_ok_and(|of| of.f_type as u64 == TMPFS_MAGIC)
 }
 
-/// Of the index in the state directory.
+/// Name of the index's file in the state directory.
 pub(crate) const FILE_NAME: &str = "index.redb";
 /// Directory where every Linux has a file system of memory that any user may write to.
 const MEMORY: &str = "/dev/shm";

@@ -15,7 +15,7 @@ use crate::{Error, VolumeId};
 use crate::{clean_shutdown, lists};
 
 impl IndexShared {
-    /// Commits all changes told before the call, unless another task does it meanwhile.
+    /// Commits all changes that were recorded before the call, unless another task does it meanwhile.
     pub(crate) fn flush(&self) -> Result<(), Error> {
         let wanted = self.state().told;
         let _turn = self.committing.lock().expect("nobody panics while holding it");

@@ -50,8 +50,8 @@ impl Index {
         Ok(())
     }
 
-    /// Returns records of lists that the disk may not have yet: the first `most` behind a path, in the order
-    /// of paths. Commits all earlier changes first. Commits what was told before.
+    /// Returns records of lists that the disk may not have yet: the first `most` behind a path, in the order of paths.
+    /// Commits all earlier changes first.
     ///
     /// # Errors
     /// As [`Index::flush`].

@@ -160,11 +160,12 @@ impl PreviousShutdown {
 }
 
 impl Index {
-    /// Opens the index, and commits that it is in use: without [`Index::close`] the end of this process is no
-    /// clean stop.
+    /// Opens the index, and commits that it is in use: without [`Index::close`] the end of this process is no clean
+    /// stop.
     ///
     /// # Errors
-    /// [`Error::InUse`], [`Error::Format`], [`Error::FileFormat`], [`Error::Damaged`], or what the storage says. The file stays then.
+    /// [`Error::InUse`], [`Error::Format`], [`Error::FileFormat`], [`Error::Damaged`], or what the storage says. The
+    /// file stays then.
     pub fn open(storage: impl Storage, options: Options) -> Result<Self, Error> {
         let known = open_known(&storage, &options.builder(), options.boot)?;
         Self::begun(storage, options, known)
