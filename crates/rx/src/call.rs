@@ -373,8 +373,8 @@ impl Call {
         self.reader_waits = true;
     }
 
-    /// Returns the packets queued or under way. Those that have arrived behind a gap are held as well, but on
-    /// a path that loses some there is always a gap, and what is to follow must not wait until it is filled.
+    /// Returns the packets queued or under way. Those that have arrived behind a gap are held as well, but not
+    /// counted. On a path that loses some there is always a gap, and what follows must not wait until it is filled.
     fn unacked(&self) -> u32 {
         self.tx.held() - self.tx.soft_acked()
     }

@@ -22,7 +22,7 @@ pub mod flags {
     pub const REQUEST_ACK: u8 = 0x02;
     /// The packet is the last DATA packet of this direction of the call.
     pub const LAST_PACKET: u8 = 0x04;
-    /// More packets follow in the same burst (advisory).
+    /// Further packets follow in the same burst (advisory).
     pub const MORE_PACKETS: u8 = 0x08;
     /// The datagram has another sub-packet behind this one (DATA packets).
     pub const JUMBO: u8 = 0x20;

@@ -136,9 +136,8 @@ pub(crate) fn probe_size(parts: u8) -> usize {
 
 /// Most packets in one jumbogram (OpenAFS `RX_MAX_DGRAM_PACKETS`).
 pub(crate) const PARTS_MAX: u8 = 6;
-/// Most packets of a jumbogram that arrives whole. Linux keeps a datagram of up to 7.6 kB in 8 KiB of its
-/// socket's buffer, and a longer one in 16 KiB: with six packets each a buffer that has room for 42 packets
-/// would overflow at 30.
+/// Most packets of a jumbogram that arrives whole. Linux keeps a datagram of up to 7.6 kB in 8 KiB of its socket's
+/// buffer, and a longer one in 16 KiB. A buffer that has room for 42 packets would overflow at 30 in datagrams of six.
 const WHOLE_PARTS_MAX: u8 = 5;
 const PROBES_MAX: u8 = 3;
 /// Time for which a probe's answer holds.

@@ -36,9 +36,9 @@ impl Default for MtuConfig {
 /// Search for the largest datagram that reaches a peer.
 ///
 /// The owner asks [`poll_probe`](Self::poll_probe) when it may send and reports the probe's fate. At most one is
-/// outstanding. Whether data packets arrive is not followed one by one: they may be fragmented, so a path that
-/// became narrower still carries them, and one that carries nothing large at all shows as timeouts, after which
-/// the owner calls [`on_black_hole`](Self::on_black_hole).
+/// outstanding. Data packets that arrive are not followed one by one: they may be fragmented, so a path that became
+/// narrower still carries them. One that carries nothing large at all shows as timeouts, after which the owner calls
+/// [`on_black_hole`](Self::on_black_hole).
 #[derive(Clone, Debug)]
 pub struct MtuDiscovery {
     config: MtuConfig,

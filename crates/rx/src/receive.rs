@@ -340,10 +340,10 @@ impl ReceiveWindow {
 
     /// Returns the `firstPacket` of an ACK.
     ///
-    /// Stock Rx hard-acknowledges what the reader used up. With windows over 255 packets that would leave most
-    /// of the window outside the table, so there (`on_receipt`) packets are hard-acknowledged when received in
-    /// order: they are never dropped afterwards. The last packet of a full window is held back so that the
-    /// window stated is never 0, which OpenAFS would read as 1 and overrun by one packet each time.
+    /// Stock Rx hard-acknowledges what the reader used up. With windows over 255 packets that would leave most of the
+    /// window outside the table. There (`on_receipt`) packets are hard-acknowledged when received in order: they are
+    /// never dropped afterwards. The last packet of a full window is held back so that the window stated is never 0.
+    /// OpenAFS would read that as 1 and overrun it by one packet each time.
     pub(crate) fn hard_ack(&self, on_receipt: bool) -> u32 {
         if !on_receipt {
             return self.base;

@@ -258,9 +258,9 @@ impl Recovery {
         self.backoff
     }
 
-    /// Returns the retransmission timeout with its back-off. To a peer that has never answered the first few
-    /// are not doubled, as TCP's are for a SYN (Linux, `tcp_syn_linear_timeouts`): each puts one packet on
-    /// the path, and until the server has our address proved each brings it the bytes for one more probe.
+    /// Returns the retransmission timeout with its back-off. To a peer that has never answered the first few are not
+    /// doubled, as TCP's are for a SYN (Linux, `tcp_syn_linear_timeouts`). Each puts one packet on the path, and until
+    /// the server has our address proved each brings it the bytes for one more probe.
     pub(crate) fn rto(&self, rtt: &RttEstimator) -> Duration {
         let free = if rtt.has_sample() { 0 } else { UNDOUBLED_TIMEOUTS };
         (rtt.rto() * (1 << self.backoff.saturating_sub(free))).min(RTO_MAX.max(rtt.rto()))

@@ -17,11 +17,11 @@ pub struct RttEstimator {
     samples: u64,
 }
 
-/// Shortest sample as long as it is believed.
+/// Shortest sample, for as long as it is valid.
 ///
-/// A path may become longer, and so may the queue in it, others' as well as ours. The round trip of a path holds still,
-/// that of a queue rises and falls: so a longer one is believed when for ten seconds none was as short as before and all
-/// were alike, and after a minute in any case.
+/// A path may become longer, and so may the queue in it, others' as well as ours. The round trip of a path holds
+/// still, that of a queue rises and falls. So a longer one replaces it when for ten seconds none was as short as
+/// before and all were alike, and after a minute in any case.
 #[derive(Clone, Copy, Debug)]
 struct Shortest {
     value: Duration,
@@ -84,8 +84,8 @@ impl RttEstimator {
         }
     }
 
-    /// Takes one measured round trip (RFC 6298 2.2 and 2.3). A sample of zero counts as one microsecond, one
-    /// over [`SAMPLE_MAX`] is a stepped clock or a stale timestamp and is ignored. `own` is how much of it queues of our
+    /// Takes one measured round trip (RFC 6298 2.2 and 2.3). A sample of zero counts as one microsecond, one over
+    /// [`SAMPLE_MAX`] is a stepped clock or a stale timestamp and is ignored. `own` is how much of it queues of our
     /// own may account for: that much longer it may be and still say nothing against the shortest so far.
     pub fn update(&mut self, now: Instant, sample: Duration, own: Duration) {
         if sample > SAMPLE_MAX {

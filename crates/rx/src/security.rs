@@ -165,9 +165,9 @@ pub trait Security: std::fmt::Debug + Send {
         let _ = (around, connection);
     }
 
-    /// Returns when the connection ends, asked after [`begin`](Self::begin) and after the challenge is
-    /// answered. From then on the endpoint aborts its calls, those under way too, with the code, and takes no
-    /// more on it; the client has to open another connection with a new proof.
+    /// Returns when the connection ends, asked after [`begin`](Self::begin) and after the challenge is answered. From
+    /// then on the endpoint aborts its calls, those under way too, with the code, and takes no more on it. The client
+    /// has to open another connection with a new proof.
     fn expiry(&self) -> Option<Expiry> {
         None
     }

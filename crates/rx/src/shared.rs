@@ -138,9 +138,9 @@ impl Shared {
         }
     }
 
-    /// Returns when to wake a connection whose turn has ended and that wants to be woken at `at`. A timer
-    /// that was due when timers ran last and still is after some turns in a row is a fault of ours: it is
-    /// tried again later, and not at once.
+    /// Returns when to wake a connection whose turn has ended and that wants to be woken at `at`. A timer is a fault
+    /// of ours if it was due when timers ran last, and still is after some turns in a row. It is tried again later,
+    /// and not at once.
     pub(crate) fn put_off(&mut self, core: &mut Core, now: Instant, at: Instant) -> Instant {
         if self.timers_ran_at.is_none_or(|ran| at > ran) {
             core.overdue_turns = 0;

@@ -95,9 +95,9 @@ impl AckPolicy {
 
     /// Schedules repeats of an ACK after a packet of a stock peer's stream that goes on.
     ///
-    /// Should the path fall silent now, a packet or an ACK was lost, and so few are under way that no third
-    /// ACK would ever show the gap: so the ACK is repeated. A sender that has had three resends at once,
-    /// where its own timeout takes 220 ms and doubles (OpenAFS `rxi_rto_startTimer`).
+    /// Should the path fall silent now, a packet or an ACK was lost. So few are under way then that no third ACK would
+    /// ever show the gap, and the ACK is repeated. A sender that has had three resends at once, where its own timeout
+    /// takes 220 ms and doubles (OpenAFS `rxi_rto_startTimer`).
     pub(crate) fn repeat_if_silent(&mut self, now: Instant, rtt: &RttEstimator, has_gap: bool) {
         let wait = (rtt.srtt() * 3 / 2).clamp(REPEAT_WAIT_MIN, REPEAT_WAIT_MAX);
         let left = if has_gap { REPEATS_OF_GAP } else { REPEATS_IN_ORDER };

@@ -339,9 +339,9 @@ impl Call {
         self.resent_at = (self.resent_at + 1) % self.resent.len();
     }
 
-    /// Returns whether `serial` was a resend not yet known as needless, and forgets it. Its packet may have
-    /// been counted by the ACK table already, which removes nothing here, so both ways of counting exclude
-    /// each other by the receiver's order: the table speaks first only if the resend had not arrived.
+    /// Returns whether `serial` was a resend not yet known as needless, and forgets it. Its packet may have been
+    /// counted by the ACK table already, which removes nothing here. Both ways of counting exclude each other by the
+    /// receiver's order: the table speaks first only if the resend had not arrived.
     fn forget_resent(&mut self, serial: u32) -> bool {
         let found = self.resent.iter_mut().find(|known| **known == serial && serial != 0);
         found.map(|known| *known = 0).is_some()

@@ -183,12 +183,11 @@ impl Call {
         Some(reference)
     }
 
-    /// Returns whether a DATA packet asks for an ACK: often enough to keep the sender's clock running and no
-    /// more.
+    /// Returns whether a DATA packet asks for an ACK: often enough to keep the sender's clock running and no more.
     ///
-    /// Packets ask every quarter of the congestion window up to 64 packets, at the end of a burst if no ACK
-    /// is on its way or the application is held back, with every resend, and once a second for the round
-    /// trip. Never the last packet of a reply: OpenAFS would answer with soft ACKs and forget the hard one.
+    /// Packets ask every quarter of the congestion window up to 64 packets, with every resend, and once a second for
+    /// the round trip. They also ask at the end of a burst if no ACK is on its way or the application is held back.
+    /// The last packet of a reply never asks: OpenAFS would answer with soft ACKs and forget the hard one.
     fn wants_ack(
         &self,
         now: Instant,
@@ -477,8 +476,8 @@ impl Shared {
     }
 }
 
-/// Requests for an ACK in one congestion window. Where pacing matters each ACK should release no more than a
-/// shallow queue can take, and slow start wants eight samples of the round trip in a round (RFC 9406 4.2).
+/// Requests for an ACK in one congestion window. Where pacing matters, each ACK should release no more than a shallow
+/// queue can take. Slow start wants eight samples of the round trip in a round (RFC 9406 4.2).
 const REQUESTS_PER_WINDOW: u32 = 4;
 const REQUESTS_PER_PACED_WINDOW: u32 = 16;
 /// Most DATA packets between two that ask for an ACK.

@@ -234,10 +234,9 @@ impl Bbr {
         }
     }
 
-    /// Lowers the bounds after a round with losses that were not asked for: no more than what still arrives,
-    /// or a little less than before. Where few were lost and no queue was to be seen, the draft does the
-    /// same, and on a path that always loses some would end each cycle of probing at half of the rate it
-    /// began with.
+    /// Lowers the bounds after a round with losses that were not asked for: no more than what still arrives, or a
+    /// little less than before. Where few were lost and no queue was to be seen, the draft does the same. On a path
+    /// that always loses some it would end each cycle of probing at half of the rate it began with.
     fn adapt_lower_bounds(&mut self) {
         if self.mode.is_probing() || !self.latest.lost || !self.latest.congested {
             return;

@@ -6,15 +6,13 @@ use std::time::{Duration, Instant};
 use super::{Controller, INITIAL_WINDOW};
 use crate::rtt::RttEstimator;
 
-/// Token bucket that fills a quarter faster than a window per round trip, so that ACKs and not the pacer set
-/// the rate.
+/// Token bucket that fills a quarter faster than a window per round trip, so that ACKs and not the pacer set the rate.
 ///
 /// The pacer only breaks up what would leave at once after a pause, a lost ACK or a jump of the window.
 ///
-/// The bucket holds what its rate sends in [`BURST_TIME`], at least [`INITIAL_WINDOW`] packets, and once
-/// empty opens again when half full, so that on fast paths bursts stay as large as one `sendmsg` takes. Over
-/// round trips up to [`UNPACED_RTT_MAX`] nothing is paced: the bucket would hold the whole window, and timers
-/// are too coarse.
+/// The bucket holds what its rate sends in [`BURST_TIME`], at least [`INITIAL_WINDOW`] packets. Once empty it opens
+/// again when half full, so that on fast paths bursts stay as large as one `sendmsg` takes. Over round trips up to
+/// [`UNPACED_RTT_MAX`] nothing is paced: the bucket would hold the whole window, and timers are too coarse.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Pacer {
     tokens: u32,

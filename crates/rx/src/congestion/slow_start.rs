@@ -6,10 +6,10 @@ use crate::rtt::RttEstimator;
 
 /// Slow-start phase of a controller.
 ///
-/// A round is a flight: it starts with the packets then in flight and ends when as many have been
-/// acknowledged. When a round's smallest RTT exceeds the last round's by the threshold, growth slows down to a
-/// quarter (conservative slow start); after five such rounds, or a loss, slow start is over. When the RTT falls
-/// below where it was, the rise was noise and fast growth goes on.
+/// A round is a flight: it starts with the packets then in flight and ends when as many have been acknowledged. When a
+/// round's smallest RTT exceeds the last round's by the threshold, growth slows down to a quarter (conservative slow
+/// start). After five such rounds, or a loss, slow start is over. When the RTT falls below where it was, the rise was
+/// noise and fast growth goes on.
 #[derive(Clone, Debug)]
 pub(super) struct SlowStart {
     in_flight: u32,

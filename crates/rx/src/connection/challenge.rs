@@ -144,9 +144,9 @@ impl Connection {
         }
     }
 
-    /// Returns whether the security class may begin a check. Answers can be made up in any client's name, and
-    /// a check costs far more than the packet: addresses that have not shown to be there have half of the
-    /// places, and are asked by a probe once those are taken.
+    /// Returns whether the security class may begin a check. Answers can be made up in any client's name, and a check
+    /// costs far more than the packet. So addresses that have not shown to be there have half of the places, and are
+    /// asked by a probe once those are taken.
     fn may_check(&mut self, shared: &mut Shared) -> bool {
         let (address, proved) = (self.core.remote.ip(), self.core.validation.reached);
         let free = shared.checks.has_room(address, proved, shared.config.checks_max);

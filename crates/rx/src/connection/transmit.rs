@@ -87,9 +87,9 @@ impl Connection {
         Some(Prepared { packet, probe: false, parts_max: 1 })
     }
 
-    /// Builds the final ACK, which tells the peer that all of its stream has arrived. A client sends one by
-    /// itself, and then asks a few times whether it was received: a server whose last packets went to an
-    /// address that a NAT has taken from us cannot ask.
+    /// Builds the final ACK, which tells the peer that all of its stream has arrived. A client sends one by itself,
+    /// and then asks a few times whether it was received. A server cannot ask if its last packets went to an address
+    /// that a NAT has taken from us.
     fn final_ack(
         &mut self,
         now: Instant,

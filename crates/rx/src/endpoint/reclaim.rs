@@ -12,9 +12,9 @@ use crate::event::{ConnectionEnd, Side};
 use crate::packet::BufferAccount;
 
 impl Endpoint {
-    /// Makes room for a connection of a proved client. A host or network that has its share, as many as are
-    /// free or a few times that, replaces its own; where none are free, the one that has most for its share
-    /// gives up idle ones; that may be the newcomer's own.
+    /// Makes room for a connection of a proved client. A host or network that has its share, as many as are free or a
+    /// few times that, replaces its own. Where none are free, the one that has most for its share gives up idle ones;
+    /// that may be the newcomer's own.
     pub(super) fn make_room_by_share(&mut self, now: Instant, ip: IpAddr) -> bool {
         let books = self.shared.peers.sources.connections();
         debug_assert_eq!(books.held(), self.connections.len());

@@ -40,9 +40,9 @@ impl Strangers {
         self.has_clients = true;
     }
 
-    /// Returns whether the stranger with this source hash is answered. Where more come than are answered, the
-    /// first half of the share goes to those that come first and the rest evenly to all of a turn, so that
-    /// none takes it all by coming in bursts. Beside clients one source has half of a share at most.
+    /// Returns whether the stranger with this source hash is answered. Where more come than are answered, the first
+    /// half of the share goes to those that come first. The rest goes evenly to all of a turn, so that none takes it
+    /// all by coming in bursts. Beside clients one source has half of a share at most.
     pub(super) fn may_answer(&mut self, source: u64) -> bool {
         self.came += 1;
         let beside = self.has_clients || self.beside > 0;

@@ -10,14 +10,14 @@ use crate::header::Header;
 impl Endpoint {
     /// Handles a report of the network that a packet of ours for `peer` did not arrive.
     ///
-    /// The packet began with the bytes `quoted`; `port_closed` where the peer's own address reports the port
-    /// closed. Believed only where it quotes the header of a packet sent lately for a call that we make to
-    /// that very peer. Two such reports, with nothing heard between, end the calls of the connection as
+    /// The packet began with the bytes `quoted`; `port_closed` where the peer's own address reports the port closed.
+    /// It counts only where it quotes the header of a packet sent lately for a call that we make to that very peer.
+    /// Two such reports, with nothing heard between, end the calls of the connection as
     /// [`DeadReason::Unreachable`](crate::DeadReason::Unreachable). One of a closed port ends them as
     /// [`DeadReason::PortClosed`](crate::DeadReason::PortClosed) on a connection that [asks for
-    /// that](crate::ConnectOptions::ends_at_closed_port), and once calls are [refused](Self::refuse_calls) on
-    /// those of clients. Before that, replies to clients that are gone end by the limits of their calls: to a
-    /// server a client that is behind a NAT, or restarting its network, is worth the wait.
+    /// that](crate::ConnectOptions::ends_at_closed_port). So it does on those of clients, once calls are
+    /// [refused](Self::refuse_calls). Before that, replies to clients that are gone end by the limits of their calls.
+    /// To a server a client that is behind a NAT, or restarting its network, is worth the wait.
     pub fn handle_unreachable(&mut self, now: Instant, peer: SocketAddr, quoted: &[u8], port_closed: bool) {
         let believed = self.believes(now, peer, quoted, port_closed);
         let stats = &mut self.shared.stats;
