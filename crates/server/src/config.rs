@@ -256,8 +256,8 @@ impl Config {
         self.check_overlaps()
     }
 
-    /// Refuses a log, and accounts, that would be written into another file of the server: the configuration, accounts, certificates,
-    /// keys, what is kept in the state directory.
+    /// Refuses a log, and accounts, that would be written into another file of the server: the configuration,
+    /// accounts, certificates, keys, what is kept in the state directory.
     pub(crate) fn check_own_files(&self) -> Result<(), ConfigError> {
         let accounts = self.identity.accounts.clone().or_else(default_accounts);
         let lock = accounts.as_ref().map(|path| AccountsStore::new(path).lock_file());

@@ -74,7 +74,7 @@ impl LaneControl {
     /// Sends the lane a message, at once or not at all.
     ///
     /// # Errors
-    /// What was to be told, when the lane has not come round to what it was told before, or has ended.
+    /// The message, when the lane has not yet handled the one before, or has ended.
     pub(crate) fn send(&self, control: Control) -> Result<(), Refused<Control>> {
         self.sender.cast(self.lane, control)
     }

@@ -28,7 +28,7 @@ pub(crate) struct LaneServices {
     seed: u64,
 }
 
-/// What the services of a lane start with.
+/// Parts that the services of a lane start with.
 pub(crate) struct ServicesStart {
     pub(crate) sites: Sites,
     pub(crate) volumes: VolumeTable,

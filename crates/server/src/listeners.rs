@@ -108,7 +108,7 @@ impl Listeners {
         Ok(Change { open, close, bound })
     }
 
-    /// Puts a change in force, after the lanes have been told.
+    /// Puts a change in force, after the lanes were notified.
     pub(crate) fn commit(&mut self, change: Change) {
         let now = Instant::now();
         self.ended.retain(|(_, at)| now.duration_since(*at) < LEAVE_WITHIN);

@@ -107,8 +107,8 @@ impl ProcessObjects {
         self.index.as_ref()
     }
 
-    /// Returns the reasons why volumes of this table cannot be written to, by the volumes' names. A directory that was at a volume's path
-    /// before, and that clients may still have open, is none of it.
+    /// Returns the reasons why volumes of this table cannot be written to, by the volumes' names. A directory that was
+    /// at a volume's path before, and that clients may still have open, is none of it.
     pub(crate) fn troubles(&self, table: &VolumeTable) -> Vec<(String, String)> {
         let volumes = self.volumes();
         let troubles = volumes.iter().filter(|volume| table.serves(volume)).filter_map(|volume| {
@@ -263,7 +263,8 @@ impl ProcessObjects {
         self.volumes().iter().filter(|volume| table.writes_to(volume)).for_each(|volume| volume.reopen());
     }
 
-    /// Gives volumes of the table `before` the names that their directories have in `table`, before the lanes prepare that.
+    /// Gives volumes of the table `before` the names that their directories have in `table`, before the lanes prepare
+    /// that.
     pub(crate) fn rename(&self, table: &VolumeTable, before: &VolumeTable) {
         self.volumes().iter().for_each(|volume| table.rename(volume, before));
     }
@@ -286,8 +287,7 @@ impl ProcessObjects {
 }
 
 impl Closing {
-    /// Waits until the last change has ended. A disk that does not answer is told of, and not waited for any
-    /// longer.
+    /// Waits until the last change has ended. A disk that does not answer is reported, and not waited for any longer.
     pub(crate) async fn ended(&self) {
         let all = async {
             for volume in &self.volumes {

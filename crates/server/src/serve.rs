@@ -635,7 +635,7 @@ fn wait_until_serving(events: &mut EventReceiver, lanes: usize) -> Result<(), Se
     Ok(())
 }
 
-/// Checks that nobody else can change the state directory, if it is there.
+/// Checks that no other user can change the state directory, if it is there.
 fn check_state_dir(config: &Config) -> Result<(), ServerError> {
     let trouble = config.server.state_dir().and_then(|state| state_dir::trouble(&state));
     trouble.map_or(Ok(()), |why| Err(config.placed(ConfigError::invalid("server.state_dir", why)).into()))

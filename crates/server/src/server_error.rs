@@ -36,7 +36,7 @@ pub enum ServerError {
     /// A lane could not serve its sites.
     #[error("a lane cannot serve: {0}")]
     Serve(String),
-    /// A lane ended by itself: a defect, told on standard error.
+    /// A lane ended by itself: a defect, reported on standard error.
     #[error("a lane has ended by itself; the server stops rather than serve a part of its clients")]
     LaneEnded,
     /// A log, the admin address or the signals failed.

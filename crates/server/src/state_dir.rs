@@ -3,8 +3,8 @@
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Returns what keeps a server of this user from using the directory, with the remedy: it belongs to another user, or others may write
-/// to it. `None` where it is good, or not there yet.
+/// Returns what keeps a server of this user from using the directory, with the remedy: it belongs to another user, or
+/// others may write to it. `None` where it is good, or not there yet.
 pub fn trouble(state: &Path) -> Option<String> {
     let meta = std::fs::metadata(state).ok()?;
     let own = rustix::process::geteuid().as_raw();

@@ -77,7 +77,8 @@ pub(crate) fn may_make_in(dir: &Path) -> io::Result<()> {
     }
 }
 
-/// File systems in which all files are the kernel's: proc, sysfs, both versions of cgroup, debugfs, tracefs (linux/magic.h).
+/// File systems in which all files are the kernel's: proc, sysfs, both versions of cgroup, debugfs, tracefs
+/// (linux/magic.h).
 const OF_THE_KERNEL: [FsWord; 6] =
     [PROC_SUPER_MAGIC, 0x6265_6572, 0x0027_e0eb, 0x6367_7270, 0x6462_6720, 0x7472_6163];
 const TRIES_MAX: u32 = 1000;

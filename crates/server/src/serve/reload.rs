@@ -35,7 +35,7 @@ impl Serving {
     /// Orders the lanes to prepare `config`; [`Serving::proceed`] does the rest.
     ///
     /// # Errors
-    /// What can be seen before a lane hears of it, and what keeps one from hearing of it.
+    /// What can be seen before a lane is notified, and what keeps one from being notified.
     pub(super) fn take_over(&mut self, config: Config) -> Result<(), String> {
         self.order(config, None)
     }
