@@ -28,8 +28,8 @@ struct Step {
     run: fn() -> anyhow::Result<()>,
 }
 
-/// In this order: what fails most often and costs least comes first. Steps of one line run at once, as each of them
-/// leaves a CPU to others for much of its time.
+/// Steps in the order in which they run: what fails most often and costs least comes first. Steps of one line run at
+/// once, as each of them leaves a CPU to others for much of its time.
 const STEPS: &[&[Step]] = &[
     &[Step { name: "format", budget_seconds: 10, run: || cargo(&["fmt", "--all", "--check"]) }],
     &[Step { name: "tools", budget_seconds: 600, run: install_tools }],
@@ -149,7 +149,7 @@ fn lints() -> anyhow::Result<()> {
     cargo(&["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
 }
 
-/// With the simulated lane, which other docs link to.
+/// Builds the documentation with the simulated lane, to which other docs link.
 fn docs() -> anyhow::Result<()> {
     process::run_with(
         "cargo",

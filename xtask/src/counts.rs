@@ -71,7 +71,7 @@ pub(crate) fn install() -> anyhow::Result<()> {
     measure::install_runner()
 }
 
-/// The counts against the baseline, with what [`install`] has installed.
+/// Compares the counts with the baseline, by the tools that [`install`] has installed.
 pub(crate) fn run_for_ci() -> anyhow::Result<()> {
     run(&Args { save: false, offline: true })
 }

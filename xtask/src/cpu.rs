@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use anyhow::Context;
 
-/// User and system seconds of `root` and all living descendants, and of those they have waited for.
+/// Returns the user and system seconds of `root` and all living descendants, and of those they have waited for.
 pub(crate) fn of_tree(root: u32) -> anyhow::Result<f64> {
     // proc(5): utime, stime, cutime and cstime are fields 14 to 17.
     let ticks = |pid| stat(pid).map_or(0, |fields| fields[11..=14].iter().sum::<u64>());
@@ -12,7 +12,7 @@ pub(crate) fn of_tree(root: u32) -> anyhow::Result<f64> {
     Ok(sum as f64 / rustix::param::clock_ticks_per_second() as f64)
 }
 
-/// A process and all its living descendants.
+/// Returns a process and all its living descendants.
 pub(crate) fn tree(root: u32) -> anyhow::Result<Vec<u32>> {
     stat(root).with_context(|| format!("process {root} has ended"))?;
     let mut children: HashMap<u64, Vec<u32>> = HashMap::new();
@@ -32,17 +32,17 @@ pub(crate) fn tree(root: u32) -> anyhow::Result<Vec<u32>> {
     Ok(members)
 }
 
-/// Resident bytes of one process.
+/// Returns the resident bytes of one process.
 pub(crate) fn resident_bytes(pid: u32) -> anyhow::Result<u64> {
     of_status(pid, "VmRSS:")
 }
 
-/// Resident bytes of one process at their most, since it began or [`forget_peak`].
+/// Returns the largest number of resident bytes of one process, since it began or [`forget_peak`].
 pub(crate) fn peak_bytes(pid: u32) -> anyhow::Result<u64> {
     of_status(pid, "VmHWM:")
 }
 
-/// From now on [`peak_bytes`] tells of what comes (proc(5), `clear_refs`).
+/// Resets the high-water mark that [`peak_bytes`] reads (proc(5), `clear_refs`).
 pub(crate) fn forget_peak(pid: u32) -> anyhow::Result<()> {
     Ok(std::fs::write(format!("/proc/{pid}/clear_refs"), "5")?)
 }
@@ -55,7 +55,7 @@ fn of_status(pid: u32, field: &str) -> anyhow::Result<u64> {
     Ok(kib * 1024)
 }
 
-/// The fields of proc(5)'s stat from the third on, those that are no numbers as 0; `None` when the process is
+/// Returns the fields of proc(5)'s stat from the third on, those that are no numbers as 0; `None` when the process is
 /// gone. The name in field 2 may hold anything, so counting starts after it.
 fn stat(pid: u32) -> Option<Vec<u64>> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;

@@ -195,7 +195,7 @@ fn is_open(stream: &TcpStream) -> bool {
         && matches!(stream.peek(&mut [0]), Err(error) if error.kind() == std::io::ErrorKind::WouldBlock)
 }
 
-/// Of the server's whole process tree: nginx holds connections in its workers.
+/// Returns the resident bytes of the server's whole process tree: nginx holds connections in its workers.
 fn resident(subject: &Subject) -> anyhow::Result<u64> {
     cpu::tree(subject.server.pid())?.into_iter().map(cpu::resident_bytes).sum()
 }

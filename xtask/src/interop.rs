@@ -38,7 +38,7 @@ pub(crate) fn install() -> anyhow::Result<()> {
     python().context("smbprotocol, from the Python package index")
 }
 
-/// An environment of Python's with smbprotocol.
+/// Makes an environment of Python's with smbprotocol.
 fn python() -> anyhow::Result<()> {
     let wanted = process::root().join("crates/smb/tests/interop/requirements.txt");
     let (place, wanted_text) = (process::target().join("python"), fs::read(&wanted)?);
@@ -53,7 +53,7 @@ fn python() -> anyhow::Result<()> {
     Ok(fs::write(stamp, wanted_text)?)
 }
 
-/// A program that uses the crate `smb`. Its packages are those of a workspace of its own.
+/// Builds a program that uses the crate `smb`, and returns its path. Its packages are those of a workspace of its own.
 fn smb_rs() -> anyhow::Result<String> {
     let manifest = process::root().join("interop/smb-rs/Cargo.toml");
     let (manifest, place) = (manifest.to_str(), process::target().join("interop"));

@@ -81,7 +81,7 @@ impl Default for Attack {
     }
 }
 
-/// Every limit that the code tells, in the order of the page.
+/// Returns every limit that the code tells, in the order of the page.
 pub(crate) fn limits(root: &Path) -> anyhow::Result<Vec<Limit>> {
     let mut files = Vec::new();
     spec::sources(&root.join("crates"), &mut files)?;
@@ -121,7 +121,7 @@ pub(crate) fn limits(root: &Path) -> anyhow::Result<Vec<Limit>> {
     Ok(limits)
 }
 
-/// The limits that a file tells.
+/// Returns the limits that a file tells.
 fn told(file: &str, text: &str) -> Vec<anyhow::Result<Limit>> {
     let lines: Vec<&str> = text.lines().collect();
     let begins = lines.iter().enumerate().filter(|(_, line)| line.trim_start().starts_with("//@ limit: "));
@@ -133,7 +133,7 @@ fn told(file: &str, text: &str) -> Vec<anyhow::Result<Limit>> {
         .collect()
 }
 
-/// The limit whose block begins with the first of these lines.
+/// Reads the limit whose block begins with the first of these lines.
 fn limit(place: String, lines: &[&str], text: &str) -> anyhow::Result<Limit> {
     let mut said: BTreeMap<&str, String> = BTreeMap::new();
     let mut key = "limit";
@@ -249,7 +249,7 @@ impl Exported {
     }
 }
 
-/// The page: the template with a table at each mark.
+/// Returns the page: the template with a table at each mark.
 fn page(limits: &[Limit]) -> anyhow::Result<String> {
     let mut page = String::new();
     for line in PAGE.lines() {

@@ -120,7 +120,7 @@ fn page(root: &Path) -> anyhow::Result<String> {
     Ok(write(&messages))
 }
 
-/// The messages of one file, by their names.
+/// Returns the messages of one file, by their names.
 fn said(file: &str, text: &str) -> anyhow::Result<Vec<(String, Message)>> {
     let (mut messages, mut faults) = (Vec::new(), Vec::new());
     let Source { literals, calls, mut notes } = Source::read(text);
@@ -216,7 +216,7 @@ fn write(messages: &BTreeMap<String, Message>) -> String {
     page
 }
 
-/// An item of a list, in lines that end at a word. The text of a message stays in one, to be searched for.
+/// Writes an item of a list, in lines that end at a word. The text of a message stays in one, to be searched for.
 fn push_item(page: &mut String, item: &str) {
     let mut length = 0;
     for word in item.split_whitespace() {
@@ -234,7 +234,7 @@ fn push_item(page: &mut String, item: &str) {
     page.push('\n');
 }
 
-/// Of a line of the page.
+/// Longest line of the page, in characters.
 const LINE_MAX: usize = 130;
 
 const HEAD: &str = "# Messages\n
@@ -371,7 +371,7 @@ fn raw(rest: &str) -> Option<(usize, String)> {
     rest[quote..].starts_with('"').then(|| (quote + 1, format!("\"{}", "#".repeat(hashes))))
 }
 
-/// The string that begins here, and how long it is in the code.
+/// Returns the string that begins here, and its length in the code.
 fn unquoted(rest: &str) -> (String, usize) {
     let (mut text, mut characters) = (String::new(), rest.char_indices().skip(1).peekable());
     while let Some((at, character)) = characters.next() {

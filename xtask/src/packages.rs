@@ -6,7 +6,7 @@ use anyhow::bail;
 
 use crate::process;
 
-/// For the tests: real clients and a real browser.
+/// Packages that the tests need: real clients and a real browser.
 pub(crate) const TESTS: &[&str] = &[
     "curl",
     "openssl",
@@ -40,29 +40,29 @@ pub(crate) const TESTS: &[&str] = &[
     "lftp",
 ];
 
-/// For `cargo xtask compare`: the peers and the load generators.
+/// Packages that `cargo xtask compare` needs: the peers and the load generators.
 pub(crate) const COMPARE: &[&str] = &["nginx-light", "wrk", "nghttp2-client", "openssl"];
 
-/// For `cargo xtask compare rx --stock`: the peers, and where they meet.
+/// Packages that `cargo xtask compare rx --stock` needs: the peers, and the network between them.
 pub(crate) const STOCK_RX: &[&str] = &["libopenafs-dev", "iproute2"];
 
-/// For `cargo xtask compare afs`: the peer, its clients, and where they meet.
+/// Packages that `cargo xtask compare afs` needs: the peer, its clients, and the network between them.
 pub(crate) const STOCK_AFS: &[&str] =
     &["libopenafs-dev", "openafs-fileserver", "openafs-dbserver", "openafs-client", "iproute2"];
 
-/// For `cargo xtask compare smb`: the peer and its client.
+/// Packages that `cargo xtask compare smb` needs: the peer and its client.
 pub(crate) const STOCK_SMB: &[&str] = &["samba", "samba-vfs-modules", "smbclient"];
 
-/// For `cargo xtask smbtorture`: a share on a file system that clones.
+/// Packages that `cargo xtask smbtorture` needs: a share on a file system that clones.
 pub(crate) const SMBTORTURE: &[&str] = &["btrfs-progs"];
 
-/// For `cargo xtask smbtorture run --iptables`.
+/// Packages that `cargo xtask smbtorture run --iptables` needs.
 pub(crate) const IPTABLES: &[&str] = &["iptables"];
 
-/// For `cargo xtask counts`.
+/// Packages that `cargo xtask counts` needs.
 pub(crate) const COUNTS: &[&str] = &["valgrind"];
 
-/// For `cargo xtask lab`: the machine, the first file system, and what every scenario uses inside.
+/// Packages that `cargo xtask lab` needs: the machine, the first file system, and what every scenario uses inside.
 pub(crate) const LAB: &[&str] =
     &["qemu-system-x86", "busybox-static", "cpio", "kmod", "iproute2", "curl", "util-linux"];
 

@@ -40,7 +40,7 @@ pub(crate) fn output(program: impl AsRef<OsStr>, args: &[impl AsRef<OsStr>]) -> 
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// The repository.
+/// Returns the root of the repository.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository")
 }
@@ -57,8 +57,8 @@ pub(crate) fn release_binary() -> anyhow::Result<PathBuf> {
     Ok(target().join("release/linerate"))
 }
 
-/// Builds the programs as tests do, and says where `linerate` is. Programs and tests of the whole workspace choose the features, so
-/// that what the tests have compiled is not compiled again.
+/// Builds the programs as tests do, and says where `linerate` is. Programs and tests of the whole workspace choose the
+/// features, so that what the tests have compiled is not compiled again.
 pub(crate) fn tested_binary() -> anyhow::Result<PathBuf> {
     run("cargo", &["build", "--workspace", "--bins", "--tests"])?;
     Ok(target().join("debug/linerate"))

@@ -17,13 +17,13 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// The URL of a file.
+    /// Returns the URL of a file.
     pub(crate) fn url(&self, tls: bool, file: &str) -> String {
         if tls { format!("https://{}/{file}", self.https) } else { format!("http://{}/{file}", self.http) }
     }
 }
 
-/// Whether clients may change the tree.
+/// Policy for changes of the tree by clients.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Uploads {
     Refused,
@@ -31,7 +31,7 @@ pub(crate) enum Uploads {
     Taken,
 }
 
-/// A certificate for both, RSA 2048 as is common.
+/// Makes a certificate for both servers, RSA 2048 as is common.
 pub(crate) fn make_certificate(dir: &Path) -> anyhow::Result<(PathBuf, PathBuf)> {
     let (cert, key) = (dir.join("cert.pem"), dir.join("key.pem"));
     let args =
@@ -42,7 +42,7 @@ pub(crate) fn make_certificate(dir: &Path) -> anyhow::Result<(PathBuf, PathBuf)>
     Ok((cert, key))
 }
 
-/// nginx, tuned as its owners would: sendfile, open file cache, reuseport, no access log.
+/// Starts nginx, tuned as its owners would: sendfile, open file cache, reuseport, no access log.
 pub(crate) fn nginx(
     work: &Path,
     tree: &Path,
@@ -74,7 +74,7 @@ pub(crate) fn nginx(
     Ok(Subject { name: "nginx", server, http, https })
 }
 
-/// Linerate, built for packages, with its defaults and the same certificate.
+/// Starts Linerate, built for packages, with its defaults and the same certificate.
 pub(crate) fn linerate(
     work: &Path,
     tree: &Path,

@@ -22,7 +22,7 @@ impl Skipped {
         &self.path
     }
 
-    /// Tells what was skipped, by the tests or as `more`. An error where nothing may be.
+    /// Reports what was skipped, by the tests or as `more`. Fails where nothing may be skipped.
     pub(crate) fn tell(&self, more: impl IntoIterator<Item = String>) -> anyhow::Result<()> {
         let mut skipped = self.read()?;
         skipped.extend(more);
@@ -47,7 +47,7 @@ impl Skipped {
     }
 }
 
-/// Returns where nothing may be skipped.
+/// Returns whether nothing may be skipped.
 pub(crate) fn in_ci() -> bool {
     std::env::var_os("CI").is_some_and(|value| value == "true")
 }

@@ -34,7 +34,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     std::fs::write(&path, report).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// The repository.
+/// Returns the root of the repository.
 pub(crate) fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
 }
@@ -100,7 +100,7 @@ fn titles(lists: &Path) -> anyhow::Result<Titles> {
     Ok(titles)
 }
 
-/// The sources of Rust in a directory and those below it.
+/// Collects the Rust sources in a directory and those below it.
 pub(crate) fn sources(directory: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
@@ -114,7 +114,7 @@ pub(crate) fn sources(directory: &Path, files: &mut Vec<PathBuf>) -> anyhow::Res
     Ok(())
 }
 
-/// The citations of one file.
+/// Reads the citations of one file.
 fn cited(file: &str, text: &str, titles: &Titles) -> anyhow::Result<Vec<Citation>> {
     let mut citations: Vec<Citation> = Vec::new();
     // The citation whose sentence the next line may begin or go on with.

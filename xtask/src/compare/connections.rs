@@ -87,11 +87,11 @@ fn line(load: &Load, count: u32, runs: &[(u32, Run)], limits: &[Limit], args: &A
     }
 }
 
-/// Few connections: what many are held against.
+/// Number of connections with which larger numbers are compared.
 const FEW: u32 = 4;
-/// From so many on they are judged.
+/// Least number of connections that is judged.
 const MANY: u32 = 100;
-/// Number of connections that small calls of more are compared with.
+/// Number of connections with which small calls over more are compared.
 const SOME: u32 = 16;
 const FEW_RATIO_MOST: f64 = 1.25;
 const BLAST_RATIO_MOST: f64 = 1.5;

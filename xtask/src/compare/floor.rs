@@ -16,15 +16,16 @@ use super::{median, rounded};
 pub(super) struct Line {
     load: &'static str,
     written: f64,
-    /// Of a connection over loopback.
+    /// Time of receiving from a connection over loopback.
     received: f64,
     received_and_written: f64,
-    /// Over the pages of the file before: what new pages, and freeing the old ones, come to is the difference.
+    /// Time of writing over the pages of the file before: the difference is the cost of new pages and of freeing the
+    /// old ones.
     written_in_place: f64,
     runs: u32,
 }
 
-/// Files of `bytes` in `dir`, which is to lie where the servers' trees do. The kinds take turns.
+/// Measures files of `bytes` in `dir`, which lies where the servers' trees do. The kinds take turns.
 pub(super) fn measure(dir: &Path, bytes: usize, runs: u32) -> anyhow::Result<Line> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
     let to = listener.local_addr()?;
@@ -56,7 +57,7 @@ pub(super) fn measure(dir: &Path, bytes: usize, runs: u32) -> anyhow::Result<Lin
     Ok(Line { load: LOAD, written, received, received_and_written, written_in_place, runs })
 }
 
-/// A file under a name of its own, then renamed over another.
+/// Writes a file under a name of its own, then renames it over another.
 fn store(
     dir: &Path,
     n: usize,
@@ -95,8 +96,8 @@ fn cpu() -> f64 {
 }
 
 pub(super) const LOAD: &str = "floor of PUT";
-/// Bytes that are received and written at once: nginx's in the comparison, and Linerate's.
+/// Bytes that are received and written at once: as nginx does in the comparison, and Linerate.
 const PIECE: usize = 256 << 10;
-/// As many names as wrk's script has for a thread.
+/// Number of file names, as wrk's script has for a thread.
 const NAMES: usize = 16;
 const FILES: usize = 256;

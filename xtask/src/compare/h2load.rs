@@ -6,7 +6,7 @@ use super::wrk::Run;
 use crate::server::Subject;
 use crate::{cpu, process};
 
-/// Twenty connections of sixteen streams each.
+/// Runs h2load with twenty connections of sixteen streams each.
 pub(crate) fn run(subject: &Subject, url: &str, seconds: u32, body: u64) -> anyhow::Result<Run> {
     let before = cpu::of_tree(subject.server.pid())?;
     let args = [format!("-c{CONNECTIONS}"), format!("-m{STREAMS}"), format!("-D{seconds}"), url.to_owned()];
@@ -25,7 +25,7 @@ pub(crate) fn run(subject: &Subject, url: &str, seconds: u32, body: u64) -> anyh
     })
 }
 
-/// The number before the first mention of `mark`.
+/// Returns the number before the first mention of `mark`.
 fn number_before(text: &str, mark: &str) -> anyhow::Result<f64> {
     let (before, _) = text.split_once(mark).with_context(|| format!("h2load printed no{mark}:\n{text}"))?;
     let number = before.rsplit([' ', ',', '\n']).next().unwrap_or_default();

@@ -62,7 +62,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// The middle value; of an even number the mean of the two in the middle.
+/// Returns the median; of an even number the mean of the two values in the middle.
 fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     let mut values: Vec<f64> = values.into_iter().collect();
     values.sort_by(f64::total_cmp);
@@ -73,7 +73,7 @@ fn median(values: impl IntoIterator<Item = f64>) -> f64 {
     }
 }
 
-/// The middle of each figure.
+/// Returns the median of each figure.
 fn medians(runs: impl Iterator<Item = Run> + Clone) -> Run {
     let of = |field: fn(&Run) -> f64| rounded(median(runs.clone().map(|run| field(&run))));
     Run {

@@ -12,16 +12,16 @@ use serde::de::DeserializeOwned;
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Programs<'p> {
     pub(super) linerate: &'p Path,
-    /// Stock peers, where there are any.
+    /// Program of the stock peer or its clients, where there is one; else Linerate's.
     pub(super) stock: &'p Path,
-    /// Scheduled before everything else on the machine.
+    /// Set if the programs are scheduled before everything else on the machine.
     pub(super) ahead: bool,
-    /// More flags for Linerate's server, where it is one of `linerate bench`.
+    /// Further flags for Linerate's server, where it is one of `linerate bench`.
     pub(super) flags: &'p [String],
 }
 
 impl Programs<'_> {
-    /// Of one of them, on this CPU if one is said.
+    /// Makes the command that runs one of the programs, on a given CPU if there is one.
     pub(super) fn command(&self, program: &Path, cpu: Option<usize>) -> Command {
         let cpu = cpu.map(|cpu| cpu.to_string());
         let mut words: Vec<&str> = Vec::new();
@@ -51,7 +51,7 @@ pub(super) fn json<T: DeserializeOwned>(command: &mut Command) -> anyhow::Result
     Ok(serde_json::from_slice(&output.stdout)?)
 }
 
-/// As much of a report of `linerate bench afs` or `oob` as counts here.
+/// Fields that the comparison reads from a report of `linerate bench afs` or `oob`.
 #[derive(Debug, Deserialize)]
 pub(super) struct BenchReport {
     pub(super) calls: u64,
@@ -66,7 +66,7 @@ pub(super) struct BenchReport {
 }
 
 impl BenchReport {
-    /// Of a load on the server of this name, all of whose calls have to be well.
+    /// Runs a load on the server of this name and reads its report. Fails unless all of its calls succeed.
     pub(super) fn of(command: &mut Command, server: &str) -> anyhow::Result<Self> {
         let report: Self = json(command)?;
         ensure!(report.errors.is_empty(), "calls of {server} failed: {:?}", report.errors);
@@ -74,12 +74,12 @@ impl BenchReport {
         Ok(report)
     }
 
-    /// Bytes of files, both ways together.
+    /// Returns the bytes of files, both directions together.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes_sent + self.bytes_received
     }
 }
 
-/// CPUs of sides that have one each.
+/// CPU of the server, where sides have one each.
 pub(super) const SERVER_CPU: usize = 0;
 pub(super) const CLIENT_CPU: usize = 1;

@@ -85,7 +85,7 @@ struct Line {
     reached: bool,
 }
 
-/// As much of the load generator's report as counts here.
+/// Fields that the comparison reads from the load generator's report.
 #[derive(Deserialize)]
 struct Report {
     calls: u64,
@@ -266,7 +266,7 @@ impl Serving {
     }
 }
 
-/// One lane gets a CPU of its own, apart from the other side's; more share all CPUs with the other side.
+/// Makes the command of one side: one lane gets a CPU of its own, more share all CPUs with the other side.
 fn pinned(lanes: u32, cpu: usize, binary: &Path) -> Command {
     let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
     if lanes > 1 || cpus <= cpu {

@@ -60,7 +60,7 @@ struct NamesLine {
     reached: bool,
 }
 
-/// Both sides take turns in one process, on one thread: see the benchmark.
+/// Measures both sides in turns in one process, on one thread: see the benchmark.
 fn names(args: &Args) -> anyhow::Result<NamesLine> {
     let mut runs = Vec::new();
     for run in 1..=args.pairs {
@@ -136,7 +136,7 @@ end
 "#;
 
 const NAMES: &str = "create and remove";
-/// Of the rate of the bare calls.
+/// Least rate, as a part of the rate of the bare calls.
 const NAMES_RATIO_LEAST: f64 = 0.6;
 
 const UPLOADS: &str = "PUT 1 MiB plain";

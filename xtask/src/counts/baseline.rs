@@ -50,7 +50,7 @@ impl Baseline {
         std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
     }
 
-    /// Every benchmark that either knows, by name.
+    /// Returns every benchmark that either knows, by name.
     pub(super) fn compare(&self, now: &Self) -> Vec<Change> {
         let names: BTreeSet<&String> = self.counts.keys().chain(now.counts.keys()).collect();
         let change = |name: &String| Change {

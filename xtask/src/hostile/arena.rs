@@ -87,7 +87,7 @@ fn no_filters() -> std::io::Result<()> {
     Ok(())
 }
 
-/// Bytes and packets that have come in by the card of the calling thread's namespace.
+/// Returns the bytes and packets that have come in by the card of the calling thread's namespace.
 pub(crate) fn received_by(card: &str) -> anyhow::Result<(u64, u64)> {
     let text = std::fs::read_to_string("/proc/thread-self/net/dev")?;
     let line = text.lines().find_map(|line| line.trim().strip_prefix(card)?.strip_prefix(':'));

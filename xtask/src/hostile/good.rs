@@ -78,7 +78,7 @@ fn ask_again_and_again<C>(
     }
 }
 
-/// A connection that waits so long for what it is to read or write.
+/// Opens a connection with this timeout for reads and writes.
 fn connect(to: SocketAddr, patience: Duration) -> anyhow::Result<TcpStream> {
     let stream = TcpStream::connect_timeout(&to, patience)?;
     stream.set_read_timeout(Some(patience))?;
@@ -190,7 +190,7 @@ async fn call_again_and_again(driver: Rc<Driver>, samples: Arc<Samples>) {
     }
 }
 
-/// One call with a reply of several packets, every byte of it checked.
+/// Makes one call with a reply of several packets, and checks every byte of it.
 async fn call(connection: &Connection) -> anyhow::Result<()> {
     let request = Request::new(Work::Rpc { send: 32, receive: RX_REPLY_BYTES });
     let (mut outbound, mut reply) = (Outbound::request(&request)?, Reply::new(&request.work.plan()?));

@@ -49,12 +49,12 @@ pub(crate) fn become_attacker() {
     be_nice(ATTACKER_NICE);
 }
 
-/// On Linux this is the thread's own.
+/// Sets the nice value of the calling thread; on Linux each thread has its own.
 fn be_nice(nice: i32) {
     // Being nicer is always allowed; where it is not, the bars are harder to reach, and nothing else.
     let _ = rustix::process::setpriority_process(None, nice);
 }
 
-/// A thirtieth of what a thread of nice 0 gets, and more than twice what a burner gets.
+/// Nice value of attackers: a thirtieth of the CPU time that a thread of nice 0 gets, and over twice that of a burner.
 const ATTACKER_NICE: i32 = 15;
 const BURNER_NICE: i32 = 19;

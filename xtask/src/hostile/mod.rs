@@ -129,13 +129,13 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     bail!("others suffer: {}", missed.join(", "))
 }
 
-/// Names of all scenarios.
+/// Returns the names of all scenarios.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     scenario::ALL.iter().map(|scenario| scenario.name())
 }
 
-/// Runs every scenario for a short time against the program that the tests build. Late answers are told and not judged, as the
-/// machine may have other work.
+/// Runs every scenario for a short time against the program that the tests build. Late answers are told and not
+/// judged, as the machine may have other work.
 pub(crate) fn run_for_ci() -> anyhow::Result<()> {
     let server = Some(process::tested_binary()?);
     run(&Args { seconds: 3, tell_late: true, server, ..Args::default() })
@@ -153,7 +153,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// Runs scenarios, some at once, and tells each report as it comes.
+    /// Runs scenarios, some at once, and prints each report as it comes.
     fn run_all(
         &self,
         scenarios: &[&'static dyn Scenario],
@@ -181,9 +181,9 @@ impl Bench<'_> {
         })
     }
 
-    /// Other work on the machine can delay an answer; it cannot do so twice as if by the attack, nor cause an error, unless
-    /// it is so much that the time of an attack to begin is over: where times are not judged that has its second chance too,
-    /// with [`SECONDS_AGAIN`] times as much time.
+    /// Runs a scenario, and once more where other work on the machine may have delayed an answer: it does not do so
+    /// twice as if by the attack. It causes no error either, unless it is so much that the attack has no time to
+    /// begin. Where times are not judged, that has a second chance too, with [`SECONDS_AGAIN`] times as much time.
     fn run_with_a_second_chance(&self, scenario: &dyn Scenario) -> anyhow::Result<Report> {
         let run = |seconds| self.run(scenario, seconds).with_context(|| scenario.name());
         let again = if self.tell_late { SECONDS_AGAIN * self.seconds } else { self.seconds };

@@ -9,12 +9,13 @@ use socket2::{Domain, Socket, Type};
 use super::arena::{ATTACKER, owned};
 use crate::descriptors;
 
-/// A connection from one of the attackers' addresses.
+/// Connects from one of the attackers' addresses.
 pub(crate) fn connect_from(from: Ipv4Addr, to: SocketAddr) -> io::Result<TcpStream> {
     connect_with(from, to, None)
 }
 
-/// With so large a receive buffer, bytes: what a line holds that is slower than its reader's system.
+/// Connects with a receive buffer of this size, in bytes: it stands for what a line holds that is slower than its
+/// reader.
 pub(crate) fn connect_with(
     from: Ipv4Addr,
     to: SocketAddr,
@@ -32,12 +33,13 @@ pub(crate) fn connect_with(
     Ok(stream)
 }
 
-/// Returns where the nth connection comes from: one half all from one address, the other each from its own.
+/// Returns the source address of the nth connection: one half is from one address, the others each from an address of
+/// its own.
 pub(crate) fn source(n: usize) -> Ipv4Addr {
     if n.is_multiple_of(2) { ATTACKER } else { owned(n) }
 }
 
-/// As many as descriptors allow.
+/// Returns the number of connections, up to `wanted`, that the limit of descriptors allows.
 pub(crate) fn connections_possible(wanted: usize) -> usize {
     wanted.min(usize::try_from(descriptors::limit().saturating_sub(500)).unwrap_or(usize::MAX))
 }

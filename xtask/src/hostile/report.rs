@@ -37,7 +37,7 @@ pub(crate) struct Report {
     pub(crate) after: Figures,
     pub(crate) errors: u64,
     pub(crate) rss_max_bytes: u64,
-    /// From the attack's end until everything was free; absent when that did not come.
+    /// Seconds from the attack's end until everything was free; absent if that did not happen.
     pub(crate) free_after_seconds: Option<f64>,
     pub(crate) stop_seconds: Option<f64>,
     pub(crate) bars: Bars,
@@ -98,7 +98,7 @@ impl Report {
         }
     }
 
-    /// With what was counted, for [`super::walk`].
+    /// Adds what was counted, for [`super::walk`].
     pub(super) fn with_scrapes(self, scrapes: Scrapes) -> Self {
         Self { scrapes, ..self }
     }
@@ -108,7 +108,7 @@ impl Report {
         !self.reached && self.missed.iter().all(|missed| missed.starts_with(LATE))
     }
 
-    /// The line above the rows.
+    /// Prints the line above the rows.
     pub(crate) fn print_heads() {
         println!(
             "{:<24} {:>17} {:>17} {:>17} {:>7} {:>8} {:>8}",

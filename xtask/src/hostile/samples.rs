@@ -98,7 +98,7 @@ impl Samples {
         index_of(part).is_some_and(|index| !kept[index].latencies_us.is_empty())
     }
 
-    /// Before, during and after.
+    /// Returns the figures before, during and after the attack.
     pub(crate) fn figures(&self) -> [Figures; 3] {
         let mut kept = self.kept.lock().expect("nobody panics while he holds it");
         kept.each_mut().map(|kept| {

@@ -27,7 +27,7 @@ pub(crate) trait Scenario: Sync {
         Ok(Wishes::default())
     }
 
-    /// The least that it takes.
+    /// Returns the least number of seconds that the scenario takes.
     fn seconds_least(&self) -> u64 {
         0
     }

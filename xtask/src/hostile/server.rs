@@ -20,13 +20,13 @@ use crate::lab::guest::metrics::{Scrape, scrape};
 /// Wishes of a scenario for its server.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Wishes {
-    /// More of the configuration of `linerate serve`.
+    /// Further text of the configuration of `linerate serve`.
     pub(crate) config: String,
-    /// Keys of its `[smb]`.
+    /// Keys of the `[smb]` section.
     pub(crate) smb: &'static str,
-    /// Descriptors it may have; `None` for what this process may.
+    /// Descriptors that the server may have; `None` for the limit of this process.
     pub(crate) open_files: Option<u64>,
-    /// The server's standard error is a pipe, which only the scenario reads.
+    /// Set if the server's standard error is a pipe, which only the scenario reads.
     pub(crate) stderr_piped: bool,
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Server {
 pub(crate) type Levels = BTreeMap<&'static str, f64>;
 
 impl Server {
-    /// `linerate serve`, once it accepts.
+    /// Starts `linerate serve`, and waits until it accepts connections.
     pub(crate) fn http(
         arena: &Arena,
         program: &Path,
@@ -95,7 +95,7 @@ impl Server {
         Self::start(arena, command, work, wishes.stderr_piped)
     }
 
-    /// rxperf's service, once it listens.
+    /// Starts rxperf's service, and waits until it listens.
     pub(crate) fn rx(arena: &Arena, program: &Path, work: &Path) -> anyhow::Result<Self> {
         let mut command = limited(program, None);
         let (listen, admin) = (RX.to_string(), ADMIN.to_string());
@@ -206,7 +206,7 @@ pub(crate) fn is_of_refusals(name: &str) -> bool {
     WORDS.iter().any(|word| name.contains(word))
 }
 
-/// The larger of each.
+/// Keeps the larger of each value.
 pub(crate) fn merge(into: &mut Levels, levels: Levels) {
     for (name, value) in levels {
         let kept = into.entry(name).or_insert(value);
@@ -248,7 +248,7 @@ fn limited(program: &Path, open_files: Option<u64>) -> Command {
     command
 }
 
-/// The tree that HTTP scenarios serve. Every file but the large one has content that tells its place.
+/// Makes the tree that HTTP scenarios serve. Every file but the large one has content that tells its place.
 pub(crate) fn make_tree(root: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(root.join("many"))?;
     std::fs::create_dir_all(root.join("cold"))?;

@@ -48,7 +48,7 @@ impl Walk {
         scenario::ALL.iter().copied().filter(|scenario| is_named(scenario.name())).collect()
     }
 
-    /// Tells what an attack came to, for each line that names it.
+    /// Reports what an attack came to, for each line that names it.
     pub(super) fn tell(&mut self, report: &Report) -> anyhow::Result<()> {
         let passes = report.reached || self.late_is_told_only && report.is_late_only();
         for (limit, is_told) in self.limits.iter().zip(&mut self.is_told) {

@@ -6,21 +6,21 @@ use anyhow::{Context, bail};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-/// From a guest.
+/// Message from a guest to the host.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
 pub(crate) enum FromGuest {
     /// The guest is up; the scenario begins.
     Ready,
-    /// For the person who watches.
+    /// A note for the person at the terminal.
     Note { text: String },
-    /// For the report.
+    /// A figure for the report.
     Figure { name: String, value: f64, unit: String },
-    /// Pull or plug the cable of a card. Answered.
+    /// A request to pull or plug the cable of a card; it is answered.
     Carrier { nic: String, up: bool },
-    /// Tell the other guests that something has happened.
+    /// A signal to the other guests that something has happened.
     Signal { event: String },
-    /// Wait for such an event. Answered once it has happened.
+    /// A request to wait for such an event; it is answered once that has happened.
     Await { event: String },
     /// The scenario passed.
     Passed,
@@ -28,7 +28,7 @@ pub(crate) enum FromGuest {
     Failed { error: String },
 }
 
-/// From the host.
+/// Message from the host to a guest.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "say", rename_all = "snake_case")]
 pub(crate) enum FromHost {
@@ -38,7 +38,7 @@ pub(crate) enum FromHost {
     Refused { error: String },
 }
 
-/// One end.
+/// One end of the channel.
 pub(crate) struct Channel<R, W> {
     reader: BufReader<R>,
     writer: W,
@@ -56,7 +56,7 @@ impl<R: std::io::Read, W: Write> Channel<R, W> {
         self.writer.flush().context("the other end is gone")
     }
 
-    /// `None` when the other end has closed.
+    /// Receives the next message; `None` when the other end has closed.
     pub(crate) fn hear<M: DeserializeOwned>(&mut self) -> anyhow::Result<Option<M>> {
         let mut line = String::new();
         if self.reader.read_line(&mut line)? == 0 {

@@ -159,8 +159,8 @@ fn crowd() -> f64 {
 /// Factor by which other work may make a scenario last longer.
 const CROWD_MAX: f64 = 4.0;
 
-/// A guest has ended before all were up, so that nothing has been tried yet. Emulated processors run, now and then, into an instruction
-/// that another is just replacing, and the kernel that boots dies of it ("Oops: int3").
+/// A guest has ended before all were up, so that nothing has been tried yet. Emulated processors run, now and then,
+/// into an instruction that another is just replacing, and the kernel that boots dies of it ("Oops: int3").
 #[derive(Debug, thiserror::Error)]
 #[error("a guest ended before all were up\n    | {0}")]
 struct NotUp(String);
@@ -183,7 +183,7 @@ impl<'a> Lab<'a> {
         Ok(Self { guests, answers, heard, events, waiting, options, report })
     }
 
-    /// Until every guest has passed, one has failed, or time is up.
+    /// Watches the guests until every one has passed, one has failed, or time is up.
     fn watch(&mut self, limit: Duration) -> anyhow::Result<()> {
         let started = Instant::now();
         let mut ready = 0;

@@ -38,7 +38,7 @@ pub(crate) fn write(
     archive(root, path)
 }
 
-/// The modules of [`FIRST`] and what they stand on, in the order to load them.
+/// Returns the modules of [`FIRST`] and what they stand on, in the order to load them.
 fn modules(kernel: &Kernel) -> anyhow::Result<Vec<PathBuf>> {
     let text = std::fs::read_to_string(kernel.modules.join(&kernel.version).join("modules.dep"))?;
     let mut seen = BTreeSet::new();
@@ -120,7 +120,7 @@ for d in proc sys dev; do $b mount --move /$d /root/$d; done
     )
 }
 
-/// For the shell.
+/// Quotes a word for the shell.
 fn quote(word: &str) -> String {
     format!("'{}'", word.replace('\'', r"'\''"))
 }

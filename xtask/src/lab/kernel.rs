@@ -118,7 +118,7 @@ impl Apt {
         Ok(apt)
     }
 
-    /// The mirror and the key are the machine's own; only the suite differs.
+    /// Reads the package lists of a suite, from the machine's own mirror and with its key.
     fn look_into(&mut self, suite: &str) -> anyhow::Result<()> {
         let state = self.state.path();
         let list = state.join("backports.list");
@@ -141,7 +141,7 @@ impl Apt {
         Ok(())
     }
 
-    /// The package that the suite's meta-package stands for.
+    /// Returns the package that the suite's meta-package stands for.
     fn newest(&self) -> anyhow::Result<String> {
         let show = || self.call("apt-cache", &["show", "--no-all-versions", "linux-image-amd64"]);
         // A machine that was never told of any package knows none before its first update.
@@ -150,7 +150,7 @@ impl Apt {
         package.map(str::to_owned).context("the package index knows no linux-image-amd64")
     }
 
-    /// The packages that hold the kernel's files: newer ones have the image and the modules apart.
+    /// Returns the packages that hold the kernel's files: newer ones have the image and the modules apart.
     fn parts(&self, package: &str) -> anyhow::Result<Vec<String>> {
         let shown = self.call("apt-cache", &["show", "--no-all-versions", package])?;
         let apart = |name: &&str| name.starts_with("linux-binary-") || name.starts_with("linux-modules-");
@@ -175,13 +175,13 @@ impl Apt {
     }
 }
 
-/// The names that a package's Depends field begins with, as `apt-cache show` prints it.
+/// Returns the names that a package's Depends field begins with, as `apt-cache show` prints it.
 fn dependencies(shown: &str) -> impl Iterator<Item = &str> {
     let list = shown.lines().find_map(|line| line.strip_prefix("Depends: ")).unwrap_or_default();
     list.split(", ").filter_map(|one| one.split(' ').next()).filter(|name| !name.is_empty())
 }
 
-/// The mirror of Debian that this machine uses.
+/// Returns the mirror of Debian that this machine uses.
 fn mirror() -> anyhow::Result<String> {
     let sites = process::output("apt-get", &["indextargets", "--format", "$(SITE)"])?;
     let site = sites.lines().find(|site| site.ends_with("/debian"));

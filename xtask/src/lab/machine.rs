@@ -42,8 +42,8 @@ pub(crate) enum Model {
 }
 
 impl Machine {
-    /// Two nodes of two CPUs and 1 GiB; a virtio card on node 0 and a vmxnet3 card on node 1, and for each a
-    /// client's card at the other end of its wire: `n0` with `c0`, `n1` with `c1`.
+    /// Makes a machine of two nodes, each of two CPUs and 1 GiB. Node 0 has a virtio card and node 1 a vmxnet3 card.
+    /// Each has a client's card at the other end of its wire: `n0` with `c0`, `n1` with `c1`.
     pub(crate) fn two_nodes() -> Self {
         let nic = |name, model, node, wire| Nic { name, model, node, wire };
         Self {
@@ -65,13 +65,13 @@ impl Machine {
         u64::from(self.nodes) * u64::from(self.memory_mib_per_node)
     }
 
-    /// The hardware address of a card, by its place in `nics`.
+    /// Returns the hardware address of a card, by its place in `nics`.
     pub(crate) fn mac(&self, nic: usize) -> String {
         let guest = self.name.bytes().fold(0_u8, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte));
         format!("52:54:00:4c:{guest:02x}:{nic:02x}")
     }
 
-    /// QEMU's arguments for CPUs, memory, slots and cards.
+    /// Returns QEMU's arguments for CPUs, memory, slots and cards.
     pub(crate) fn arguments(&self, wires: &Wires) -> anyhow::Result<Vec<String>> {
         let cpus = self.nodes * self.cpus_per_node;
         let mut args = vec![
@@ -129,7 +129,7 @@ pub(crate) struct Wires {
 }
 
 impl Wires {
-    /// `sockets` is a directory for the wires that lead from guest to guest.
+    /// Makes the wires. `sockets` is a directory for those that lead from guest to guest.
     pub(crate) fn new(machines: &[Machine], sockets: &std::path::Path) -> Self {
         let ends =
             machines.iter().flat_map(|machine| machine.nics.iter().map(|nic| (nic.wire, machine.name)));

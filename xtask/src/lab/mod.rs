@@ -71,8 +71,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     run_all(&chosen, args.kernel, args.linerate.as_deref(), options)
 }
 
-/// The scenarios that every change must pass, as a part of `cargo xtask test`. On a machine that cannot run a guest
-/// they are skipped, and the reason is the answer.
+/// Runs the scenarios that every change must pass, as a part of `cargo xtask test`. On a machine that cannot run a
+/// guest they are skipped, and the reason is the answer.
 pub(crate) fn run_for_tests(install: bool) -> anyhow::Result<Option<String>> {
     let chosen: Vec<_> =
         scenario::ALL.iter().copied().filter(|scenario| scenario.on_every_change()).collect();

@@ -20,7 +20,7 @@ pub(crate) struct Boot<'a> {
     pub(crate) wires: &'a Wires,
     pub(crate) kernel: &'a Kernel,
     pub(crate) initrd: &'a Path,
-    /// For sockets; gone after the run.
+    /// Directory for sockets; it is gone after the run.
     pub(crate) work: &'a Path,
     pub(crate) console: &'a Path,
     pub(crate) terminal: Terminal,
@@ -81,7 +81,7 @@ impl Guest {
         false
     }
 
-    /// The end of what it printed.
+    /// Returns the end of what the guest printed.
     pub(crate) fn console_tail(&self, lines: usize) -> String {
         let text = std::fs::read(&self.console).unwrap_or_default();
         let text = String::from_utf8_lossy(&text).replace('\r', "");

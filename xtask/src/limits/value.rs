@@ -64,7 +64,7 @@ impl fmt::Display for Value {
     }
 }
 
-/// The name and the value that a line declares: `const NAME: T = VALUE;` or `name: VALUE,`.
+/// Returns the name and the value that a line declares: `const NAME: T = VALUE;` or `name: VALUE,`.
 fn declared(line: &str) -> Option<(&str, &str)> {
     let line = line.trim().strip_suffix([';', ','])?;
     let (before, after) = line.split_once(": ")?;
@@ -73,7 +73,7 @@ fn declared(line: &str) -> Option<(&str, &str)> {
     Some((before.rsplit(' ').next()?, value))
 }
 
-/// The first value that a file has under this name.
+/// Returns the first value that a file has under this name.
 fn named(name: &str, text: &str) -> Option<Value> {
     let of_name = text.lines().filter_map(declared).filter(|(declared, _)| *declared == name);
     of_name.filter_map(|(_, written)| evaluated(written, text)).next()

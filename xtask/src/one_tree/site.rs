@@ -109,8 +109,8 @@ impl Site {
         Ok(())
     }
 
-    /// Asks it to stop, which is to take less than a second beside what it waits for a CPU and the disk. Clients go on meanwhile: the server
-    /// takes leave of them.
+    /// Asks it to stop, which is to take less than a second beside what it waits for a CPU and the disk. Clients go on
+    /// meanwhile: the server takes leave of them.
     async fn stops(&mut self) -> anyhow::Result<()> {
         // The server syncs the file system, where other programs write too.
         let disk = Syncing::begin(&self.tree.0)?;
@@ -309,7 +309,7 @@ impl Disk for Tree {
 /// that the process does.
 struct Waited {
     process: u32,
-    /// By thread: at first, and when it was last looked at.
+    /// Waited time of each thread at the first look and at the last one.
     threads: BTreeMap<u32, (Duration, Duration)>,
 }
 
@@ -339,7 +339,8 @@ impl Waited {
     }
 }
 
-/// How long the disk takes to sync what other programs write, while a server stops: what this one has written is synced before.
+/// Measures the longest time in which the disk syncs what other programs write, while a server stops. What this
+/// program has written is synced before.
 struct Syncing {
     is_over: Arc<AtomicBool>,
     thread: JoinHandle<anyhow::Result<Duration>>,
@@ -395,7 +396,8 @@ const MENDED: i32 = 3;
 const START_TIMEOUT: Duration = Duration::from_secs(20);
 /// Message of a server whose address another socket has.
 const IN_USE: &str = "is already in use by another socket";
-/// The message by which a server tells that the last one did not stop in order: objects were in use as its index was closed, say.
+/// The message by which a server tells that the last one did not stop in order: objects were in use as its index was
+/// closed, say.
 const AFTER_NO_STOP: &str = "[index-after-";
 /// Another program may have its port for a while.
 const FREE_WITHIN: Duration = Duration::from_secs(30);

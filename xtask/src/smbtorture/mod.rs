@@ -94,7 +94,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     }
 }
 
-/// The suites of `--quick`, against the program that the tests build.
+/// Runs the suites of `--quick` against the program that the tests build.
 pub(crate) fn run_for_ci() -> anyhow::Result<()> {
     let binary = Some(crate::process::tested_binary()?);
     run_suites(&RunArgs { quick: true, binary, limit: 150, jobs: 2, strict: true, ..RunArgs::default() })

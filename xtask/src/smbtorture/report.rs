@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use super::results::{Outcome, Results};
 
-/// Of one suite.
+/// Totals of one suite.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
 struct Totals {
     /// Tests that were run.
     tests: usize,
-    /// Of these, what smbd passes.
+    /// Tests of these that smbd passes.
     baseline: usize,
     /// Tests that the server passes.
     passed: usize,
@@ -19,7 +19,7 @@ struct Totals {
     more: usize,
 }
 
-/// Tells it, and gives how many tests are lost.
+/// Prints the report, and returns how many tests are lost.
 pub(crate) fn tell(results: &Results, baseline: &Results, json: bool) -> anyhow::Result<usize> {
     let mut suites: BTreeMap<&str, Totals> = BTreeMap::new();
     for (test, outcome) in results.iter() {
@@ -64,7 +64,7 @@ fn row(suite: &str, totals: &Totals) {
     println!("{suite:<40} {tests:>5} {baseline:>5} {passed:>6} {lost:>5} {more:>5}");
 }
 
-/// `smb2.session@enc` of `smb2.session@enc.reauth1`.
+/// Returns the suite of a test: `smb2.session@enc` of `smb2.session@enc.reauth1`.
 fn suite(test: &str) -> &str {
     let end = test.match_indices('.').nth(1).map_or(test.len(), |(at, _)| at);
     &test[..end]

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Context;
 
-/// Of one test.
+/// Outcome of one test.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, serde::Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Outcome {
@@ -46,7 +46,7 @@ impl Outcome {
     }
 }
 
-/// By the tests' names.
+/// Outcomes by the tests' names.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Results(BTreeMap<String, Outcome>);
 

@@ -129,7 +129,8 @@ fn next(queue: &Mutex<VecDeque<Suite>>) -> Option<Suite> {
     queue.lock().expect("no worker panicked").pop_front()
 }
 
-/// smbtorture fails where its test does; only what kills it is another thing.
+/// Returns the outcome of a test. smbtorture fails where its test does; only a signal that kills it is another
+/// outcome.
 fn outcome(status: ExitStatus, said: &str) -> Outcome {
     if status.signal().is_some() { Outcome::Crash } else { Outcome::said(said) }
 }

@@ -59,7 +59,7 @@ impl Samba {
         paths
     }
 
-    /// The names of all tests of SMB 2 and 3.
+    /// Returns the names of all tests of SMB 2 and 3.
     pub(crate) fn tests(&self) -> anyhow::Result<Vec<String>> {
         let output = self.command("usr/bin/smbtorture").arg("--list").output()?;
         let tests: Vec<_> = String::from_utf8_lossy(&output.stdout).lines().filter_map(test_name).collect();
@@ -68,7 +68,7 @@ impl Samba {
     }
 }
 
-/// A test's name: the list has the last part twice.
+/// Returns a test's name: the list has the last part twice.
 fn test_name(line: &str) -> Option<String> {
     let line = line.strip_prefix("smb2.").map(|_| line)?;
     let name = line.rmatch_indices('.').find_map(|(at, _)| {

@@ -21,13 +21,13 @@ pub(crate) const OTHER_USER: &str = "tort2";
 pub(crate) const PASSWORD: &str = "Secret007";
 const UIDS: [(&str, u32); 2] = [(USER, 60_001), (OTHER_USER, 60_002)];
 
-/// The share whose files can share their extents, and be compressed.
+/// Share whose files can share their extents, and be compressed.
 const CLONES: &str = "btrfs";
 const BTRFS_BYTES: u64 = 512 << 20;
 const START_TIMEOUT: Duration = Duration::from_secs(30);
-/// By how much the share `slow` is: longer than the server takes to send an interim response.
+/// Delay of the share `slow`, in milliseconds: longer than the server takes to send an interim response.
 const DELAY_MS: u16 = 1500;
-/// The shares of the slots, on which `timestamps` is run, tell late that they were written, as smbd does.
+/// Shares of the slots, on which `timestamps` is run. They report late that they were written, as smbd does.
 const TIMED: [&str; 4] = ["share", "share1", "share2", "share3"];
 const WRITE_TIME_DELAY_MS: u16 = 500;
 
@@ -41,7 +41,7 @@ pub(crate) struct Subject {
 }
 
 impl Subject {
-    /// Linerate over a tmpfs, a volume for each share.
+    /// Starts Linerate over a tmpfs, a volume for each share.
     pub(crate) fn linerate(arena: &Arena, binary: Option<PathBuf>, work: &Path) -> anyhow::Result<Self> {
         let program = match binary {
             Some(binary) => std::path::absolute(binary)?,
@@ -101,7 +101,7 @@ impl Subject {
         Self::start(arena, command, work, vec![trees])
     }
 
-    /// smbd of [`Samba`], in a view of the file system where it is installed.
+    /// Starts smbd of [`Samba`], in a view of the file system where it is installed.
     pub(crate) fn smbd(arena: &Arena, samba: &Samba, work: &Path) -> anyhow::Result<Self> {
         let trees = trees(work)?;
         let config = work.join("smb.conf");
@@ -177,7 +177,7 @@ impl Drop for Subject {
     }
 }
 
-/// A directory for each share, the user's own, on a tmpfs.
+/// Makes a directory for each share, the user's own, on a tmpfs.
 fn trees(work: &Path) -> anyhow::Result<PathBuf> {
     let trees = work.join("fs");
     std::fs::create_dir_all(&trees)?;
@@ -197,7 +197,7 @@ fn trees(work: &Path) -> anyhow::Result<PathBuf> {
     Ok(trees)
 }
 
-/// A file system in a file of the first one. It goes with that.
+/// Makes a file system in a file of the first one. It goes with that.
 fn mount_btrfs(trees: &Path, at: &Path) -> anyhow::Result<()> {
     let image = trees.join("btrfs.img");
     File::create(&image)?.set_len(BTRFS_BYTES)?;

@@ -2,10 +2,10 @@
 
 use anyhow::ensure;
 
-/// All that are run, those that take longest first. `@SHARE`: on that share, which the tests ask for. Left out are `scan`
-/// (brute force), `hold-oplock`, `hold-sharemode` and `check-sharemode` (they wait for a person), and those that want a
-/// server or a file made for them: `twrp`, `change_notify_disabled`, `session-require-signing`, `create_no_streams`,
-/// `set-sparse-ioctl`, `zero-data-ioctl`, `timestamp_resolution`, `kernel-oplocks`, `samba3misc`.
+/// All that are run, those that take longest first. `@SHARE`: on that share, which the tests ask for. Left out are
+/// `scan` (brute force), `hold-oplock`, `hold-sharemode` and `check-sharemode` (they wait for a person), and those
+/// that want a server or a file made for them: `twrp`, `change_notify_disabled`, `session-require-signing`,
+/// `create_no_streams`, `set-sparse-ioctl`, `zero-data-ioctl`, `timestamp_resolution`, `kernel-oplocks`, `samba3misc`.
 pub(crate) const ALL: &[&str] = &[
     "replay",
     "lease",

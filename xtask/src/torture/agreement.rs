@@ -12,9 +12,9 @@ use vfs::{CheckOptions, CheckReport, ProblemKind};
 use super::child::open_index;
 use crate::process;
 
-/// Returns what did not agree and was mended, by kind. What the index remembers of lists may be some moments
-/// older than the tree after a kill, and younger after a loss of power: a directory may be taken for one that
-/// lost its list, until an operator accepts that, as happens here.
+/// Returns what did not agree and was mended, by kind. What the index remembers of lists may be some moments older
+/// than the tree after a kill, and younger after a loss of power. A directory may then be taken for one that lost its
+/// list, until an operator accepts that, as happens here.
 ///
 /// # Errors
 /// When something else could not be mended, or there is more to mend after that.

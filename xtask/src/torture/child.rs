@@ -65,7 +65,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     runtime.join().map_err(|_| anyhow::anyhow!("a lane panicked"))
 }
 
-/// The index on the disk of the tree.
+/// Opens the index on the disk of the tree.
 pub(super) fn open_index(state: &Path, boot: u8) -> anyhow::Result<Index> {
     std::fs::create_dir_all(state)?;
     let options = Options { boot: [boot; 16], ..Options::default() };
@@ -221,7 +221,7 @@ impl Worker {
         Ok(found.into_directory()?.0)
     }
 
-    /// The directory that a name lies in.
+    /// Opens the directory that a name lies in.
     async fn above(&self, path: &str) -> Result<Directory, vfs::Error> {
         self.directory(parent(path)).await
     }

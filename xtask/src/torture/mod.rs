@@ -87,7 +87,8 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A few lives, as a part of `cargo xtask test`. Where no image can be mounted they are skipped, and the reason is the answer.
+/// Runs a few lives, as a part of `cargo xtask test`. Where no image can be mounted they are skipped, and the reason
+/// is the answer.
 pub(crate) fn run_for_tests() -> anyhow::Result<Vec<String>> {
     let mut skipped = Vec::new();
     for kind in [FileSystem::Ext4, FileSystem::Xfs, FileSystem::Tmpfs] {
@@ -129,14 +130,14 @@ struct Torture<'d> {
     began: Instant,
 }
 
-/// Record of one life.
+/// Record of one life of the process.
 struct Told {
     histories: Vec<History>,
     contest: Contest,
-    /// Workers whose last was for the contest.
+    /// Workers whose last step was for the contest.
     in_contest: BTreeMap<usize, usize>,
     lines: usize,
-    /// From here on nothing that is acknowledged counts: xfs answers the sync of a directory well after its power is cut.
+    /// Set once nothing that is acknowledged counts: xfs answers the sync of a directory well after its power is cut.
     is_cut: bool,
 }
 
@@ -189,7 +190,7 @@ impl<'d> Torture<'d> {
         Ok(())
     }
 
-    /// From the start of the process to its end.
+    /// Runs one life of the process, from its start to its end.
     fn live(&mut self, seed: u64, end: End) -> anyhow::Result<Told> {
         let models = (0..WORKERS).map(|worker| Ok(History::new(Model::of_tree(&self.tree, worker)?)));
         let histories = models.collect::<anyhow::Result<_>>()?;

@@ -25,7 +25,7 @@ pub(super) struct Model {
 /// Node with a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Node {
-    /// With its own access list.
+    /// A directory with its own access list.
     Directory(Option<Vec<u8>>),
     File(u64),
     Symlink(String),
@@ -144,7 +144,7 @@ impl Model {
         Ok(())
     }
 
-    /// The file that has this name.
+    /// Returns the file that has this name.
     pub(super) fn file_at(&self, path: &str) -> Option<u64> {
         match self.nodes.get(path)? {
             Node::File(file) => Some(*file),
@@ -160,7 +160,7 @@ impl Model {
         self.files[&self.file_at(path)?].extended.as_deref()
     }
 
-    /// Names of files, each with those that lead to the same.
+    /// Returns the names of files, each with those that lead to the same file.
     pub(super) fn links(&self) -> BTreeMap<u64, Vec<&str>> {
         let mut links = BTreeMap::<u64, Vec<&str>>::new();
         for (path, node) in &self.nodes {
@@ -195,7 +195,7 @@ impl Model {
         paths
     }
 
-    /// A directory that all workers or this one alone make names in.
+    /// Returns a directory that all workers or this one alone make names in.
     pub(super) fn directory_at_random(&self, rng: &mut SmallRng) -> String {
         let mut directories = self.paths_of(Node::is_directory);
         directories.extend(Self::fixed(self.worker).into_iter().skip(1));
@@ -203,7 +203,7 @@ impl Model {
         directories.choose(rng).expect("there are some").clone()
     }
 
-    /// A name that may be taken or not.
+    /// Returns a name that may be taken or not.
     pub(super) fn place_at_random(&self, rng: &mut SmallRng) -> String {
         let directory = self.directory_at_random(rng);
         let number = rng.random_range(0..6);
@@ -288,12 +288,12 @@ impl Model {
     }
 }
 
-/// The directory that a name lies in.
+/// Returns the directory that a name lies in.
 pub(super) fn parent(path: &str) -> &str {
     path.rsplit_once('/').map_or("", |(directory, _)| directory)
 }
 
-/// A list that tells one change from another, and lets the operator in whatever it says.
+/// Makes a list that tells one change from another, and lets the operator in whatever it says.
 pub(super) fn access_list(user: u64) -> Acl {
     let mut list = Acl::new();
     let who = format!("user{user}").parse().expect("it is a name");

@@ -29,7 +29,7 @@ pub(super) struct FileVersion {
     pub(super) count: u32,
 }
 
-/// Tells it: in one piece, as it is shorter than what a pipe takes at once.
+/// Writes the record: in one piece, as it is shorter than what a pipe takes at once.
 pub(super) fn tell(record: &Record) -> anyhow::Result<()> {
     let mut line = serde_json::to_vec(record)?;
     line.push(b'\n');

@@ -21,8 +21,8 @@ pub(super) struct History {
 pub(super) enum End {
     /// The process was killed: what was acknowledged is there.
     Killed,
-    /// The file system lost its power: what was acknowledged as synced is there, and of names and attributes, which journals
-    /// keep in order, a beginning of what was asked for.
+    /// The file system lost its power: what was acknowledged as synced is there, and of names and attributes, which
+    /// journals keep in order, a beginning of what was asked for.
     PowerCut,
 }
 
@@ -168,7 +168,7 @@ impl History {
 }
 
 impl Step {
-    /// The file whose content is changed or made safe.
+    /// Returns the file whose content is changed or made safe.
     pub(super) fn path_of_file(&self) -> Option<&str> {
         match self {
             Self::Write { path, .. }
@@ -204,7 +204,7 @@ impl Step {
         }
     }
 
-    /// The file whose content it makes.
+    /// Returns the file whose content it makes.
     pub(super) fn path_of_content(&self) -> Option<&str> {
         match self {
             Self::Create { path } | Self::Publish { path, .. } => Some(path),
@@ -225,9 +225,9 @@ impl Step {
 struct Content {
     safe: Vec<u8>,
     later: Vec<(usize, Vec<u8>)>,
-    /// Shortest and longest that it may be.
+    /// Shortest and longest length that the file may have.
     len: (usize, usize),
-    /// From here on zeros may show: beyond what is safe, and behind where it was cut.
+    /// Offset from which zeros may show: beyond what is safe, and behind where the file was cut.
     zeros_from: usize,
 }
 

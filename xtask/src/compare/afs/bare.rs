@@ -121,7 +121,7 @@ fn thread_seconds() -> f64 {
 }
 
 impl Bare {
-    /// Field by field; `None` of none.
+    /// Returns the median of each field; `None` without any.
     pub(super) fn median_of(all: &[Self]) -> Option<Self> {
         let of = |field: fn(&Self) -> f64| rounded(median(all.iter().map(field)));
         (!all.is_empty()).then(|| Self {

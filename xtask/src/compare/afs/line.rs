@@ -30,7 +30,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// `ours` and `peer` are in pairs, and `blasts` beside them where there are any.
+    /// Makes the line of a row. `ours` and `peer` are in pairs, and `blasts` beside them where there are any.
     pub(super) fn new(row: &Row, ours: &[Run], peer: &[Run], blasts: &[Blast]) -> Self {
         let ratio = |field: fn(&Run) -> f64| {
             rounded(median(ours.iter().zip(peer).map(|(ours, peer)| field(ours) / field(peer))))
@@ -75,7 +75,7 @@ impl Line {
     }
 }
 
-/// All lines for people, each cell ours / stock's.
+/// Formats all lines for people, each cell ours / stock's.
 pub(super) fn table(lines: &[Line]) -> String {
     let mut text = String::from(
         "| load | Gb/s or calls/s | server CPU s/GiB or us/call | server CPU % | clients' CPU % | throughput | CPU | missed |\n\

@@ -12,13 +12,14 @@ pub(super) struct Row {
 /// Arrangement of servers and clients.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Ground {
-    /// On both sides, over a path that carries them whole.
+    /// Set if both sides send jumbograms, over a path that carries them whole.
     pub(super) jumbograms: bool,
-    /// Servers have one CPU and clients another, so that it shows which is at its end. Else all share all CPUs.
+    /// Set if servers have one CPU and clients another, so that it shows which is at its limit. Else all share all
+    /// CPUs.
     pub(super) is_apart: bool,
 }
 
-/// All that rows stand on.
+/// All arrangements that rows use.
 pub(super) const GROUNDS: [Ground; 3] = [
     Ground { jumbograms: false, is_apart: true },
     Ground { jumbograms: false, is_apart: false },
@@ -45,11 +46,11 @@ pub(super) enum Load {
 pub(super) struct Bars {
     pub(super) throughput_least: f64,
     pub(super) cpu_most: Option<f64>,
-    /// Of the CPU a GiB of a bare UDP blast.
+    /// Most CPU time for a GiB, as a multiple of that of a bare UDP blast.
     pub(super) blast_cpu_most: Option<f64>,
 }
 
-/// All rows, those with jumbograms last.
+/// Returns all rows, those with jumbograms last.
 pub(super) fn all() -> impl Iterator<Item = Row> {
     let row = |load, clients, bars| {
         let ground = Ground { jumbograms: false, is_apart: load == Load::StockFetch };

@@ -18,7 +18,7 @@ use crate::process::Killed;
 /// Result of one run.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(super) struct Run {
-    /// Of files' bytes.
+    /// Bits of files, both directions together, in Gbit/s.
     pub(super) gbit_per_second: f64,
     pub(super) calls_per_second: f64,
     /// 0 where calls move no bytes.
@@ -87,7 +87,7 @@ fn stock(server: &Server, row: &Row, programs: &Programs<'_>, seconds: u32) -> a
     Ok(Came { bytes, calls, seconds, client_cpu_s: cpu_s, server_cpu_s })
 }
 
-/// `linerate bench afs` with these flags.
+/// Runs `linerate bench afs` with these flags.
 pub(super) fn bench_at(
     server: &Server,
     path: &str,
@@ -121,7 +121,7 @@ fn bench(
     })
 }
 
-/// The large file's number, as stock clients are told it.
+/// Returns the large file's number, as stock clients take it.
 fn fid(server: &Server, programs: &Programs<'_>) -> anyhow::Result<String> {
     #[derive(Deserialize)]
     struct Listed {
@@ -178,7 +178,7 @@ pub(super) fn blast(
 }
 
 impl Blast {
-    /// Field by field; `None` of none.
+    /// Returns the median of each field; `None` without any.
     pub(super) fn median_of(blasts: &[Self]) -> Option<Self> {
         let of = |field: fn(&Self) -> f64| rounded(median(blasts.iter().map(field)));
         (!blasts.is_empty()).then(|| Self {
@@ -201,7 +201,7 @@ impl Run {
         }
     }
 
-    /// Field by field.
+    /// Returns the median of each field.
     pub(super) fn median_of(runs: &[Self]) -> Self {
         let of = |field: fn(&Run) -> f64| rounded(median(runs.iter().map(field)));
         Self {

@@ -54,7 +54,7 @@ impl Site {
         self.ours.server()
     }
 
-    /// The large file, as the file system has it.
+    /// Returns the path of the large file in the file system.
     pub(super) fn file(&self) -> PathBuf {
         self.work.path().join("tree").join(FILE)
     }
@@ -94,7 +94,7 @@ impl Site {
     }
 }
 
-/// The stock cell in a namespace of its own, joined to that of the clients.
+/// Starts the stock cell in a namespace of its own, joined to that of the clients.
 fn start_cell(clients: &Namespace, mtu: u32, jumbograms: bool) -> anyhow::Result<StockCell> {
     let flags = format!("{STOCK_FLAGS} {}", if jumbograms { "-jumbo" } else { "-nojumbo" });
     let name = clients.path();

@@ -21,7 +21,7 @@ pub(super) struct Line {
     reached: bool,
 }
 
-/// As much of the report of `linerate bench callbacks` as counts here.
+/// Fields that the comparison reads from the report of `linerate bench callbacks`.
 #[derive(Debug, Serialize, Deserialize)]
 struct Report {
     clients: u64,
@@ -35,7 +35,7 @@ struct Report {
     not_told: u64,
 }
 
-/// Linerate alone: the bars are no ratios.
+/// Measures Linerate alone: the bars are no ratios.
 pub(super) fn measure(programs: &Programs<'_>) -> anyhow::Result<Line> {
     let work = tempfile::Builder::new().prefix("linerate-compare").tempdir_in("/dev/shm")?;
     site::fill(&work.path().join("tree"))?;

@@ -54,7 +54,7 @@ impl Way {
     }
 }
 
-/// The program, compiled into `work`.
+/// Compiles the program into `work`.
 pub(super) fn compile(work: &Path) -> anyhow::Result<PathBuf> {
     process::compile_c("link", include_str!("link.c"), work)
 }

@@ -28,7 +28,7 @@ enum Server {
 }
 
 impl Site {
-    /// A stock cell, which takes some ten seconds.
+    /// Starts a stock cell, which takes some ten seconds.
     pub(super) fn stock() -> anyhow::Result<Self> {
         let buffers = Buffers::raise()?;
         let (namespace, cell) = on_own_thread(|| -> anyhow::Result<_> {
@@ -39,7 +39,7 @@ impl Site {
         Ok(Self { namespace, address: StockCell::ADDRESS, volume: "pub", _server: server })
     }
 
-    /// Linerate with what it needs in `work`.
+    /// Starts Linerate with what it needs in `work`.
     pub(super) fn ours(work: &Path, linerate: &Path) -> anyhow::Result<Self> {
         let namespace = on_own_thread(Namespace::new).context("network namespaces need root")?;
         fs::create_dir(work.join("tree"))?;
@@ -72,7 +72,7 @@ impl Site {
         self.address
     }
 
-    /// The volume, as Linerate's client names it.
+    /// Returns the volume's address, as Linerate's client takes it.
     pub(super) fn root(&self) -> String {
         format!("afs://{}/{}", self.address, self.volume)
     }

@@ -28,7 +28,7 @@ pub(super) struct Line {
 }
 
 impl Line {
-    /// `ours` and `peer` are in pairs.
+    /// Makes the line of a row. `ours` and `peer` are in pairs.
     pub(super) fn new(row: &Row, ours: &[Run], peer: &[Run]) -> Self {
         let ratio = |field: fn(&Run) -> f64| {
             rounded(median(ours.iter().zip(peer).map(|(ours, peer)| field(ours) / field(peer))))
@@ -52,7 +52,7 @@ impl Line {
 }
 
 impl Run {
-    /// Field by field.
+    /// Returns the median of each field.
     fn median_of(runs: &[Self]) -> Self {
         let of = |field: fn(&Self) -> f64| rounded(median(runs.iter().map(field)));
         let client: Vec<f64> = runs.iter().filter_map(|run| run.client_cpu_s_per_gib).collect();

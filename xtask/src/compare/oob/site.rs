@@ -30,7 +30,7 @@ enum Running {
     Nginx(Box<Subject>),
 }
 
-/// As much of the report of `linerate bench tcp` as counts here.
+/// Fields that the comparison reads from the report of `linerate bench tcp`.
 #[derive(Debug, Deserialize)]
 struct BareReport {
     bytes: u64,
@@ -66,7 +66,7 @@ impl<'p> Site<'p> {
         Ok(Self { programs, row: *row, work, linerate, peer })
     }
 
-    /// A run against Linerate.
+    /// Runs the load against Linerate.
     pub(super) fn ours(&self, seconds: u32) -> anyhow::Result<Run> {
         let mut command = self.client();
         let (mode, path) = match self.row.peer {
@@ -91,7 +91,7 @@ impl<'p> Site<'p> {
         })
     }
 
-    /// A run against the peer.
+    /// Runs the load against the peer.
     pub(super) fn peer(&self, seconds: u32) -> anyhow::Result<Run> {
         let (process, address) = match &self.peer {
             Running::Nginx(subject) => {
@@ -120,7 +120,7 @@ impl<'p> Site<'p> {
         })
     }
 
-    /// On a CPU of its own, where the server has one.
+    /// Makes the command of the client, which has a CPU of its own where the server has one.
     fn client(&self) -> Command {
         self.programs.command(self.programs.linerate, self.row.is_apart().then_some(CLIENT_CPU))
     }

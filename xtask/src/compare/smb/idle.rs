@@ -89,7 +89,7 @@ struct Report {
     errors: std::collections::BTreeMap<String, u64>,
 }
 
-/// Proportional share of memory of a process and its descendants.
+/// Returns the proportional share of memory of a process and its descendants.
 fn memory_kib(pid: u32) -> anyhow::Result<f64> {
     let mut sum = 0.0;
     for pid in cpu::tree(pid)? {

@@ -34,7 +34,7 @@ struct Killed {
     errors: BTreeMap<String, u64>,
 }
 
-/// As much of the report of `linerate bench smb` as counts here.
+/// Fields that the comparison reads from the report of `linerate bench smb`.
 #[derive(serde::Deserialize)]
 struct Report {
     bits_per_second: f64,
@@ -109,7 +109,7 @@ fn killed(row: Row, bench: &Bench<'_>, side: &Side, seconds: u32) -> anyhow::Res
     })
 }
 
-/// The bench fails where a request did: its report is what is asked for.
+/// Runs the bench, which fails where a request did, and returns its report.
 fn load(row: Row, bench: &Bench<'_>, side: &Side, seconds: u32, more: &[&str]) -> anyhow::Result<Report> {
     let mut command = bench.command();
     command.args(["--verify", "--size", "1M", "--connections", "1", "--channels", "4", "--depth", "4"]);

@@ -154,7 +154,7 @@ impl Bench<'_> {
     }
 }
 
-/// One listing by smbclient, with every name counted.
+/// Lists the directory once by smbclient, and counts every name.
 fn listed(row: Row, side: &Side, idle_bytes: u64) -> anyhow::Result<Run> {
     make_cold(row)?;
     let before = cpu::of_tree(side.pid)?;

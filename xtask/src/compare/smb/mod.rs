@@ -149,7 +149,7 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    /// The command, with the channels spread over all of the server's interfaces.
+    /// Makes the command, with the channels spread over all of the server's interfaces.
     fn command(&self) -> Command {
         self.command_over(&self.place.interfaces())
     }
@@ -165,7 +165,8 @@ impl Bench<'_> {
     }
 }
 
-/// A row. Its peer may hang: smbd does for a minute, now and then, when several connections of a client sign in at once.
+/// A row. Its peer may hang: smbd does for a minute, now and then, when several connections of a client sign in at
+/// once.
 #[derive(serde::Serialize)]
 #[serde(untagged)]
 enum Measured {
@@ -241,7 +242,7 @@ fn make_tree() -> anyhow::Result<(tempfile::TempDir, std::path::PathBuf)> {
     Ok((work, tree))
 }
 
-/// Bytes that say where they are.
+/// Makes a file each of whose pieces begins with its number.
 fn make_file(path: &std::path::Path, len: u64) -> anyhow::Result<()> {
     use std::io::Write;
     let mut file = std::fs::File::create(path)?;

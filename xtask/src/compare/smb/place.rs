@@ -51,7 +51,7 @@ impl Place {
         }
     }
 
-    /// The server's addresses that channels are spread over; none where there is but one.
+    /// Returns the server's addresses that channels are spread over; none where there is but one.
     pub(super) fn interfaces(&self) -> Vec<String> {
         match self {
             Self::Loopback => Vec::new(),
@@ -82,7 +82,7 @@ impl Wires {
     }
 }
 
-/// The server's addresses on the first wires.
+/// Returns the server's addresses on the first wires.
 pub(super) fn interfaces(wires: u32) -> Vec<String> {
     (0..wires).map(|wire| address(wire, SERVER).ip().to_string()).collect()
 }

@@ -20,7 +20,7 @@ pub(super) enum Client {
     Put,
 }
 
-/// All rows.
+/// Returns all rows.
 pub(super) fn all() -> impl Iterator<Item = Row> {
     let bench = |load, bars: (f64, f64), connections, name, bytes, flags| Row {
         bar: Bar { load, throughput_least: Some(bars.0), cpu_most: Some(bars.1) },

@@ -12,7 +12,7 @@ use super::side::{PASSWORD, Side, USER};
 use crate::compare::wrk::Run;
 use crate::cpu;
 
-/// As much of the report of `linerate bench smb` as counts here.
+/// Fields that the comparison reads from the report of `linerate bench smb`.
 #[derive(Debug, Deserialize)]
 pub(super) struct Report {
     pub(super) requests: u64,
@@ -25,7 +25,7 @@ pub(super) struct Report {
     pub(super) latency: Latency,
 }
 
-/// From a request to its answer.
+/// Time from a request to its answer.
 #[derive(Debug, Deserialize)]
 pub(super) struct Latency {
     pub(super) max_us: u32,
@@ -71,7 +71,7 @@ pub(super) fn run(
     }
 }
 
-/// One file of [`FILE_BYTES`] by smbclient.
+/// Moves one file of [`FILE_BYTES`] by smbclient.
 fn smbclient(side: &Side, before: f64, words: &str) -> anyhow::Result<Run> {
     let began = Instant::now();
     let mut command = Command::new("smbclient");

@@ -25,14 +25,14 @@ pub(super) struct Side {
 }
 
 impl Side {
-    /// Of a name in the tree.
+    /// Returns the URL of a name in the tree.
     pub(super) fn url(&self, name: &str) -> String {
         format!("smb://{USER}@{}/{}/{name}", self.address, self.share)
     }
 }
 
-/// Linerate with its defaults, for a user with a password; but messages are signed where a client asks for it, as by smbd's own
-/// default (`server signing = default`).
+/// Linerate with its defaults, for a user with a password; but messages are signed where a client asks for it, as by
+/// smbd's own default (`server signing = default`).
 pub(super) struct Linerate {
     server: Server,
     address: SocketAddr,

@@ -19,10 +19,10 @@ pub(super) struct Line {
     load: &'static str,
     lanes: u32,
     pairs: u32,
-    /// With one channel, two and four.
+    /// CPU time for a GiB with one channel, two and four.
     cpu_s_per_gib: [f64; COUNTS.len()],
     gbit_per_second: [f64; COUNTS.len()],
-    /// Of four channels to one.
+    /// Ratio of the CPU time with four channels to that with one.
     ratio_cpu: f64,
     wanted_cpu: f64,
     reached: bool,
@@ -75,7 +75,7 @@ fn line(bench: &Bench<'_>, side: &Side, lanes: u32, pairs: u32, seconds: u32) ->
     })
 }
 
-/// Processor time for a GiB, and Gb/s. The same is under way in all, however many channels share it.
+/// Measures the processor time for a GiB, and Gb/s. The same is under way in all, however many channels share it.
 fn one(bench: &Bench<'_>, side: &Side, channels: u32, seconds: u32) -> anyhow::Result<(f64, f64)> {
     let before = cpu::of_tree(side.pid)?;
     let mut command = bench.command_over(&interfaces(channels));

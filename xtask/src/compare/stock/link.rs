@@ -17,7 +17,7 @@ pub(super) struct Link {
 }
 
 impl Link {
-    /// `mtu` in bytes, for both ends.
+    /// Makes the link. `mtu` is in bytes, for both ends.
     pub(super) fn new(mtu: u32) -> anyhow::Result<Self> {
         // A thread of its own, as it wanders from one to the other.
         on_own_thread(|| {
@@ -35,7 +35,7 @@ impl Link {
         })
     }
 
-    /// A port for the next server: a ring gives up its socket a while after its process has ended.
+    /// Returns a port for the next server: a ring gives up its socket a while after its process has ended.
     pub(super) fn next_port(&self) -> u16 {
         self.next_port.fetch_add(1, Ordering::Relaxed)
     }
@@ -76,5 +76,5 @@ pub(in crate::compare) fn on_own_thread<T: Send>(act: impl FnOnce() -> T + Send)
 /// The server's address.
 pub(super) const SERVER: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 1);
 const CLIENT: Ipv4Addr = Ipv4Addr::new(10, 79, 0, 2);
-/// Of rxperf.
+/// Port of rxperf.
 const PORT: u16 = 7009;

@@ -5,24 +5,24 @@
 pub(super) struct Row {
     pub(super) mode: Mode,
     pub(super) threads: u32,
-    /// Of the link, bytes.
+    /// MTU of the link, bytes.
     pub(super) mtu: u32,
-    /// On both sides.
+    /// Set if both sides send jumbograms.
     pub(super) jumbograms: bool,
 }
 
 /// Mode of the client's calls.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
-    /// Each receives 1 MiB.
+    /// Each call receives 1 MiB.
     Recv,
-    /// Each sends 1 MiB.
+    /// Each call sends 1 MiB.
     Send,
-    /// Each sends and receives 32 bytes.
+    /// Each call sends and receives 32 bytes.
     Small,
 }
 
-/// All rows.
+/// Returns all rows.
 pub(super) fn all() -> impl Iterator<Item = Row> {
     let links = [(1500, false), (1500, true), (9000, false), (9000, true)];
     let loads = [Mode::Recv, Mode::Send].into_iter().flat_map(|mode| THREADS.map(|threads| (mode, threads)));
@@ -52,7 +52,7 @@ impl Row {
         }
     }
 
-    /// For the stock client.
+    /// Returns the flags of the stock client.
     pub(super) fn client_flags(&self) -> Vec<String> {
         let mut flags = self.stock_flags();
         let (size, small) = ((1 << 20).to_string(), SMALL.to_string());
@@ -65,12 +65,12 @@ impl Row {
         flags
     }
 
-    /// For either stock side.
+    /// Returns the flags that either stock side takes.
     pub(super) fn stock_flags(&self) -> Vec<String> {
         if self.jumbograms { Vec::new() } else { vec!["-j".to_owned()] }
     }
 
-    /// For Linerate's server.
+    /// Returns the flags of Linerate's server.
     pub(super) fn linerate_flags(&self) -> Vec<String> {
         let fragments = self.jumbograms && self.mtu == 1500;
         if fragments { vec!["--jumbograms".to_owned(), "fragments".to_owned()] } else { Vec::new() }
@@ -78,5 +78,5 @@ impl Row {
 }
 
 const THREADS: [u32; 4] = [1, 4, 16, 64];
-/// Bytes each way.
+/// Bytes of a small call in each direction.
 const SMALL: u32 = 32;

@@ -51,7 +51,7 @@ impl Bars {
 }
 
 impl Line {
-    /// `ours` and `stock` are the runs of which the others are the medians, in pairs.
+    /// Makes the line of a row. `our_runs` and `peer_runs` are in pairs; `ours` and `peer` are their medians.
     pub(super) fn new(row: &Row, ours: Run, peer: Run, our_runs: &[Run], peer_runs: &[Run]) -> Self {
         let ratio = |field: fn(&Run) -> f64| {
             let pairs = our_runs.iter().zip(peer_runs).map(|(ours, peer)| field(ours) / field(peer));
@@ -85,7 +85,7 @@ impl Line {
     }
 }
 
-/// All lines for people, each cell ours / stock's.
+/// Formats all lines for people, each cell ours / stock's.
 pub(super) fn table(lines: &[Line]) -> String {
     let mut text = String::from(
         "| load | Gb/s | server CPU s/GiB | ACKs/packet | resent % | needless % | client CPU % | throughput | CPU | missed |\n\

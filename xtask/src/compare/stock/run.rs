@@ -25,20 +25,20 @@ pub(super) enum Subject {
 /// Result of one run.
 #[derive(Clone, Copy, Debug, serde::Serialize)]
 pub(super) struct Run {
-    /// Of payload.
+    /// Bits of payload, in Gbit/s.
     pub(super) gbit_per_second: f64,
     pub(super) calls_per_second: f64,
     pub(super) server_cpu_s_per_gib: f64,
     pub(super) server_cpu_us_per_call: f64,
-    /// Shares of their CPUs.
+    /// Share that the server uses of its CPU.
     pub(super) server_cpu_share: f64,
     pub(super) client_cpu_share: f64,
     pub(super) client_cpu_s_per_gib: f64,
-    /// ACKs that the receiver of the payload sent for each full packet of it.
+    /// ACKs that the receiver of the payload sent for each full packet.
     pub(super) acks_per_packet: f64,
-    /// Packets that the sender of the payload sent again, per cent of the full packets.
+    /// Packets that the sender of the payload resent, per cent of the full packets.
     pub(super) resends_percent: f64,
-    /// Of these, the ones that had arrived before.
+    /// Resent packets that had arrived before, per cent of the full packets.
     pub(super) needless_percent: f64,
 }
 
@@ -88,7 +88,7 @@ pub(super) fn run(
 }
 
 impl Run {
-    /// Field by field.
+    /// Returns the median of each field.
     pub(super) fn median_of(runs: &[Self]) -> Self {
         let of = |field: fn(&Self) -> f64| rounded(median(runs.iter().map(field)));
         Self {
@@ -169,7 +169,7 @@ impl Serving {
     }
 }
 
-/// As much of a server's counters as counts here.
+/// Counters that the comparison reads from a server.
 pub(in crate::compare) struct Counts {
     acks_sent: u32,
     resent: u32,
@@ -177,7 +177,8 @@ pub(in crate::compare) struct Counts {
 }
 
 impl Counts {
-    /// By DEBUG, as `rxdebug` asks, from the calling thread's namespace; waits for a server that has just been started.
+    /// Reads the counters by DEBUG packets, as `rxdebug` does, from the calling thread's network namespace. Waits for
+    /// a server that has just been started.
     pub(in crate::compare) fn ask(server: SocketAddr) -> anyhow::Result<Self> {
         let socket = UdpSocket::bind(("0.0.0.0", 0))?;
         socket.connect(server)?;

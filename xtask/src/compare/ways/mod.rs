@@ -23,7 +23,7 @@ pub(crate) struct Args {
     rounds: u32,
 }
 
-/// Over loopback, to and from a file in memory.
+/// Measures the ways over loopback, to and from a file in memory.
 pub(super) fn run(args: &Args) -> anyhow::Result<()> {
     let work = tempfile::Builder::new().prefix("linerate-ways").tempdir_in("/dev/shm")?;
     let program = Program::compile(work.path())?;
@@ -38,11 +38,11 @@ pub(super) fn run(args: &Args) -> anyhow::Result<()> {
 /// One way's JSON line.
 #[derive(Debug, serde::Serialize)]
 pub(crate) struct Way {
-    /// Direction, and the way.
+    /// Direction and name of the way.
     pub(crate) load: String,
-    /// Processor time of a message, the ring's own threads among it: the middle turn's.
+    /// CPU time of a message, the ring's own threads included: the median turn's.
     pub(crate) cpu_us: Option<f64>,
-    /// Of the first way of the direction, in the same turn: the middle one.
+    /// Ratio to the CPU time of the first way of the direction in the same turn: the median one.
     pub(crate) ratio_cpu: Option<f64>,
     /// The error by which the kernel says that it does not have the way.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -53,7 +53,7 @@ pub(crate) struct Way {
 pub(crate) struct Program(PathBuf);
 
 impl Program {
-    /// Into `dir`, where its file will lie as well.
+    /// Compiles the program into `dir`, where its file will lie as well.
     pub(crate) fn compile(dir: &Path) -> anyhow::Result<Self> {
         Ok(Self(process::compile_c("ways", include_str!("ways.c"), dir)?))
     }
@@ -62,7 +62,7 @@ impl Program {
         &self.0
     }
 
-    /// Every way with the peer at `to`, in turns.
+    /// Measures every way with the peer at `to`, in turns.
     pub(crate) fn measure(&self, to: SocketAddrV4, messages: u32, rounds: u32) -> anyhow::Result<Vec<Way>> {
         let (ip, port) = (to.ip().to_string(), to.port().to_string());
         let dir = self.0.parent().context("it lies in a directory")?.display().to_string();

@@ -30,7 +30,7 @@ impl Scenario for Announced {
         "AFS stores that announce 4 GiB each and send 64 KiB, by clients that die in the middle"
     }
 
-    /// The good client asks over HTTP.
+    /// Returns HTTP, over which the good client asks.
     fn service(&self) -> Service {
         Service::Http
     }
@@ -133,7 +133,7 @@ fn stored_in(field: &Field<'_>) -> anyhow::Result<PathBuf> {
     Ok(field.tree.parent().context("the tree lies beside what scenarios have")?.join(NAME).join(STORED))
 }
 
-/// Bytes of the disk that a directory's files take.
+/// Returns the bytes of the disk that a directory's files take.
 fn taken(directory: &Path) -> std::io::Result<u64> {
     let mut bytes = 0;
     for entry in std::fs::read_dir(directory)? {

@@ -35,7 +35,7 @@ impl Scenario for Pools {
         "TCP connections without a claim, and transfers that nobody takes or sends, as many as one address gets"
     }
 
-    /// The good client asks over HTTP.
+    /// Returns HTTP, over which the good client asks.
     fn service(&self) -> Service {
         Service::Http
     }
@@ -73,7 +73,8 @@ impl Scenario for Pools {
     }
 }
 
-/// Connections of which half say nothing, and half claim what there is not; how many were made and how many were open at once.
+/// Connections of which half say nothing, and half claim what there is not; how many were made and how many were open
+/// at once.
 fn connect(field: &Field<'_>) -> (u64, usize) {
     let address = SocketAddr::from((SERVER, PORT));
     let wanted = connections_possible(2 * PLACES);
@@ -169,7 +170,7 @@ impl Source for Nothing {
 
 const STORED: &str = "stored";
 const PORT: u16 = 7000;
-/// Of a lane; fewer than the attackers make.
+/// Connections that a lane allows; fewer than the attackers make.
 const PLACES: usize = 512;
 const CONNECTS_A_TURN: usize = 100;
 const TURN: Duration = Duration::from_millis(50);

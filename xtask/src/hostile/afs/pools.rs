@@ -29,7 +29,7 @@ impl Scenario for Pools {
         "hosts, promises, locks, bulk status and questions to the cell, as many as one address gets, by clients that fall silent"
     }
 
-    /// The good client asks over HTTP.
+    /// Returns HTTP, over which the good client asks.
     fn service(&self) -> Service {
         Service::Http
     }
@@ -99,7 +99,7 @@ impl Taken {
     }
 }
 
-/// One round: clients that take what they get, and some of which change what the others rely on.
+/// Runs one round of clients that take what they get; some of them change what the others rely on.
 async fn take(round: u64, end: Instant) -> anyhow::Result<Taken> {
     let taken = Rc::new(Cell::new(Taken::default()));
     let clients = (0..CLIENTS).map(|n| {
@@ -154,7 +154,7 @@ async fn one(number: u64, taken: &Cell<Taken>, end: Instant) -> anyhow::Result<(
     Ok(())
 }
 
-/// A shared lock of each file, which only time ends.
+/// Takes a shared lock of each file, which only time ends.
 async fn lock_all(connection: &Connection, files: &[Fid], taken: &Cell<Taken>) -> anyhow::Result<()> {
     for &fid in files {
         let mut call = connection.call().await?;
@@ -188,11 +188,11 @@ fn note(taken: &Cell<Taken>, change: impl FnOnce(&mut Taken)) {
 
 const SHARED: &str = "shared";
 const PORT: u16 = 7000;
-/// RXAFS.
+/// Service id of RXAFS.
 const SERVICE: u16 = 1;
 const FILES: usize = 32;
-/// At once, each with a driver and a port of its own.
+/// Clients at once, each with a driver and a port of its own.
 const CLIENTS: u64 = 16;
 const CHANGES_EVERY: u64 = 4;
-/// After which they fall silent.
+/// Time after which the clients fall silent.
 const ROUND: Duration = Duration::from_secs(3);

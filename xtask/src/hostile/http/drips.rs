@@ -9,7 +9,7 @@ use crate::hostile::net::{connect_from, connections_possible, source};
 use crate::hostile::scenario::{Field, Findings, Scenario, Service};
 use crate::hostile::server::HTTP;
 
-/// With so many connections; half of them from one address, half each from its own.
+/// Scenario of dripping requests over so many connections: half are from one address, the others each from its own.
 pub(crate) struct Drips {
     pub(crate) name: &'static str,
     pub(crate) connections: usize,

@@ -145,7 +145,8 @@ fn fill() -> u64 {
     (0..4).filter(|n| ask(&head(*n), &body).starts_with(b"HTTP/1.1 507")).count() as u64
 }
 
-/// A header block that does not end, and frames that bring nothing; whether the server has cut the connection.
+/// Sends a header block that does not end, and frames that bring nothing; returns whether the server has cut the
+/// connection.
 fn flood() -> bool {
     let Ok(mut client) = Http2::connect(ATTACKER) else { return false };
     client.endless_block(FRAGMENTS);
@@ -172,5 +173,5 @@ const PAUSE: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(5);
 const CHANGERS: usize = 64;
 const TAKERS: usize = 16;
-/// More than a block of 32 KiB has.
+/// Frames of the header block that does not end: they have more bytes than the 32 KiB that a block may have.
 const FRAGMENTS: usize = 8;

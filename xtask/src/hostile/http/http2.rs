@@ -95,7 +95,7 @@ impl Http2 {
     }
 }
 
-/// HTTP/1.1 over TLS.
+/// Begins HTTP/1.1 over TLS.
 pub(super) fn tls_over(tcp: TcpStream) -> anyhow::Result<StreamOwned<ClientConnection, TcpStream>> {
     let tls = ClientConnection::new(config(Alpn::Http11)?, ServerName::from(HTTPS.ip()))?;
     Ok(StreamOwned::new(tls, tcp))

@@ -134,7 +134,7 @@ fn user(n: usize) -> String {
     format!("user-{n}")
 }
 
-/// RFC 4648 4.
+/// Encodes in base64 (RFC 4648 4).
 fn base64(bytes: &[u8]) -> String {
     const ALPHABET: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     let mut text = String::new();
@@ -150,10 +150,10 @@ fn base64(bytes: &[u8]) -> String {
 }
 
 const PASSWORD: &str = "open sesame";
-/// The first is the one whose password is guessed.
+/// Number of users; the password of the first is guessed.
 const USERS: usize = 32;
 const ADDRESSES: usize = 400;
 const THREADS: usize = 4;
 const BETWEEN_USERS: Duration = Duration::from_millis(300);
-/// For an answer; a password is verified in less than a second by the slowest build.
+/// Time to wait for an answer; the slowest build verifies a password in less than a second.
 const PATIENCE: Duration = Duration::from_secs(10);

@@ -71,7 +71,7 @@ impl Taker {
         Some(Self { stream, drips })
     }
 
-    /// False once the server has cut it.
+    /// Returns false once the server has cut it.
     fn stay(&mut self) -> bool {
         let mut part = [0; 4096];
         let ended = match self.stream.read(&mut part) {

@@ -25,7 +25,7 @@ impl Scenario for Readers {
         Service::Http
     }
 
-    /// The patience of the default, 30 s, scaled down to the time there is.
+    /// Scales the default patience of 30 s down to the time there is.
     fn prepare(&self, _work: &Path) -> anyhow::Result<Wishes> {
         Ok(Wishes { config: format!("[http.limits]\nstall_seconds = {STALL_SECONDS}"), ..Wishes::default() })
     }
@@ -54,7 +54,7 @@ impl Scenario for Readers {
     }
 }
 
-/// Every second reader comes over TLS.
+/// Reads slowly until the attack ends; every second reader comes over TLS.
 fn read(n: usize, field: &Field<'_>) -> anyhow::Result<u64> {
     trait Both: Read + Write {}
     impl<T: Read + Write> Both for T {}

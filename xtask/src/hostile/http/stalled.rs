@@ -64,5 +64,5 @@ impl Scenario for Stalled {
     }
 }
 
-/// As many as most servers allow, and more than this one does.
+/// Streams of a connection: as many as most servers allow, and more than this one does.
 const STREAMS: usize = 250;

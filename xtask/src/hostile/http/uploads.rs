@@ -10,7 +10,7 @@ use crate::hostile::net::{connect_from, connections_possible, source};
 use crate::hostile::scenario::{Field, Findings, Scenario, Service};
 use crate::hostile::server::{HTTP, Wishes};
 
-/// From one address by half, half each from its own.
+/// Scenario of slow uploads: half are from one address, the others each from its own.
 pub(crate) struct SlowUploads;
 
 impl Scenario for SlowUploads {

@@ -67,5 +67,5 @@ impl Scenario for Gap {
 
 const CONNECTIONS: u32 = 8;
 const SEQ_MAX: u32 = 12_000;
-/// For 32 packets.
+/// Time in which 32 packets are sent.
 const TURN: Duration = Duration::from_millis(1);

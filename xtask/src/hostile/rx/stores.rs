@@ -66,7 +66,7 @@ impl Store {
         Ok(Self { head, line, connection, sent: 1, acknowledged: 0, aborted: false, stalled_turns: 0 })
     }
 
-    /// One packet more, or the first one missing once more.
+    /// Sends one packet more, or the first missing one once more.
     fn go_on(&mut self) {
         while let Some((header, payload)) = self.line.receive() {
             self.aborted |= header.kind == PacketType::Abort;

@@ -39,7 +39,7 @@ impl Line {
         }
     }
 
-    /// The next packet that has come.
+    /// Receives the next packet that has come.
     pub(super) fn receive(&mut self) -> Option<(Header, &[u8])> {
         loop {
             let len = self.socket.recv(&mut self.buffer[..]).ok()?;
@@ -60,18 +60,18 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// The nth of this bench.
+    /// Makes the nth connection of this bench.
     pub(super) fn new(n: u32) -> Self {
         // One epoch for all, as of one client.
         Self { epoch: EPOCH_ANY_ADDRESS | 0x0b5e_55ed, id: (n + 1) << 2, serial: 0 }
     }
 
-    /// A DATA packet.
+    /// Makes a DATA packet.
     pub(super) fn data(&mut self, channel: u32, call: u32, seq: u32, more: u8, payload: &[u8]) -> Vec<u8> {
         self.packet(PacketType::Data, channel, call, seq, more, payload)
     }
 
-    /// The first packet of a call that is all of its request.
+    /// Makes the first packet of a call that is all of its request.
     pub(super) fn request(&mut self, channel: u32, call: u32, work: Work) -> Vec<u8> {
         let head = Request::new(work).encode().expect("requests within the limits");
         let payload = match work_bytes(&head) {
@@ -81,7 +81,7 @@ impl Connection {
         self.data(channel, call, 1, flags::LAST_PACKET | flags::REQUEST_ACK, &payload)
     }
 
-    /// An ACK of everything below `first`, of the next `table` packets softly, and of `ranges` by our extension.
+    /// Makes an ACK of everything below `first`, of the next `table` packets softly, and of `ranges` by our extension.
     pub(super) fn ack(
         &mut self,
         (channel, call): (u32, u32),
@@ -230,5 +230,5 @@ const IPPROTO_RAW: i32 = 255;
 const IPPROTO_UDP: u8 = 17;
 const FLAGS_AT: usize = 21;
 const RESEND: Duration = Duration::from_millis(250);
-/// More than any server sends ahead.
+/// Window that ACKs announce: more packets than any server sends ahead.
 const WINDOW: u32 = 12 * 1024;

@@ -108,5 +108,5 @@ const ALL: [Held; 3] = [
     },
 ];
 const PATIENCE: Duration = Duration::from_secs(5);
-/// On a machine that does much else.
+/// Longest time that counts as at once, on a machine that does much else.
 const AT_ONCE: Duration = Duration::from_secs(1);

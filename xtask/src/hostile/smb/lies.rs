@@ -57,7 +57,7 @@ impl Scenario for Lies {
     }
 }
 
-/// Tells one; whether it was answered, or ended its connection, in time.
+/// Sends one lie; returns whether it was answered, or ended its connection, in time.
 fn tell(n: usize) -> anyhow::Result<bool> {
     let stream = connect_from(source(n), SMB)?;
     // Every second one comes as far as a share.

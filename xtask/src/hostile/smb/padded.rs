@@ -64,7 +64,7 @@ impl Scenario for Padded {
     }
 }
 
-/// A client with an open of the share's root, and credits for many requests.
+/// Connects a client, with an open of the share's root and credits for many requests.
 fn arrive() -> anyhow::Result<(Raw, smb_wire::FileId)> {
     let mut client = Raw::arrive(connect_from(ADDRESS, SMB)?, ATTACKER, true)?;
     let all = share::READ | share::WRITE | share::DELETE;

@@ -114,7 +114,7 @@ const fn how(disposition: Disposition) -> How {
     }
 }
 
-/// One session after the other over one connection.
+/// Opens one session after the other over one connection.
 fn sessions(held: &mut Held, taken: &mut Taken, _round: u64) -> anyhow::Result<()> {
     let mut client = arrive()?;
     for _ in 0..SESSIONS {
@@ -169,7 +169,7 @@ fn channels(_held: &mut Held, taken: &mut Taken, _round: u64) -> anyhow::Result<
     Ok(())
 }
 
-/// Durable opens whose connection goes, in names of another case than the files have.
+/// Leaves durable opens whose connection goes, in names of another case than the files have.
 fn durable(held: &mut Held, taken: &mut Taken, round: u64) -> anyhow::Result<()> {
     let mut client = arrive()?;
     for n in 0..DURABLE {
@@ -203,7 +203,7 @@ fn leases(held: &mut Held, taken: &mut Taken, round: u64) -> anyhow::Result<()> 
     Ok(())
 }
 
-/// A message of 1 MiB that stops after its first part; first messages of strangers that do.
+/// Sends a message of 1 MiB that stops after its first part, and first messages of strangers that do.
 fn frames(held: &mut Held, taken: &mut Taken, _round: u64) -> anyhow::Result<()> {
     for (negotiates, length) in [(false, 4 << 10), (true, 65 << 10)] {
         for _ in 0..FRAMES {
@@ -250,14 +250,14 @@ fn watches(held: &mut Held, taken: &mut Taken, round: u64) -> anyhow::Result<()>
     Ok(())
 }
 
-/// Of one connection; more than one may have.
+/// Sessions asked for on one connection; more than it may have.
 const SESSIONS: u64 = 300;
 const PIPES: u64 = 500;
-/// Arguments in each fragment of a call.
+/// Bytes of arguments in each fragment of a call.
 const CALL_BYTES: u16 = 4000;
 const BINDINGS: u64 = 8;
 const DURABLE: u64 = 64;
 const LEASES: u64 = 16;
 const FRAMES: u64 = 8;
-/// More than a watch keeps.
+/// Changes of a watched directory; more than a watch keeps.
 const CHANGES: u64 = 1200;

@@ -94,7 +94,7 @@ impl Keeps {
 }
 
 impl Raw {
-    /// A connection that has said nothing yet. It waits as long as the stream does, 3 s if that has no limit.
+    /// Makes a connection that has said nothing yet. It waits as long as the stream does, 3 s if that has no limit.
     pub(crate) fn over(stream: TcpStream) -> anyhow::Result<Self> {
         if stream.read_timeout()?.is_none() {
             stream.set_read_timeout(Some(PATIENCE))?;
@@ -231,7 +231,7 @@ impl Raw {
         self.done(Command::Close, |body| body.push(&request))
     }
 
-    /// Bytes of a file; none at its end.
+    /// Reads bytes of a file; none at its end.
     pub(crate) fn read(&mut self, file: FileId, offset: u64, length: u32) -> anyhow::Result<Vec<u8>> {
         let request = read_request(file, offset, length);
         let reply = self.ask(Command::Read, charge(length), |body| body.push(&request))?;
@@ -256,7 +256,7 @@ impl Raw {
         Ok(())
     }
 
-    /// A request and its final answer.
+    /// Sends a request, and returns its final answer.
     pub(crate) fn ask(
         &mut self,
         command: Command,
@@ -267,7 +267,7 @@ impl Raw {
         self.answer()
     }
 
-    /// The next final answer.
+    /// Receives the next final answer.
     pub(crate) fn answer(&mut self) -> anyhow::Result<Vec<u8>> {
         loop {
             let reply = self.receive()?;
@@ -316,7 +316,7 @@ impl Raw {
         Ok(())
     }
 
-    /// The next frame: one message, for this client sends no compounds that are answered so.
+    /// Receives the next frame: one message, for this client sends no compounds that are answered so.
     pub(crate) fn receive(&mut self) -> anyhow::Result<Vec<u8>> {
         let mut prefix = [0; PREFIX_LEN];
         self.stream.read_exact(&mut prefix)?;
@@ -349,12 +349,12 @@ fn initiator(user: &str, password: &str) -> anyhow::Result<Initiator> {
     Ok(Initiator::new(credentials, random(), Zeroizing::new(random())))
 }
 
-/// A READ of so much.
+/// Makes a READ of so many bytes.
 pub(crate) fn read_request(file: FileId, offset: u64, length: u32) -> ReadRequest {
     ReadRequest { length: length.into(), offset: offset.into(), file_id: file, ..ReadRequest::blank() }
 }
 
-/// A LOCK of the first byte, with `how` of [`smb_wire::body::lock::flags`].
+/// Writes a LOCK of the first byte, with `how` of [`smb_wire::body::lock::flags`].
 pub(crate) fn lock_request(body: &mut Body<'_>, file: FileId, how: u32) {
     let fixed = LockRequestFixed { file_id: file, ..LockRequestFixed::blank() };
     let first = LockElement { offset: 0.into(), length: 1.into(), flags: how.into(), reserved: 0.into() };

@@ -65,5 +65,5 @@ fn try_once(n: usize) -> anyhow::Result<Status> {
 }
 
 const THREADS: usize = 4;
-/// Of so many, half from one address, some are over the limit.
+/// Number of sign-ins, half of them from one address, from which on some are over the limit.
 const ENOUGH: u64 = 200;

@@ -74,5 +74,5 @@ fn lock_many(client: &mut Raw, from: u64) -> anyhow::Result<()> {
 }
 
 const CLIENTS: usize = 8;
-/// Of one request.
+/// Ranges of one request.
 const RANGES: u64 = 256;

@@ -27,7 +27,7 @@ impl Scenario for Unread {
         Service::Smb
     }
 
-    /// Little enough that what the server is beside it fits under the bar of every scenario.
+    /// Sets so little memory that the server stays under the bar of every scenario with it.
     fn prepare(&self, _: &Path) -> anyhow::Result<Wishes> {
         Ok(Wishes { smb: "memory_per_lane = '160M'", ..Wishes::default() })
     }

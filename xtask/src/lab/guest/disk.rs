@@ -44,9 +44,9 @@ pub(crate) fn pages_by_node(pid: u32, of: impl Fn(&str) -> bool) -> anyhow::Resu
     Ok(nodes)
 }
 
-/// Returns where the page cache holds the files of a directory, all of which is so many bytes and in memory:
-/// a process that keeps all of them mapped, seen through its numa_maps. It brings nothing into memory. The
-/// scenario names the package vmtouch.
+/// Returns where the page cache holds the files of a directory, all of which is so many bytes and in memory. It reads
+/// the numa_maps of a process that keeps all of them mapped. It brings nothing into memory. The scenario names the
+/// package vmtouch.
 pub(crate) fn file_pages_by_node(directory: &Path, bytes: usize) -> anyhow::Result<Vec<u64>> {
     let all = bytes.div_ceil(rustix::param::page_size()) as u64;
     let summary = process::output("vmtouch", &[directory])?;
@@ -60,5 +60,5 @@ pub(crate) fn file_pages_by_node(directory: &Path, bytes: usize) -> anyhow::Resu
 }
 
 const DISK: &str = "/dev/vda";
-/// More than any guest has.
+/// Largest number of NUMA nodes; more than any guest has.
 const NODES_MAX: usize = 64;

@@ -108,7 +108,7 @@ impl Https {
         self.flush()
     }
 
-    /// The next response's head.
+    /// Reads the next response's head.
     pub(crate) fn head(&mut self) -> anyhow::Result<Head> {
         loop {
             if let Some(end) = self.inbox.windows(4).position(|window| window == b"\r\n\r\n") {
@@ -216,7 +216,7 @@ impl Head {
     }
 }
 
-/// A GET.
+/// Makes a GET request.
 pub(crate) fn request(path: &str, lines: &str) -> String {
     format!("GET {path} HTTP/1.1\r\nHost: lab\r\n{lines}\r\n")
 }

@@ -6,7 +6,7 @@ pub(crate) use testkit::metrics::Scrape;
 
 use crate::process;
 
-/// All counters now.
+/// Reads all counters.
 pub(crate) fn scrape(admin: SocketAddr) -> anyhow::Result<Scrape> {
     let url = format!("http://{admin}/metrics");
     let text = process::output("curl", &["--silent", "--show-error", "--fail", "--max-time", "20", &url])?;
@@ -31,7 +31,8 @@ impl Looks {
         Ok(true)
     }
 
-    /// The share of pages that are not on the node of the lane that used them, of a kind ("file", "pool", "state"), percent.
+    /// Returns the share of pages that are not on the node of the lane that used them, of a kind ("file", "pool",
+    /// "state"), percent.
     pub(crate) fn remote_percent(&self, family: &str) -> anyhow::Result<f64> {
         let grown = |placement: &str| {
             self.now.grown(&self.before, &counter(family), &[&format!("placement=\"{placement}\"")])

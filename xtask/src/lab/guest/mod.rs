@@ -40,22 +40,22 @@ impl Guest {
         self.machine.name
     }
 
-    /// The program under test.
+    /// Makes the command of the program under test.
     pub(crate) fn linerate(&self) -> Command {
         Command::new(&self.linerate)
     }
 
-    /// Tells the person who watches.
+    /// Notes something for the person at the terminal.
     pub(crate) fn note(&mut self, text: impl Into<String>) -> anyhow::Result<()> {
         self.channel.say(&FromGuest::Note { text: text.into() })
     }
 
-    /// A measured figure for the report.
+    /// Reports a measured figure.
     pub(crate) fn figure(&mut self, name: &str, value: f64, unit: &str) -> anyhow::Result<()> {
         self.channel.say(&FromGuest::Figure { name: name.to_owned(), value, unit: unit.to_owned() })
     }
 
-    /// A part of the scenario; how long it took is a figure of its name.
+    /// Runs a part of the scenario; the time it took is a figure of its name.
     pub(crate) fn step(
         &mut self,
         name: &str,
@@ -71,18 +71,18 @@ impl Guest {
         self.channel.ask(&FromGuest::Carrier { nic: nic.to_owned(), up })
     }
 
-    /// Tells the other guests that something has happened.
+    /// Signals to the other guests that something has happened.
     pub(crate) fn signal(&mut self, event: &str) -> anyhow::Result<()> {
         self.channel.say(&FromGuest::Signal { event: event.to_owned() })
     }
 
-    /// Waits until some guest has told so.
+    /// Waits until some guest has signalled it.
     pub(crate) fn await_signal(&mut self, event: &str) -> anyhow::Result<()> {
         self.channel.ask(&FromGuest::Await { event: event.to_owned() })
     }
 }
 
-/// Major and minor number of the guest's kernel.
+/// Returns the major and minor number of the guest's kernel.
 pub(crate) fn kernel_version() -> anyhow::Result<(u32, u32)> {
     let release = process::output("uname", &["-r"])?;
     let mut numbers = release.split(['.', '-', '+']).map(str::parse);

@@ -30,7 +30,7 @@ pub(crate) fn name_cards(machine: &Machine) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// `ip` with these words.
+/// Runs `ip` with these words.
 pub(crate) fn ip(words: &str) -> anyhow::Result<String> {
     let args: Vec<&str> = words.split_whitespace().collect();
     process::output("ip", &args).with_context(|| format!("ip {words}"))
@@ -70,17 +70,17 @@ impl Namespace {
         join(&|words| self.ip(words), name, sends, slaves, address)
     }
 
-    /// From now on a bond that sends by one card sends by this one.
+    /// Makes this card the one by which a bond sends that sends by one card.
     pub(crate) fn send_by(self, bond: &str, slave: &str) -> anyhow::Result<()> {
         self.ip(&format!("link set {bond} type bond active_slave {slave}")).map(drop)
     }
 
-    /// `ip` inside it.
+    /// Runs `ip` inside the namespace.
     pub(crate) fn ip(self, words: &str) -> anyhow::Result<String> {
         ip(&format!("-n {} {words}", self.0))
     }
 
-    /// A program inside it.
+    /// Makes the command of a program inside the namespace.
     pub(crate) fn command(self, program: impl AsRef<OsStr>) -> Command {
         let mut command = Command::new("ip");
         command.args(["netns", "exec", self.0]).arg(program);
@@ -138,12 +138,12 @@ pub(crate) fn bond(name: &str, slaves: &[&str], address: &str) -> anyhow::Result
     join(&ip, name, Sends::ByHash, slaves, address)
 }
 
-/// By which of its cards a bond sends. It receives by all of them either way.
+/// Choice of the card by which a bond sends. It receives by all of them either way.
 #[derive(Clone, Copy)]
 pub(crate) enum Sends {
-    /// A hash of a connection's addresses and ports chooses.
+    /// A hash of a connection's addresses and ports chooses the card.
     ByHash,
-    /// All by one, as [`Namespace::send_by`] says.
+    /// One card sends all, as [`Namespace::send_by`] says.
     ByOne,
 }
 

@@ -24,12 +24,12 @@ impl Guest {
         self.serve_with(config, &[])
     }
 
-    /// With more arguments.
+    /// Starts the server as [`Guest::serve`] does, with further arguments.
     pub(crate) fn serve_with(&self, config: &str, args: &[&str]) -> anyhow::Result<Server> {
         self.serve_as(self.linerate(), config, args)
     }
 
-    /// Started by `command`, which ends with the program under test and becomes it, as numactl does.
+    /// Starts the server by `command`, which ends with the program under test and becomes it, as numactl does.
     pub(crate) fn serve_as(
         &self,
         mut command: Command,

@@ -64,7 +64,7 @@ impl Scenario for AfsLongLink {
 }
 
 impl Site {
-    /// `afsio`, which knows files by number: it makes none itself without dying.
+    /// Runs `afsio`, which knows files by number: it makes none itself without dying.
     fn by_stock_client(&self, guest: &mut Guest, client: Namespace) -> anyhow::Result<()> {
         fs::write("/tmp/stock", "made for who comes")?;
         run(client.command(program(guest)).arg("put").arg("/tmp/stock").arg(self.root()))?;
@@ -85,7 +85,7 @@ impl Site {
         is_the_same()
     }
 
-    /// `linerate put` and `get` with four connections, by TCP from so many bytes on.
+    /// Runs `linerate put` and `get` with four connections, by TCP from so many bytes on.
     fn by_ours(&self, guest: &mut Guest, client: Namespace, way: &str, tcp_from: &str) -> anyhow::Result<()> {
         let ours = |command: &str| {
             let mut ours = client.command(program(guest));

@@ -104,7 +104,7 @@ fn behind_a_bond(guest: &mut Guest, clients: Namespace) -> anyhow::Result<String
     Ok(marks)
 }
 
-/// Out comes the cable of the card that everything leaves by, and comes back.
+/// Pulls the cable of the card that everything leaves by, and plugs it again.
 fn a_cable_is_pulled(guest: &mut Guest, clients: Namespace, marks: &str) -> anyhow::Result<()> {
     let quickly = drained(1, marks);
     // A transfer takes a minute, so that it is under way whatever else the machine does.
@@ -151,7 +151,7 @@ fn refused_marks(server: &Server) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The mark of a node's lanes, once it is the same for all of them.
+/// Returns the mark of a node's lanes, once it is the same for all of them.
 fn egress_mark(server: &Server, node: usize) -> anyhow::Result<f64> {
     let silo = format!("silo=\"{node}\"");
     Ok(server.scrape()?.sum("linerate_http_egress_mark", &[&silo])? / LANES_OF_A_NODE)
@@ -184,7 +184,7 @@ fn doctor(guest: &Guest) -> anyhow::Result<Vec<Value>> {
     serde_json::from_slice(&output.stdout).context("linerate doctor --json")
 }
 
-/// The share of what both cards send during `work` that leaves by the card of `node`.
+/// Returns the share of the bytes that both cards send during `work` that leaves by the card of `node`.
 fn share_by(node: usize, work: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<f64> {
     let before = [sent("n0")?, sent("n1")?];
     work()?;
@@ -229,19 +229,20 @@ fn all_arrive(transfers: Vec<Transfer>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// With these lines of the `[server]` section and one node drained.
+/// Returns the configuration with these lines of the `[server]` section and one node drained.
 fn drained(node: usize, server: &str) -> String {
     format!("{CONFIG}{server}\ndrained_nodes = [{node}]\n")
 }
 
 const CARDS: [&str; 2] = ["n0", "n1"];
 const CLIENT_CARDS: [&str; 2] = ["c0", "c1"];
-/// A client's address that is on no link of the server's.
+/// Address of a client that is on no link of the server's.
 const BEYOND: &str = "10.99.0.1";
 const BONDED: &str = "10.77.0.1";
 const LANES_OF_A_NODE: f64 = 2.0;
 const FILE_BYTES: usize = 4 << 20;
-/// Neighbour discovery and handshakes before a connection is marked may leave by the other card.
+/// Least share of bytes by the right card: neighbour discovery, and handshakes before a connection is marked, may
+/// leave by the other one.
 const RIGHT: f64 = 0.99;
 const CONFIG: &str = r#"
 [[volume]]

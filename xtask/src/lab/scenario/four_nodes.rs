@@ -97,7 +97,7 @@ fn wire_up() -> anyhow::Result<[Client; 2]> {
     Ok([client(0, "near", "n0", "c0")?, client(2, "far", "n2", "c2")?])
 }
 
-/// The greeting tells what each node's lanes do.
+/// Checks that the greeting says what each node's lanes do.
 fn said_by(server: &Server, without: &str) -> anyhow::Result<()> {
     for (node, does) in ["serve n0", without, "serve n2", without].into_iter().enumerate() {
         let line = format!("node {node}: lanes {node} on CPUs {node} {does}");
@@ -148,7 +148,7 @@ fn is_full(server: &Server, wanted: bool) -> Option<()> {
     (full == f64::from(u8::from(wanted))).then_some(())
 }
 
-/// The calling thread leaves CPU 0, and so do threads that it begins.
+/// Moves the calling thread, and threads that it begins, off CPU 0.
 fn stay_on_the_others() -> anyhow::Result<()> {
     let mut cpus = rustix::thread::CpuSet::new();
     (1..4).for_each(|cpu| cpus.set(cpu));

@@ -9,12 +9,12 @@ use anyhow::{Context, bail, ensure};
 
 use crate::process;
 
-/// Whether the file is mapped too.
+/// Use of mappings of the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Mapping {
-    /// Read and written by mappings, among others.
+    /// The file is read and written by mappings too.
     Mapped,
-    /// Neither.
+    /// The file is not mapped.
     Unmapped,
 }
 
@@ -23,8 +23,8 @@ pub(super) fn run(file: &str, time: Duration, mapping: Mapping) -> anyhow::Resul
     run_some(file, time, u32::MAX, mapping)
 }
 
-/// Works on `file` for so long, or for so many steps, and makes it durable at the end; gives the steps that were made, and the bytes that
-/// the file must have then.
+/// Works on `file` for so long, or for so many steps, and makes it durable at the end. Returns the steps that were
+/// made, and the bytes that the file must have then.
 pub(super) fn run_some(
     file: &str,
     time: Duration,
@@ -74,9 +74,9 @@ fn within(time: Duration, words: &[&str]) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
-/// Seed, so that what is done is the same each time, but for how much of it there is time for.
+/// Seed, so that each run does the same steps, as many as there is time for.
 const SEED: &str = "11";
-/// For what is written at the end, beside a busy host.
+/// Time for writing at the end, on a busy host.
 const PATIENCE: Duration = Duration::from_secs(180);
 const LINES_TOLD: usize = 60;
 const SOURCE: &str = "/tmp/fsx.c";

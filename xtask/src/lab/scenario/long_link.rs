@@ -84,7 +84,7 @@ fn fetch(guest: &mut Guest) -> anyhow::Result<()> {
     guest.signal("fetched")
 }
 
-/// The cable is out for two seconds in the middle of a transfer.
+/// Pulls the cable for two seconds in the middle of a transfer.
 fn survives_a_pulled_cable(guest: &mut Guest) -> anyhow::Result<()> {
     let mut curl = Command::new("curl");
     curl.args(["-sSf", "--max-time", "90", "--limit-rate", "1M", "-o", "/tmp/file"]);

@@ -55,12 +55,12 @@ pub(crate) trait Scenario: Sync {
     /// Returns what it shows, in a line.
     fn about(&self) -> &'static str;
 
-    /// The guests it needs; most need one.
+    /// Returns the machines of the guests that it needs; most need one.
     fn machines(&self) -> Vec<Machine> {
         vec![Machine::two_nodes()]
     }
 
-    /// Debian packages whose programs it runs inside, besides those of the lab itself.
+    /// Returns the Debian packages whose programs it runs inside, besides those of the lab itself.
     fn packages(&self) -> &'static [&'static str] {
         &[]
     }
@@ -82,7 +82,7 @@ pub(crate) trait Scenario: Sync {
     fn run(&self, guest: &mut Guest) -> anyhow::Result<()>;
 }
 
-/// The scenarios of these names; `all` stands for each.
+/// Returns the scenarios of these names; `all` stands for each.
 pub(crate) fn choose(names: &[String]) -> anyhow::Result<Vec<&'static dyn Scenario>> {
     let mut chosen: Vec<&'static dyn Scenario> = Vec::new();
     for name in names {

@@ -66,7 +66,7 @@ pub(super) struct Client {
     pub(super) server: IpAddr,
 }
 
-/// A client behind the card of each node.
+/// Sets up a client behind the card of each node.
 pub(super) fn wire_up() -> anyhow::Result<[Client; 2]> {
     let client = |node: usize| -> anyhow::Result<Client> {
         let server = format!("10.{}.0.1", 70 + node);
@@ -87,8 +87,8 @@ fn http_stays_on_its_node(
     clients.into_iter().try_for_each(|client| http_is_served_on(guest, server, client, client.node, how))
 }
 
-/// With the lanes of node 1 stopped its card's connections are served on node 0, those of node 0's card stay,
-/// and all is as before once the lanes return. Connections that node 1 has kept open close.
+/// Stops the lanes of node 1: its card's connections are then served on node 0, and those of node 0's card stay.
+/// Connections that node 1 has kept open close. All is as before once the lanes return.
 fn a_drained_node_is_stood_in_for(
     guest: &mut Guest,
     server: &Server,
@@ -146,8 +146,8 @@ fn http_is_served_on(
     Ok(())
 }
 
-/// An Rx connection is owned by a lane of the node of the card that it came in by (docs/design/rx.md), and none of its packets
-/// is handed to the other node.
+/// Checks that an Rx connection is owned by a lane of the node of the card that it came in by (docs/design/rx.md).
+/// None of its packets is handed to the other node.
 fn rx_is_served(guest: &mut Guest, clients: [Client; 2]) -> anyhow::Result<()> {
     let mut server = guest.linerate();
     server.args(["bench", "rx-server", "--listen", "0.0.0.0:7009", "--admin", "127.0.0.1:8091"]);
@@ -194,7 +194,7 @@ struct Growth<'a> {
 }
 
 impl Growth<'_> {
-    /// By how much on lanes of `node`, and by how much in all.
+    /// Returns by how much the counter has grown on lanes of `node`, and by how much in all.
     fn on(&self, node: usize) -> anyhow::Result<(f64, f64)> {
         let silo = format!("silo=\"{node}\"");
         let here = self.after.grown(self.before, self.counter, &[self.label, &silo])?;
@@ -212,7 +212,7 @@ fn fetch(server: SocketAddr) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A connection that has had one answer.
+/// Opens a connection that has had one answer.
 fn keep_open(server: SocketAddr) -> anyhow::Result<TcpStream> {
     let mut stream = TcpStream::connect_timeout(&server, Duration::from_secs(10)).context("connect")?;
     stream.set_read_timeout(Some(Duration::from_secs(10)))?;
@@ -227,7 +227,7 @@ fn keep_open(server: SocketAddr) -> anyhow::Result<TcpStream> {
     Ok(stream)
 }
 
-/// A curl that has had one answer and asks again on the same connection, if that is still there, much later.
+/// Starts a curl that has one answer and asks again on the same connection, if that is still there, much later.
 fn http2_in_two_requests(client: Client) -> anyhow::Result<Child> {
     let (first, url) = ("/tmp/first", format!("https://{}:8443/small", client.server));
     let mut curl = client.namespace.command("curl");
@@ -239,7 +239,7 @@ fn http2_in_two_requests(client: Client) -> anyhow::Result<Child> {
     Ok(curl)
 }
 
-/// One curl, a connection for each request.
+/// Fetches by one curl, with a connection for each request.
 fn fetch_sealed(client: Client) -> anyhow::Result<()> {
     let mut curl = vec!["--silent", "--show-error", "--fail", "--insecure", "--http1.1", "--max-time", "60"];
     curl.extend(["--header", "Connection: close"]);

@@ -84,11 +84,11 @@ struct Trial<'a> {
 /// Remote shares, percent.
 #[derive(Clone, Copy, Debug, Default)]
 struct Found {
-    /// Of the files' pages: not on the node of the card they left by. By numa_maps of another process.
+    /// Share of the files' pages that are not on the node of the card they left by; from numa_maps of another process.
     files: f64,
-    /// Of the pages that the server's memory grew by: the same. By the server's numa_maps.
+    /// The same share of the pages that the server's memory grew by; from the server's numa_maps.
     anonymous: f64,
-    /// Of the pages that the server has looked up: not on the node of the lane that used them.
+    /// Share of the file pages that the server has looked up that are not on the node of the lane that used them.
     served: f64,
     pools: f64,
     state: f64,
@@ -136,7 +136,7 @@ impl Trial<'_> {
         Ok(found)
     }
 
-    /// Every file once, over HTTP or HTTPS, each by a connection of its own.
+    /// Fetches every file once, over HTTP or HTTPS, each by a connection of its own.
     fn fetch_all(&self, client: Client) -> anyhow::Result<()> {
         for scheme in ["http", "https"] {
             let names: Vec<String> = (0..FILES).map(|n| format!("{scheme}-{n}")).collect();
@@ -261,7 +261,7 @@ fn threads_keep_to_their_node(server: &Server) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A list of CPUs as the kernel writes it: `0-3,8`.
+/// Parses a list of CPUs as the kernel writes it: `0-3,8`.
 fn cpus(list: &str) -> anyhow::Result<BTreeSet<u32>> {
     let mut cpus = BTreeSet::new();
     for range in list.split(',') {
@@ -271,7 +271,7 @@ fn cpus(list: &str) -> anyhow::Result<BTreeSet<u32>> {
     Ok(cpus)
 }
 
-/// A person sees it: a line for each silo with shares, and the same as JSON.
+/// Checks what a person sees: a line for each silo with shares, and the same as JSON.
 fn stat_tells(guest: &Guest) -> anyhow::Result<()> {
     let output = guest.linerate().args(["stat", "--silos", "--count", "1", "--json"]).output()?;
     ensure!(output.status.success(), "stat: {}", String::from_utf8_lossy(&output.stderr));
@@ -292,12 +292,13 @@ fn stat_tells(guest: &Guest) -> anyhow::Result<()> {
 
 const DISK: &str = "/tmp/disk";
 const TREE: &str = "/tmp/disk/tree";
-/// Of each scheme, behind each card.
+/// Files of each scheme, behind each card.
 const FILES: usize = 8;
 const FILE_BYTES: usize = 1 << 20;
-/// Pages of new memory that the fetches must have taken for their whereabouts to mean something.
+/// Least number of pages of new memory that the fetches must take for their nodes to mean something.
 const GROWTH_MIN: u64 = 512;
-/// A page here and there is taken by the CPU that comes first: the directory's blocks, a shared allocator.
+/// Largest remote share, per cent: a page here and there is taken by the CPU that comes first, as for the directory's
+/// blocks and a shared allocator.
 const REMOTE_MAX: f64 = 5.0;
 const CONFIG: &str = r#"
 [[volume]]

@@ -53,7 +53,8 @@ impl Scenario for Pacing {
     }
 }
 
-/// 50 Mb/s where the host has time for it beside its other work, else what leaves it time: records of TLS cost most.
+/// Returns 50 Mb/s where the host has time for it beside its other work, else what leaves it time: records of TLS cost
+/// most.
 fn rate_for_this_host(guest: &mut Guest, namespace: Namespace) -> anyhow::Result<u64> {
     let _server = guest.serve(CONFIG)?;
     let client = Client::start(namespace, &HTTPS)?;
@@ -68,7 +69,7 @@ fn rate_for_this_host(guest: &mut Guest, namespace: Namespace) -> anyhow::Result
     Ok(rate)
 }
 
-/// Over HTTP and HTTPS, from the start and after reloads that change the rate of open connections.
+/// Checks the rates over HTTP and HTTPS, from the start and after reloads that change the rate of open connections.
 fn each_connection_keeps_its_rate(
     guest: &mut Guest,
     namespace: Namespace,
@@ -129,9 +130,9 @@ fn steps(rate: u64) -> [(u64, &'static str); 3] {
     [(rate, "from the start"), (rate / 2, "halved"), (rate, "doubled")]
 }
 
-/// The rate of each of `flows`, in bytes per second over a while, once it held. No flow is ever faster. Slower it
-/// may be where software emulation or a busy host keep a client or the server from their work: that is no fault of
-/// the pacing, so a while in which a flow was kept back is followed by another.
+/// Returns the rate of each of `flows`, in bytes per second over a while, once it held. No flow is ever faster. One
+/// may be slower where software emulation or a busy host keep a client or the server from their work. That is no fault
+/// of the pacing, so a while in which a flow was kept back is followed by another.
 fn settle(flows: &[Vec<&Client>], wanted: u64) -> anyhow::Result<Vec<f64>> {
     for client in flows.iter().flatten() {
         wait_for("the first bytes", || (client.received() > 0).then_some(()))?;
@@ -229,7 +230,7 @@ struct CpuTime {
 }
 
 impl CpuTime {
-    /// Percent of the time from `before` on in which CPUs had nothing to do.
+    /// Returns the percentage of the time from `before` on in which CPUs had nothing to do.
     fn idle_since(self, before: Self) -> f64 {
         100.0 * (self.idle - before.idle) / (self.all - before.all).max(1.0)
     }

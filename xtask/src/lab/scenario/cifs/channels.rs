@@ -99,7 +99,7 @@ fn used(guest: &mut Guest, server: &Server, client: Namespace) -> anyhow::Result
     Ok(())
 }
 
-/// As many connections as there are by each card have begun on its node.
+/// Checks that as many connections have begun on each node as there are by its card.
 fn each_is_served_on_its_node(guest: &mut Guest, server: &Server, before: &Scrape) -> anyhow::Result<()> {
     let there = connections()?;
     ensure!(there.iter().all(|there| *there > 0), "connections by the cards: {there:?}");
@@ -116,9 +116,9 @@ fn each_is_served_on_its_node(guest: &mut Guest, server: &Server, before: &Scrap
     Ok(())
 }
 
-/// Checks where memory lies while a file is read over all connections at once, of which nothing was in
-/// memory: buffers and the state of connections are on their lane's node, and so is what a lane brings of the
-/// file. Pages that another lane had brought before lie there.
+/// Checks where memory lies while a file is read over all connections at once, of which nothing was in memory. Buffers
+/// and the state of connections are on their lane's node, and so is what a lane reads of the file. Pages that another
+/// lane had brought before lie there.
 fn memory_is_near(guest: &mut Guest, server: &Server) -> anyhow::Result<()> {
     let directory = Path::new(TREE).join("cold");
     fs::create_dir(&directory)?;
@@ -155,13 +155,13 @@ fn memory_is_near(guest: &mut Guest, server: &Server) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Connections of clients by each card.
+/// Counts the connections of clients by each card.
 fn connections() -> anyhow::Result<[usize; 2]> {
     let lines = process::output("ss", &["-Htn", "state", "established", "sport", "=", ":445"])?;
     Ok(SERVER.map(|server| lines.matches(&format!("{server}:445")).count()))
 }
 
-/// By how much a counter of SMB's has grown on each node.
+/// Returns by how much a counter of SMB's has grown on each node.
 fn by_node(before: &Scrape, after: &Scrape, counter: &str) -> anyhow::Result<[f64; 2]> {
     let on = |node: usize| after.grown(before, counter, &[&format!("silo=\"{node}\"")]);
     Ok([on(0)?, on(1)?])
@@ -179,12 +179,12 @@ fn config() -> String {
     )
 }
 
-/// By the card of each node.
+/// Addresses of the server, by the card of each node.
 const SERVER: [&str; 2] = ["10.70.0.1", "10.71.0.1"];
 const CHANNELS: usize = 4;
 const COLD_BYTES: usize = 64 << 20;
-/// A page here and there is taken by the CPU that comes first: what is read ahead of one lane's part is the
-/// beginning of another's.
+/// Largest remote share, per cent. A page here and there is taken by the CPU that comes first, as what is read ahead
+/// of one lane's part is the beginning of another's.
 const REMOTE_MAX: f64 = 10.0;
 const LOAD: Duration = Duration::from_secs(120);
 const ACCEPTED: &str = "linerate_smb_negotiated_311";

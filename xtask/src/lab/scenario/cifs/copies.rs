@@ -30,8 +30,8 @@ impl Copies {
         Ok(Self { files })
     }
 
-    /// The copy in the mount is the same in the tree, and its copy beside the mount is the same again, of which the client and the server
-    /// have forgotten every page before.
+    /// Checks that the copy in the mount is the same in the tree. Its copy beside the mount is the same again, once
+    /// the client and the server have forgotten every page.
     pub(super) fn there_and_back(&self, guest: &mut Guest) -> anyhow::Result<()> {
         self.copied(guest, SOURCE, &at("copy"), "into the mount")?;
         process::output("diff", &["-r", SOURCE, &format!("{TREE}/copy")])?;
@@ -41,7 +41,7 @@ impl Copies {
         Ok(())
     }
 
-    /// By a thousand at a time, of which the person who watches is told.
+    /// Copies the directories, a thousand files at a time, and notes each for the person at the terminal.
     fn copied(&self, guest: &mut Guest, from: &str, to: &str, way: &str) -> anyhow::Result<()> {
         fs::create_dir(to)?;
         for directory in self.directories() {

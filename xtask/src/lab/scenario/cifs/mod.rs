@@ -156,7 +156,7 @@ fn run(guest: &mut Guest, work: impl FnOnce(&mut Guest) -> anyhow::Result<()>) -
     Ok(())
 }
 
-/// By each of these ways to mount the tree all that people do with one.
+/// Mounts the tree in each of these ways, and does there all that people do with a tree.
 fn each(guest: &mut Guest, ways: &[&'static str]) -> anyhow::Result<()> {
     ways.iter().try_for_each(|&options| {
         guest.step(options, |guest| mounted(guest, options, |guest| everything(guest, options)))
@@ -207,7 +207,7 @@ fn complaints() -> anyhow::Result<Vec<String>> {
     Ok(said.lines().filter(|line| line.starts_with("CIFS: VFS")).map(str::to_owned).collect())
 }
 
-/// The tree on a disk of the guest's own, for one user.
+/// Serves the tree on a disk of the guest's own, for one user.
 fn serve(guest: &Guest) -> anyhow::Result<Server> {
     disk::mount("/srv".as_ref())?;
     fs::create_dir_all(TREE)?;
@@ -237,14 +237,15 @@ fn mount_from(server: &str, options: &str, password: &str) -> anyhow::Result<()>
     mount_share(&format!("//{server}/tree"), &options)
 }
 
-/// Without the helper that would ask for names and passwords.
+/// Mounts the tree without the helper that would ask for names and passwords.
 fn mount_share(share: &str, options: &str) -> anyhow::Result<()> {
     fs::create_dir_all(MOUNT)?;
     process::output("mount", &["-i", "-t", "cifs", "-o", options, share, MOUNT])?;
     Ok(())
 }
 
-/// A wrong password is told as one: `mount` says of it no more than that a mount which can only be read cannot be had either.
+/// Checks that a wrong password is reported as one: `mount` says of it no more than that a mount which can only be
+/// read cannot be had either.
 fn refused() -> anyhow::Result<()> {
     let error = mount("vers=3.1.1", "wrong").err().context("a wrong password is taken")?;
     let said = process::output("dmesg", &["--notime"])?;
@@ -283,7 +284,7 @@ const PASSWORD: &str = "Secret007";
 /// Files of the tree that is copied.
 const FEW: usize = 300;
 const MANY: usize = 10_000;
-/// From here on the client itself loses, now and then, what was written by a mapping, whatever the server
+/// First version of Linux whose client itself loses, now and then, what was written by a mapping, whatever the server
 /// (`cifs-mapped`, docs/design/smb.md).
 const LOSES_MAPPED: (u32, u32) = (6, 10);
 const SHORT: Duration = Duration::from_secs(10);

@@ -9,7 +9,7 @@ use anyhow::{Context, ensure};
 use super::{MOUNT, TREE, at};
 use crate::lab::guest::{disk, wait_for};
 
-/// Files of many sizes come back as they were written, to this client and in the tree.
+/// Checks that files of many sizes come back as they were written, to this client and in the tree.
 pub(super) fn contents() -> anyhow::Result<()> {
     for size in [0, 1, 4095, 65_537, 9 << 20] {
         let name = format!("file-{size}");
@@ -70,7 +70,7 @@ pub(super) fn names_and_links() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A directory of so many names is listed, looked up in and changed.
+/// Checks that a directory of so many names is listed, looked up in and changed.
 pub(super) fn many_names(many: usize) -> anyhow::Result<()> {
     let inside = format!("{TREE}/many");
     fs::create_dir(&inside)?;
@@ -89,7 +89,7 @@ pub(super) fn many_names(many: usize) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Several threads move names between two directories, over each other's, while each makes new ones.
+/// Moves names between two directories by several threads, over each other's, while each makes new ones.
 pub(super) fn renames() -> anyhow::Result<()> {
     for directory in SIDES {
         fs::create_dir(at(directory))?;

@@ -15,7 +15,7 @@ use super::mount::{
 };
 use crate::lab::guest::Guest;
 
-/// Files of many sizes come back as they were written, to this client and by HTTP.
+/// Checks that files of many sizes come back as they were written, to this client and by HTTP.
 pub(super) fn contents(guest: &mut Guest) -> anyhow::Result<()> {
     for size in [0, 1, 4095, 65_537, 1 << 20] {
         let (name, bytes) = (format!("file-{size}"), bytes(size));
@@ -85,7 +85,7 @@ pub(super) fn prepare() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A large directory is listed, looked up in and changed.
+/// Checks that a large directory is listed, looked up in and changed.
 pub(super) fn many_names() -> anyhow::Result<()> {
     ensure!(listed("many")? == MANY, "not every name is listed");
     for number in [0, 1, MANY / 2, MANY - 1] {

@@ -13,7 +13,7 @@ use super::{KILL, MOUNT, SERVER_IP, TREE};
 use crate::lab::guest::server::Server;
 use crate::lab::guest::{Guest, kernel_version, net, wait_for};
 
-/// The cable is out for some seconds while a file is written.
+/// Pulls the cable for some seconds while a file is written.
 pub(super) fn pulled_cable(guest: &mut Guest) -> anyhow::Result<()> {
     // As behind a router, nothing tells the client that the server cannot be reached.
     let server = net::ip(&format!("neigh show {SERVER_IP} dev lan"))?;
@@ -32,9 +32,9 @@ pub(super) fn unreachable(guest: &mut Guest) -> anyhow::Result<()> {
     expect_bytes("unreachable")
 }
 
-/// Linux sends an interrupted store again, but only those of its bytes that it had not sent before, and fails
-/// it with what the server says of that: 6.1 where it was told that no host answers, 6.12 in any case. The
-/// writing program hears of it, and can write again.
+/// Writes a file without the cable, and again if that fails. Linux sends an interrupted store again, but only those of
+/// its bytes that it had not sent before. It fails the store with what the server says of that: 6.1 where no host
+/// answered, 6.12 in any case. The writing program gets the error, and can write again.
 fn write_or_write_again(guest: &mut Guest, name: &'static str, out: Duration) -> anyhow::Result<()> {
     if let Err(error) = write_without_cable(guest, name, out) {
         guest.note(format!("{name}: a write without the cable fails: {error}"))?;
@@ -60,7 +60,7 @@ fn expect_bytes(name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Two directories between which names go, one of them with an access list.
+/// Makes two directories between which names go, one of them with an access list.
 pub(super) fn prepare(guest: &Guest) -> anyhow::Result<()> {
     for side in SIDES {
         fs::create_dir_all(Path::new(TREE).join(side))?;
@@ -74,7 +74,7 @@ pub(super) fn prepare(guest: &Guest) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Once a client renames files, the server is killed and started again; it is left alone where none does.
+/// Kills the server and starts it again once a client renames files; it is left alone where none does.
 pub(super) fn kill(guest: &mut Guest, server: Server) -> anyhow::Result<Server> {
     guest.await_signal(KILL)?;
     if !Path::new(TREE).join(RENAMING).exists() {
@@ -93,8 +93,8 @@ pub(super) fn kill(guest: &mut Guest, server: Server) -> anyhow::Result<Server> 
     Ok(server)
 }
 
-/// The server is killed while files are renamed: each is then in one of both places, with its number and content, and
-/// the access list is as it was.
+/// Kills the server while files are renamed. Checks that each is then in one of both places, with its number and
+/// content, and that the access list is as it was.
 pub(super) fn killed_server(guest: &mut Guest) -> anyhow::Result<()> {
     let before = numbers()?;
     ensure!(before.len() == MOVED, "{} files are there before", before.len());
@@ -131,7 +131,7 @@ pub(super) fn killed_server(guest: &mut Guest) -> anyhow::Result<()> {
     fs::rename(at(&format!("{}/k-0", place_of("k-0")?)), at("k-0")).context("a rename afterwards")
 }
 
-/// Each name and the number of its file, wherever it is. A name in both places is an error.
+/// Returns each name and the number of its file, wherever it is. A name in both places is an error.
 fn numbers() -> anyhow::Result<BTreeMap<String, Vec<u8>>> {
     let mut numbers = BTreeMap::new();
     for side in SIDES {
@@ -178,9 +178,9 @@ fn attribute(name: &str, attribute: &str) -> anyhow::Result<Vec<u8>> {
 
 const LARGE: usize = 8 << 20;
 const OUT: Duration = Duration::from_secs(5);
-/// Linux 6.12 may send the store again after five, without the bytes that had gone. That fails, and as the file has another version then
-/// than it knows of, `fsync` may wait for itself for ever: `afs_validate` writes back what it is about to drop, under a lock that
-/// `afs_writepages` takes.
+/// Linux 6.12 may send the store again after five, without the bytes that had gone. That fails, and as the file has
+/// another version then than it knows of, `fsync` may wait for itself for ever: `afs_validate` writes back what it is
+/// about to drop, under a lock that `afs_writepages` takes.
 const OUT_SHORTLY: Duration = Duration::from_secs(2);
 /// Longer than it takes to find that a neighbour does not answer.
 const UNREACHABLE: Duration = Duration::from_secs(12);

@@ -119,7 +119,7 @@ fn run(guest: &mut Guest, roles: &Roles) -> anyhow::Result<()> {
     outcome
 }
 
-/// The wires of both clients are one network.
+/// Joins the wires of both clients to one network.
 fn join_wires() -> anyhow::Result<()> {
     modprobe(&["bridge"])?;
     net::ip("link add lan type bridge")?;
@@ -163,7 +163,8 @@ fn serve(guest: &mut Guest, undisturbed: bool) -> anyhow::Result<()> {
     check(guest)
 }
 
-/// Of what was made last in the tree, as it is served or as a client has it. A failure is told with them, so they are none themselves.
+/// Lists the lengths of the files that were made last in the tree, as it is served or as a client has it. The list
+/// goes into the report of a failure, so it cannot fail itself.
 fn lengths(root: &str) -> String {
     let script = format!(
         "cd {root} && find . -name .git -prune -o -name many -prune -o -type f -mmin -2 -printf '{root}/%P: %s bytes\\n' | head -50"
@@ -231,7 +232,7 @@ fn random_load(guest: &mut Guest, time: Duration) -> anyhow::Result<()> {
     guest.figure(&format!("fsx-{}, steps", guest.name()), done, "steps")
 }
 
-/// A wire leads from the server to each client.
+/// Returns the machines: a wire leads from the server to each client.
 fn machines() -> Vec<Machine> {
     let nic = |name, wire| Nic { name, model: Model::Virtio, node: None, wire };
     let machine = |name, nics, disk_mib| Machine {
@@ -263,21 +264,22 @@ const TREE: &str = "/srv/tree";
 const STATE: &str = "/srv/state";
 const AUDIT: &str = "/tmp/audit.log";
 const MOUNT: &str = "/tmp/afs";
-/// Calls that a failure is told with.
+/// Number of calls that the report of a failure shows.
 const CALLS_TOLD: usize = 60;
 /// Bytes of each: some name fifty files.
 const CALL_TOLD: usize = 160;
-/// Lines of the client's kernel that a failure is told with.
+/// Lines of the client's kernel that the report of a failure shows.
 const KERNEL_LINES: usize = 30;
 /// A client renames files: the server is to be killed.
 const KILL: &str = "kill the server";
-/// Each client has come to its end.
+/// Events by which each client says that it has come to its end.
 const DONE: [&str; 2] = ["first is done", "second is done"];
 /// File of the server's last requests, which are in the report if a client has failed.
 const TOLD: &str = "told";
 const PACKAGES: &[&str] = &["e2fsprogs", "gcc", "git", "libc6-dev", "make"];
 const BEHIND: &str = "linerate_vfs_external_changes";
 const SHORT: Duration = Duration::from_secs(20);
-/// In step 3,468 of these Linux 6.1 reads other bytes than it wrote, from the stock server as from this one.
+/// Largest number of steps: in step 3,468 of these, Linux 6.1 reads other bytes than it wrote, from the stock server
+/// as from this one.
 const STEPS_MAX: u32 = 3_000;
 const LONG: Duration = Duration::from_secs(600);

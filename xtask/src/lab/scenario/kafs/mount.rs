@@ -11,7 +11,7 @@ use super::{CELL, MOUNT, SERVER_IP};
 use crate::lab::guest::{kernel_version, modprobe};
 use crate::process;
 
-/// The cell's one volume at [`MOUNT`].
+/// Mounts the cell's one volume at [`MOUNT`].
 pub(super) fn mount() -> anyhow::Result<()> {
     // As its parameter `rootcell` a cell with an address has no socket yet to find that by: 6.12 dies of it.
     modprobe(&["kafs"])?;
@@ -36,7 +36,7 @@ pub(super) fn expect(name: &str, text: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Names in a directory.
+/// Returns the number of names in a directory.
 pub(super) fn listed(name: &str) -> anyhow::Result<usize> {
     Ok(fs::read_dir(at(name)).with_context(|| format!("listing {name}"))?.count())
 }
@@ -74,10 +74,9 @@ pub(super) fn write_durably(path: impl AsRef<Path>, bytes: &[u8]) -> anyhow::Res
     Ok(())
 }
 
-/// Waits until what this client has read or written a moment ago may be evicted. Linux before 6.10 leaves a
-/// page in place although its server has told another version of the file, as long as that page waits on a
-/// list of its CPU for a place among those that may be evicted, where fifteen have to come together: it
-/// counts as used.
+/// Waits until what this client has read or written a moment ago may be evicted. Linux before 6.10 leaves a page in
+/// place although its server has reported another version of the file, as long as it counts as used. It does while it
+/// waits on a list of its CPU, until fifteen pages together get a place among those that may be evicted.
 pub(super) fn settle() -> anyhow::Result<()> {
     if kernel_version()? >= (6, 10) {
         return Ok(());

@@ -27,7 +27,7 @@ pub(super) fn others(guest: &mut Guest) -> anyhow::Result<()> {
     expect("new", "five\n")
 }
 
-/// The second client's part.
+/// Does the second client's part.
 pub(super) fn others_seen(guest: &mut Guest) -> anyhow::Result<()> {
     guest.await_signal("written by the first")?;
     expect("shared", "one\n")?;
@@ -39,7 +39,7 @@ pub(super) fn others_seen(guest: &mut Guest) -> anyhow::Result<()> {
     guest.signal("written by the second")
 }
 
-/// Both clients create, rename and remove in the volume's root at the same time.
+/// Creates, renames and removes names in the volume's root by both clients at the same time.
 pub(super) fn race(guest: &mut Guest, who: &str) -> anyhow::Result<()> {
     guest.signal(&format!("{who} is ready"))?;
     guest.await_signal("one is ready")?;
@@ -68,9 +68,10 @@ pub(super) fn race(guest: &mut Guest, who: &str) -> anyhow::Result<()> {
     (0..RACING).try_for_each(|number| expect(&same(number), if won.contains(&number) { who } else { other }))
 }
 
-/// Linux up to 6.12 asks for a directory by whole pages of memory, and has room for no more than the bytes that it was told of before: where
-/// others have made the directory longer in between, whatever needed it fails before anything is done. Some have no room for the rest, some
-/// drop it and find zeros there (6.1: "bad magic").
+/// Acts, and again where Linux up to 6.12 fails because others have made the directory longer. It asks for a directory
+/// by whole pages of memory, and has room for no more bytes than the directory had before. What needs the directory
+/// then fails before anything is done. Some kernels have no room for the rest, some drop it and find zeros there (6.1:
+/// "bad magic").
 fn unless_it_grew<T>(act: impl Fn() -> io::Result<T>) -> io::Result<T> {
     for _ in 0..GROWN_MAX {
         match act() {
@@ -83,7 +84,8 @@ fn unless_it_grew<T>(act: impl Fn() -> io::Result<T>) -> io::Result<T> {
     act()
 }
 
-/// Each name is made by one of both clients; those that this one has made.
+/// Makes names that the other client makes too, each of which only one of them can make; returns those that this one
+/// has made.
 fn make_same(who: &str) -> anyhow::Result<BTreeSet<usize>> {
     let mut won = BTreeSet::new();
     for number in 0..RACING {

@@ -5,7 +5,7 @@ use anyhow::{Context, ensure};
 use super::content::{BIG_BYTES, SMALL_FILES, Tree, small_name};
 use super::{ADDRESS, AES, CHACHA, Guest, Https, SUITES, Server, counts, request, tls_stat};
 
-/// The kernel's own counts and ours agree for each version and cipher.
+/// Checks that the kernel's own counts and ours agree for each version and cipher.
 pub(super) fn every_suite(guest: &mut Guest, server: &Server, tree: &Tree) -> anyhow::Result<()> {
     // The server's question whether keys can be changed is a connection of the kernel's too, once.
     Https::connect(ADDRESS, AES)?.get("/small/00000", "", tree.small(0))?;
@@ -23,7 +23,7 @@ pub(super) fn every_suite(guest: &mut Guest, server: &Server, tree: &Tree) -> an
     guest.note(format!("{} suites, as the kernel counts them too", SUITES.len()))
 }
 
-/// All over one connection, a few at a time.
+/// Fetches all small files over one connection, a few at a time.
 pub(super) fn small_files(guest: &mut Guest, tree: &Tree) -> anyhow::Result<()> {
     let before = tls_stat("TlsTxSw")?;
     let mut client = Https::connect(ADDRESS, CHACHA)?;

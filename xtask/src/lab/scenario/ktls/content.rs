@@ -62,7 +62,7 @@ impl Tree {
         Ok(())
     }
 
-    /// The noise that a block of `big` begins with; the rest is a hole, which costs no memory.
+    /// Returns the noise that a block of `big` begins with; the rest is a hole, which costs no memory.
     fn page(&self, block: u64) -> &[u8] {
         let pages = (self.noise.len() - PAGE) as u64;
         // An odd step: no two blocks begin alike.

@@ -8,7 +8,7 @@ use super::content::ROOT;
 use super::{ADDRESS, CHACHA, Guest, Https, Server, Tree, counts, request};
 use crate::lab::guest::https::End;
 
-/// A slow reader has all of a long answer, although the server has ended the connection long before, and
+/// Checks that a slow reader has all of a long answer, although the server has ended the connection long before, and
 /// knows that it is all.
 pub(super) fn slow_reader(guest: &mut Guest, tree: &Tree) -> anyhow::Result<()> {
     let mut client = Https::connect(ADDRESS, CHACHA)?;
@@ -38,7 +38,7 @@ pub(super) fn client_goes(guest: &mut Guest, server: &Server, tree: &Tree) -> an
     guest.note("clients that go in the middle")
 }
 
-/// A file that is truncated while it is sent is never taken for whole, and no byte of it is made up.
+/// Checks that a file that is truncated while it is sent is never taken for whole, and no byte of it is made up.
 pub(super) fn file_is_truncated(guest: &mut Guest, server: &Server, tree: &Tree) -> anyhow::Result<()> {
     let aborted = server.scrape()?.sum("linerate_http_aborted", &["file_changed"])?;
     let (mut client, begun) = begin(tree)?;
@@ -49,7 +49,8 @@ pub(super) fn file_is_truncated(guest: &mut Guest, server: &Server, tree: &Tree)
     guest.note("a file truncated while it is sent")
 }
 
-/// A server that dies in the middle of a body leaves the connection visibly cut, although the kernel lives on.
+/// Checks that a server that dies in the middle of a body leaves the connection visibly cut, although the kernel lives
+/// on.
 pub(super) fn server_is_killed(guest: &mut Guest, server: Server, tree: &Tree) -> anyhow::Result<()> {
     let (mut client, begun) = begin(tree)?;
     drop(server);
@@ -72,7 +73,8 @@ fn begin(tree: &Tree) -> anyhow::Result<(Https, u64)> {
     Ok((client, part))
 }
 
-/// After `begun` bytes of `wide` some more may come, all right, but not all, and then no close_notify.
+/// Checks that an answer is cut after `begun` bytes of `wide`. Further bytes may come, which have to be right, but not
+/// all of them, and no close_notify.
 fn is_cut(client: &mut Https, begun: u64, tree: &Tree) -> anyhow::Result<()> {
     let wide = tree.wide();
     let (more, end) = client.end(|at, bytes| {

@@ -20,7 +20,7 @@ pub(super) fn updates(guest: &mut Guest, server: &Server, tree: &Tree) -> anyhow
     }
 }
 
-/// A client that wants no answer changes the server's receiving key only. Asked by OpenSSL's client.
+/// Checks that a client that wants no answer changes the server's receiving key only. Asked by OpenSSL's client.
 fn without_request(server: &Server) -> anyhow::Result<()> {
     let (before, kernels) = (server.scrape()?, tls_stat("TlsTxSw")?);
     let script = format!("exec timeout 60 openssl s_client -connect {ADDRESS} -tls1_3 2>&1");
@@ -57,7 +57,8 @@ fn without_request(server: &Server) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// From Linux 6.14 on: in the middle of an answer, between two, and before the kernel has its first key.
+/// Updates keys in the middle of an answer, between two, and before the kernel has its first key: the kernel of Linux
+/// 6.14 and later changes its key.
 fn answered_under_the_next_key(server: &Server, tree: &Tree) -> anyhow::Result<()> {
     let (before, rekeyed) = (server.scrape()?, tls_stat("TlsTxRekeyOk")?);
     let mut client = Https::connect(ADDRESS, CHACHA)?;
@@ -83,8 +84,8 @@ fn answered_under_the_next_key(server: &Server, tree: &Tree) -> anyhow::Result<(
     Ok(())
 }
 
-/// Before: the answer under way is whole, then comes close_notify. A client that asks before the kernel has the key
-/// is served by user space.
+/// Checks kernels before Linux 6.14: the answer under way is whole, then comes close_notify. A client that updates its
+/// keys before the kernel has a key is served by user space.
 fn connection_ends_after_the_answer(server: &Server, tree: &Tree) -> anyhow::Result<()> {
     let closed = server.scrape()?.sum("linerate_http_closed", &["key_update"])?;
     let mut client = Https::connect(ADDRESS, CHACHA)?;

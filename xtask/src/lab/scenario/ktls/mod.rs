@@ -86,8 +86,8 @@ fn story(server: &Server) -> String {
     format!("{}; {memory}", names.map(|name| format!("{name} {}", scrape.describe(name))).join("; "))
 }
 
-/// Before the module was loaded, and while it may not be, user space makes the records and the counters say
-/// why.
+/// Checks that user space makes the records before the module is loaded, and while it may not be, and that the
+/// counters say why.
 fn without_the_module(guest: &mut Guest, tree: &Tree) -> anyhow::Result<()> {
     let _blocked = Blocked::new("tls")?;
     let server = guest.serve(CONFIG)?;
@@ -102,7 +102,7 @@ fn without_the_module(guest: &mut Guest, tree: &Tree) -> anyhow::Result<()> {
     guest.note("without the module: user space, and counted as such")
 }
 
-/// One cipher that the kernel's crypto lacks leaves the others to the kernel.
+/// Checks that one cipher that the kernel's crypto lacks leaves the others to the kernel.
 fn without_a_cipher(guest: &mut Guest, tree: &Tree) -> anyhow::Result<()> {
     let _blocked = Blocked::new("chacha20poly1305")?;
     let server = guest.serve(CONFIG)?;
@@ -123,7 +123,7 @@ fn doctor_tells(guest: &Guest) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// No record was refused or out of order, and every connection was given back.
+/// Checks that no record was refused or out of order, and every connection was given back.
 fn kernel_agrees(server: &Server) -> anyhow::Result<()> {
     for wrong in ["TlsDecryptError", "TlsTxRekeyError"] {
         // Kernels before 6.14 do not count the second.
@@ -180,7 +180,7 @@ const ADDRESS: SocketAddr = SocketAddr::new(std::net::IpAddr::V4(Ipv4Addr::LOCAL
 const TLS_STAT: &str = "/proc/net/tls_stat";
 const MODPROBE_D: &str = "/run/modprobe.d";
 const AES: SupportedCipherSuite = suites::TLS13_AES_128_GCM_SHA256;
-/// By far the cheapest where processors are emulated.
+/// The cheapest suite by far where processors are emulated.
 const CHACHA: SupportedCipherSuite = suites::TLS13_CHACHA20_POLY1305_SHA256;
 const SUITES: [SupportedCipherSuite; 6] = [
     AES,

@@ -75,9 +75,9 @@ fn come_by(
     Ok(())
 }
 
-/// An interrupt moves when it comes the next time, and a card deals connections out to its queues by a hash: one that
-/// gets none would still be where it was, on the other card's CPUs, and the server would be right to believe neither.
-/// Neighbours are found meanwhile, before packets are counted.
+/// Connects until interrupts have moved. An interrupt moves when it comes the next time, and a card deals connections
+/// out to its queues by a hash. A queue that gets none would still interrupt where it was, on the other card's CPUs,
+/// and the server would be right to believe neither. Neighbours are found meanwhile, before packets are counted.
 fn move_interrupts(behind: Namespace, to: SocketAddr) -> anyhow::Result<()> {
     for _ in 0..ROUNDS {
         for sent_by in CLIENT_CARDS {

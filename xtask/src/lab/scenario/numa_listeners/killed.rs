@@ -10,7 +10,7 @@ use super::{Client, http_is_served_on};
 use crate::lab::guest::server::Server;
 use crate::lab::guest::{Guest, wait_for};
 
-/// One lane's listener, then every listener of an address.
+/// Kills one lane's listener, then every listener of an address, and checks that they are replaced.
 pub(super) fn listeners_are_replaced(
     guest: &mut Guest,
     server: &Server,
@@ -62,7 +62,7 @@ fn listening(port: u16) -> anyhow::Result<Vec<u64>> {
     ours.map(|words| words[9].parse().context("an inode")).collect()
 }
 
-/// A descriptor of ours of a socket of the server.
+/// Takes a descriptor of a socket of the server.
 fn open_again(server: &Server, inode: u64) -> anyhow::Result<TcpStream> {
     let wanted = format!("socket:[{inode}]");
     let descriptors = std::fs::read_dir(format!("/proc/{}/fd", server.pid()))?;
@@ -75,8 +75,8 @@ fn open_again(server: &Server, inode: u64) -> anyhow::Result<TcpStream> {
     Ok(pidfd_getfd(process, number, PidfdGetfdFlags::empty())?.into())
 }
 
-/// Shuts sockets of the server down behind its back; gives how many listened until then. (`ss --kill` cannot choose: the
-/// kernel looks a listener up by its address, and takes another of its group for the one that was meant.)
+/// Shuts sockets of the server down behind its back; returns how many listened until then. `ss --kill` cannot choose:
+/// the kernel looks a listener up by its address, and may take another of its group.
 fn shut_down(sockets: &[TcpStream]) -> anyhow::Result<usize> {
     let mut count = 0;
     for socket in sockets {
