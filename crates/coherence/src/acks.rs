@@ -39,9 +39,8 @@ impl Acks {
 }
 
 impl Ack {
-    /// Makes the acknowledgement that a lane which has ended owes until its [orphaned
-    /// callbacks](crate::OrphanedCallbacks) are broken.
-    pub fn orphaned(orphaned: Arc<dyn Send + Sync>) -> Self {
+    /// Makes the acknowledgement that a lane which has ended owes, until the last holder of `orphaned` is dropped.
+    pub(crate) fn orphaned(orphaned: Arc<dyn Send + Sync>) -> Self {
         Self { to: To::EndedLane { _orphaned: orphaned } }
     }
 }

@@ -47,6 +47,9 @@ struct ClientState<O: CachedObject> {
     queue: VecDeque<Queued<O>>,
     /// Number of holders that delay the notice that all is void, until in-flight replies have arrived.
     holds: u32,
+    /// Set once too many notices were replaced by one that all is void: that waits for replies in flight, which
+    /// nobody has asked for yet.
+    awaits_replies: bool,
     /// Notices that the client is being sent.
     in_progress: Vec<Queued<O>>,
 }
@@ -65,6 +68,8 @@ pub enum NextStep {
     Nothing,
     /// The client is to be notified, on this lane.
     Notify(Member),
+    /// The replies in flight to the client are to be awaited on all lanes: then [`Client::release_all`] is due.
+    AwaitReplies,
 }
 
 impl<O: CachedObject> Client<O> {
@@ -78,6 +83,7 @@ impl<O: CachedObject> Client<O> {
             is_being_notified: false,
             queue: VecDeque::new(),
             holds: 0,
+            awaits_replies: false,
             in_progress: Vec::new(),
         };
         let (epoch, has_pending_breaks, is_retired) =
@@ -260,6 +266,11 @@ impl<O: CachedObject> Client<O> {
         self.lock().home = home;
     }
 
+    /// Returns the next step, after the notices that could be sent were.
+    pub fn resume(&self) -> NextStep {
+        self.lock().next()
+    }
+
     /// Returns the notices to send next, at most `max` objects at once; `None` if there are none.
     pub fn next_batch(&self, max: usize) -> Option<Vec<Notice<O>>> {
         let mut state = self.lock();
@@ -337,6 +348,10 @@ impl<O: CachedObject> Client<O> {
         let until = queue.iter().map(|queued| queued.until).max().expect("there is too much");
         let waiting = queue.into_iter().flat_map(|queued| queued.waiting).collect();
         state.queue.push_back(Queued { notice: Notice::All, until, waiting });
+        // A client that got a reply after this notice would cache under a callback that is void.
+        if !std::mem::replace(&mut state.awaits_replies, true) {
+            state.holds += 1;
+        }
     }
 
     fn lock(&self) -> MutexGuard<'_, ClientState<O>> {
@@ -352,6 +367,9 @@ impl<O: CachedObject> ClientState<O> {
 
     /// Returns the next step. The task that gets `Notify` sends the notices.
     fn next(&mut self) -> NextStep {
+        if std::mem::take(&mut self.awaits_replies) {
+            return NextStep::AwaitReplies;
+        }
         let is_held = || self.holds > 0 && matches!(self.queue[0].notice, Notice::All);
         if self.is_down || self.is_being_notified || self.queue.is_empty() || is_held() {
             return NextStep::Nothing;

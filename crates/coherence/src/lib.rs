@@ -26,7 +26,7 @@ pub use self::lane_bits::LaneBits;
 pub use self::lock_set::ChangeLockSet;
 pub use self::object::{CachedObject, CachedVolume};
 pub use self::options::CallbackOptions;
-pub use self::orphaned::{EndedLane, OrphanedCallbacks};
+pub use self::orphaned::EndedLane;
 pub use self::queues::{InvalidateRequest, InvalidationCounts, InvalidationQueues};
 pub use self::snoop_filter::{FilterSlot, PresenceToken, SnoopFilter};
 pub use self::table::{

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::hash::RandomState;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::Instant;
 
@@ -9,7 +10,8 @@ use lane::mesh::{AlreadyOpen, Exchange, Limits, Member, Port, Sender};
 use smallvec::SmallVec;
 
 use super::{
-    Ack, Acks, CachedObject, CachedVolume, ChangeKind, Client, FilterSlot, Invalidation, SnoopFilter,
+    Ack, Acks, CachedObject, CachedVolume, ChangeKind, Client, FilterSlot, Invalidation, NextStep,
+    SnoopFilter,
 };
 
 /// The invalidation queues of all lanes.
@@ -20,14 +22,16 @@ pub struct InvalidationQueues<O: CachedObject> {
     hasher: RandomState,
     /// Exchange that carries no messages, only rings.
     bells: Exchange<()>,
+    /// Number of lanes that have ended and whose callbacks are orphaned.
+    orphaned: AtomicU32,
 }
 
 struct InvalidationQueue<O: CachedObject> {
     /// Set while a lane serves the queue. Before and after that, every invalidation counts as acknowledged.
     is_open: bool,
-    /// Set once the lane has ended and left callbacks. Invalidations are then acknowledged when their clients were
-    /// notified that the callbacks are void.
-    is_orphaned: bool,
+    /// Number of lanes of this number that have ended and whose callbacks are orphaned. While there are any,
+    /// invalidations are acknowledged when the clients were notified that the callbacks are void.
+    orphaned: u32,
     /// Set if a service on the lane notifies clients.
     serves_clients: bool,
     /// Invalidations that the lane has to serve; at most as many as there are change locks in use.
@@ -60,11 +64,24 @@ pub struct InvalidateRequest<O> {
     asked: Instant,
 }
 
+/// Holds back the break that voids all callbacks of a client, while replies to it are in flight from other lanes.
+struct VoidHold<O: CachedObject> {
+    queues: Arc<InvalidationQueues<O>>,
+    lane: Member,
+    client: Arc<Client<O>>,
+}
+
+impl<O: CachedObject> Drop for VoidHold<O> {
+    fn drop(&mut self) {
+        self.queues.notify_next(self.lane, &self.client, self.client.release_all());
+    }
+}
+
 impl<O: CachedObject> Default for InvalidationQueue<O> {
     fn default() -> Self {
         Self {
             is_open: false,
-            is_orphaned: false,
+            orphaned: 0,
             serves_clients: false,
             breaks: VecDeque::new(),
             lease_breaks: VecDeque::new(),
@@ -86,6 +103,7 @@ impl<O: CachedObject> InvalidationQueues<O> {
             snoop_filters,
             hasher,
             bells: Exchange::new(lanes_max, Limits { messages: 0, calls: 0 }),
+            orphaned: AtomicU32::new(0),
         }
     }
 
@@ -124,22 +142,29 @@ impl<O: CachedObject> InvalidationQueues<O> {
         self.bells.sender(lane)
     }
 
-    /// Closes the queue of a lane; that acknowledges everything in it. Returns the clients that other lanes are to
-    /// notify.
-    pub fn close(&self, lane: Member) -> VecDeque<Arc<Client<O>>> {
+    /// Closes the queue of a lane; that acknowledges everything in it, but for what waits for callbacks that an
+    /// earlier lane of the number has left. Returns the clients that other lanes are to notify.
+    pub(crate) fn close(&self, lane: Member) -> VecDeque<Arc<Client<O>>> {
         let mut queue = self.lock(lane);
-        let is_orphaned = queue.is_orphaned;
+        if queue.orphaned > 0 {
+            return Self::leave(queue);
+        }
         let gone = std::mem::take(&mut *queue);
-        queue.is_orphaned = is_orphaned;
         drop(queue);
         gone.clients
     }
 
     /// Closes the queue of a lane that leaves callbacks ([`InvalidationQueues::close`]): requests are
     /// acknowledged when these are no longer orphaned.
-    pub fn close_orphaned(&self, lane: Member) -> VecDeque<Arc<Client<O>>> {
+    pub(crate) fn close_orphaned(&self, lane: Member) -> VecDeque<Arc<Client<O>>> {
         let mut queue = self.lock(lane);
-        (queue.is_open, queue.is_orphaned, queue.serves_clients) = (false, true, false);
+        queue.orphaned += 1;
+        self.orphaned.fetch_add(1, Ordering::SeqCst);
+        Self::leave(queue)
+    }
+
+    fn leave(mut queue: MutexGuard<'_, InvalidationQueue<O>>) -> VecDeque<Arc<Client<O>>> {
+        (queue.is_open, queue.serves_clients) = (false, false);
         // Replies that were in flight from there are delivered by now, or never.
         let voided = std::mem::take(&mut queue.voided);
         let calls = std::mem::take(&mut queue.clients);
@@ -148,23 +173,30 @@ impl<O: CachedObject> InvalidationQueues<O> {
         calls
     }
 
-    /// Ends the wait for the orphaned callbacks of a lane. Returns whether no lane has opened the queue since.
-    pub fn end_orphaned(&self, lane: Member) -> bool {
+    /// Ends the wait for the orphaned callbacks of a lane. Calls `clear` where no lane has opened the queue since,
+    /// and none can before it returns.
+    pub(crate) fn end_orphaned(&self, lane: Member, clear: impl FnOnce()) {
         let mut queue = self.lock(lane);
-        queue.is_orphaned = false;
-        if queue.is_open {
-            return false;
+        assert!(queue.orphaned > 0, "callbacks that are broken were orphaned");
+        queue.orphaned -= 1;
+        self.orphaned.fetch_sub(1, Ordering::SeqCst);
+        if queue.orphaned > 0 {
+            return;
         }
-        let gone = std::mem::take(&mut *queue);
+        let left = std::mem::take(&mut queue.left);
+        let mut gone = None;
+        if !queue.is_open {
+            clear();
+            gone = Some(std::mem::take(&mut *queue));
+        }
         drop(queue);
-        drop(gone);
-        true
+        drop((left, gone));
     }
 
     /// Keeps an acknowledgement that an ending lane still owes; it was requested at `asked`.
     pub fn leave_ack(&self, lane: Member, asked: Instant, ack: Ack) {
         let mut queue = self.lock(lane);
-        let answered = if queue.is_open || queue.is_orphaned {
+        let answered = if queue.is_open || queue.orphaned > 0 {
             queue.left.push((asked, ack));
             None
         } else {
@@ -178,13 +210,19 @@ impl<O: CachedObject> InvalidationQueues<O> {
     pub fn end_waits(&self, asked: Instant) {
         for queue in &self.queues {
             let mut queue = queue.lock().expect("nobody panics while holding it");
-            if !queue.is_orphaned || queue.is_open {
+            if queue.orphaned == 0 {
                 continue;
             }
-            let (over, breaks) =
-                queue.breaks.drain(..).partition(|request: &InvalidateRequest<O>| request.asked <= asked);
-            queue.breaks = breaks;
-            let over: VecDeque<InvalidateRequest<O>> = over;
+            // An open queue is served: its lane answers.
+            let over: VecDeque<InvalidateRequest<O>> = match queue.is_open {
+                true => VecDeque::new(),
+                false => {
+                    let all = queue.breaks.drain(..);
+                    let (over, rest) = all.partition(|request: &InvalidateRequest<O>| request.asked <= asked);
+                    queue.breaks = rest;
+                    over
+                }
+            };
             let left: Vec<_> = queue.left.extract_if(.., |(since, _)| *since <= asked).collect();
             drop(queue);
             drop((over, left));
@@ -198,7 +236,7 @@ impl<O: CachedObject> InvalidationQueues<O> {
 
     /// Queues a client for notification on its home lane, or on another where that has ended. Returns the lane whose
     /// doorbell is to be rung; `None` where no lane serves clients.
-    pub fn queue_client(&self, home: Member, client: &Arc<Client<O>>) -> Option<Member> {
+    fn queue_client(&self, home: Member, client: &Arc<Client<O>>) -> Option<Member> {
         let others = (0..self.queues.len()).map(Member::from);
         std::iter::once(home).chain(others).find(|&lane| {
             let mut queue = self.lock(lane);
@@ -215,17 +253,43 @@ impl<O: CachedObject> InvalidationQueues<O> {
         self.lock(lane).clients.pop_front()
     }
 
-    /// Requests an acknowledgement of every other lane once no reply is in flight from there to a client whose
-    /// callbacks are void.
-    pub fn await_in_flight(&self, ringer: &Sender<()>, client: &Arc<Client<O>>, acks: &Acks) {
-        let others = (0..self.queues.len()).map(Member::from).filter(|&lane| lane != ringer.member());
-        for lane in others {
+    /// Has a copy of `ack` kept by every lane, but for `except`, until no reply is in flight from there to a client
+    /// whose callbacks are void.
+    pub fn await_in_flight(&self, except: Member, client: &Arc<Client<O>>, ack: &Ack) {
+        self.await_replies(except, Some(except), client, ack);
+    }
+
+    fn await_replies(&self, from: Member, except: Option<Member>, client: &Arc<Client<O>>, ack: &Ack) {
+        let ringer = self.ringer(from);
+        for lane in (0..self.queues.len()).map(Member::from).filter(|&lane| Some(lane) != except) {
             let mut queue = self.lock(lane);
             if queue.is_open {
-                queue.voided.push_back((Arc::clone(client), acks.issue()));
+                queue.voided.push_back((Arc::clone(client), ack.clone()));
                 drop(queue);
                 ringer.ring(lane);
             }
+        }
+    }
+
+    /// Releases one hold of the break that voids all callbacks of a client ([`Client::release_all`]), once no reply
+    /// to it is in flight from any lane.
+    pub(crate) fn release_after_replies(self: &Arc<Self>, from: Member, client: &Arc<Client<O>>) {
+        let hold = VoidHold { queues: Arc::clone(self), lane: from, client: Arc::clone(client) };
+        self.await_replies(from, None, client, &Ack::orphaned(Arc::new(hold)));
+    }
+
+    /// Takes the next step in notifying a client: has its pending breaks sent on the lane that `next` names, or on
+    /// another where that has ended.
+    pub fn notify_next(self: &Arc<Self>, from: Member, client: &Arc<Client<O>>, next: NextStep) {
+        match next {
+            NextStep::Nothing => {}
+            NextStep::Notify(home) => match self.queue_client(home, client) {
+                Some(home) => {
+                    self.ringer(from).ring(home);
+                }
+                None => client.give_up(),
+            },
+            NextStep::AwaitReplies => self.release_after_replies(from, client),
         }
     }
 
@@ -236,7 +300,13 @@ impl<O: CachedObject> InvalidationQueues<O> {
 
     /// Takes the next invalidation from a lane's queue.
     pub fn next_request(&self, lane: Member) -> Option<InvalidateRequest<O>> {
-        self.lock(lane).breaks.pop_front()
+        let mut queue = self.lock(lane);
+        let request = queue.breaks.pop_front()?;
+        if queue.orphaned > 0 {
+            // Clients of an earlier lane of this number may hold callbacks of which this lane knows nothing.
+            queue.left.push((request.asked, request.ack.clone()));
+        }
+        Some(request)
     }
 
     /// Takes the next lease break from a lane's queue.
@@ -266,6 +336,7 @@ impl<O: CachedObject> InvalidationQueues<O> {
         let mut asked = InvalidationCounts::default();
         for invalidation in all {
             let mut slots = None;
+            self.await_orphaned(ringer.member(), acks, asked_at);
             for (lane, has_callbacks) in sharers_of(invalidation).filter(|&(lane, _)| lane != ringer.member())
             {
                 let slots = slots.get_or_insert_with(|| self.slots(invalidation));
@@ -274,7 +345,7 @@ impl<O: CachedObject> InvalidationQueues<O> {
                     continue;
                 }
                 let mut queue = self.lock(lane);
-                if !queue.is_open && !queue.is_orphaned {
+                if !queue.is_open && queue.orphaned == 0 {
                     continue;
                 }
                 queue.breaks.push_back(InvalidateRequest {
@@ -288,6 +359,18 @@ impl<O: CachedObject> InvalidationQueues<O> {
             }
         }
         asked
+    }
+
+    /// Has a change by a lane wait for the callbacks that an earlier lane of its number has left: the lane knows
+    /// nothing of them.
+    fn await_orphaned(&self, lane: Member, acks: &Acks, asked_at: Instant) {
+        if self.orphaned.load(Ordering::SeqCst) == 0 {
+            return;
+        }
+        let mut queue = self.lock(lane);
+        if queue.orphaned > 0 {
+            queue.left.push((asked_at, acks.issue()));
+        }
     }
 
     /// Returns the slots of the names that change.

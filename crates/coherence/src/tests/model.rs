@@ -401,8 +401,12 @@ impl World {
         let Notification { client, lane, sent } = self.notifying.swap_remove(at);
         let known = &mut self.clients[client];
         let Some(notices) = sent else {
-            if let Some(notices) = known.record.next_batch(2) {
-                self.notifying.push(Notification { client, lane, sent: Some(notices) });
+            match known.record.next_batch(2) {
+                Some(notices) => self.notifying.push(Notification { client, lane, sent: Some(notices) }),
+                None => {
+                    let next = known.record.resume();
+                    self.queue(client, next);
+                }
             }
             return;
         };
@@ -437,10 +441,7 @@ impl World {
     }
 
     fn queue(&mut self, client: usize, next: NextStep) {
-        let NextStep::Notify(home) = next else { return };
-        if self.queues.queue_client(home, &self.clients[client].record).is_none() {
-            self.clients[client].record.give_up();
-        }
+        self.queues.notify_next(Member::from(0), &self.clients[client].record, next);
     }
 
     fn end_lane(&mut self) {
@@ -462,28 +463,10 @@ impl World {
             }
         }
         (lane.held, lane.voided) = (Vec::new(), Vec::new());
-        let left = match ended.clients.is_empty() {
-            true => {
-                ended.clear_presence(member);
-                self.queues.close(member)
-            }
-            false => self.queues.close_orphaned(member),
-        };
-        let orphaned = ended.orphaned_callbacks(&self.queues, member);
         if self.fault == Fault::EndsEarly {
-            ended.clear_presence(member);
+            ended.objects.iter().for_each(|object| object.callback_lanes.clear(member));
         }
-        for client in &ended.clients {
-            let ack = Ack::orphaned(orphaned.clone());
-            let next = client.post_all(now + Duration::from_secs(999), ack, now);
-            self.queue(client.holder().0 as usize, next);
-            client.defer_breaks();
-        }
-        drop(orphaned);
-        for client in left {
-            let next = client.hand_back();
-            self.queue(client.holder().0 as usize, next);
-        }
+        ended.end(&self.queues, member, Duration::from_secs(999), || now);
         let on_it: Vec<_> = self.notifying.extract_if(.., |one| one.lane == number).collect();
         for Notification { client, .. } in on_it {
             let next = self.clients[client].record.hand_back();
@@ -565,6 +548,17 @@ fn run(seed: u64, fault: Fault) -> (Option<(usize, String)>, u64) {
         }
     }
     (None, world.compared)
+}
+
+/// Orders of steps that have found faults: a lane that was begun anew answered for callbacks that the one before had
+/// left (849), or changed an object under them (10,878); a client got a reply after all of its callbacks were void,
+/// as a lane had ended (1,121) or too many notices were kept for it (86,456).
+#[test]
+fn orders_that_have_found_faults_find_none() {
+    for seed in [849, 1_121, 10_878, 86_456] {
+        let (untrue, _) = run(seed, Fault::None);
+        assert!(untrue.is_none(), "seed {seed}: {untrue:?}");
+    }
 }
 
 #[test]

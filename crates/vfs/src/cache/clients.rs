@@ -13,7 +13,7 @@ use lane::time;
 use super::Cache;
 use super::coherence_peer::CoherencePeer;
 use crate::callback::{
-    CallbackNotifier, Client, Invalidation, Notice, PendingBreak, notifier_of, notify_client, notify_next,
+    CallbackNotifier, Client, Invalidation, Notice, PendingBreak, notifier_of, notify_client,
 };
 use crate::error::Error;
 use crate::object::Object;
@@ -185,7 +185,7 @@ impl CoherencePeer {
 
     fn notify_next(&self, client: &Arc<Client>, act: impl FnOnce(&Client) -> NextStep) {
         let next = act(client);
-        notify_next(&self.objects, &self.ringer, client, next);
+        self.objects.queues().notify_next(self.member(), client, next);
     }
 
     /// Notifies the clients in this lane's queue.
@@ -196,9 +196,9 @@ impl CoherencePeer {
                 client.give_up();
                 continue;
             };
-            let (objects, ringer) = (self.objects.clone(), self.ringer.clone());
-            let counters = Arc::clone(&self.counters);
-            lane::spawn(notify_client(objects, ringer, client, Rc::downgrade(&notifier), counters)).detach();
+            let (objects, counters) = (self.objects.clone(), Arc::clone(&self.counters));
+            let notified = notify_client(objects, self.member(), client, Rc::downgrade(&notifier), counters);
+            lane::spawn(notified).detach();
         }
     }
 
@@ -225,7 +225,7 @@ impl CoherencePeer {
         let now = time::now();
         self.notify_next(client, |client| client.post_all(now + VOID_KEPT, ack, now));
         let acks = Acks::default();
-        self.objects.queues().await_in_flight(&self.ringer, client, &acks);
+        self.objects.queues().await_in_flight(self.member(), client, &acks.issue());
         let in_flight = self.callbacks.in_flight_to(client);
         lane::spawn(async move {
             let all = async {
@@ -253,29 +253,9 @@ impl CoherencePeer {
         }
     }
 
-    /// Ends the lane's callbacks. It can break them no longer, so all its clients are notified that everything is
-    /// void. Until they have acknowledged that, changes wait for them as if the lane were there.
+    /// Ends the lane: all its clients are notified that their callbacks are void, as it cannot break them any more.
     pub(super) fn end(&self) {
-        let ended = self.callbacks.end();
-        let left = match ended.clients.is_empty() {
-            true => {
-                ended.clear_presence(self.member());
-                self.objects.queues().close(self.member())
-            }
-            false => self.objects.queues().close_orphaned(self.member()),
-        };
-        if !ended.clients.is_empty() {
-            let (orphaned, now) =
-                (ended.orphaned_callbacks(self.objects.queues(), self.member()), time::now());
-            for client in &ended.clients {
-                let ack = Ack::orphaned(orphaned.clone());
-                self.notify_next(client, |client| client.post_all(now + VOID_KEPT, ack, now));
-                client.defer_breaks();
-            }
-        }
-        for client in left {
-            self.notify_next(&client, |client| client.hand_back());
-        }
+        self.callbacks.end().end(self.objects.queues(), self.member(), VOID_KEPT, time::now);
     }
 }
 

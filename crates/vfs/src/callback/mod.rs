@@ -5,7 +5,7 @@
 pub use self::link_lookup::LinkWithCallback;
 pub use self::lookup::{Confirmed, LookupWithCallback};
 pub use self::notifier::{CallbackNotifier, GoneFuture, NotifyFuture, NotifyOutcome};
-pub(crate) use self::notifier::{notifier_of, notify_client, notify_next};
+pub(crate) use self::notifier::{notifier_of, notify_client};
 pub(crate) use self::observation::judge;
 pub(crate) use self::replaced::{ReplacedFile, ReplacedNames};
 use crate::object::Object;

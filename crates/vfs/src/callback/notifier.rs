@@ -4,8 +4,8 @@ use std::pin::Pin;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 
-use coherence::{Holder, NextStep};
-use lane::mesh::Sender;
+use coherence::Holder;
+use lane::mesh::Member;
 
 use super::{Client, Notice};
 use crate::counters::VfsCounters;
@@ -55,7 +55,7 @@ pub enum NotifyOutcome {
 /// A batch in flight to a client. Where it is dropped with its lane, another lane takes the batch.
 struct InFlightBatch<'a> {
     objects: &'a Objects,
-    ringer: &'a Sender<()>,
+    lane: Member,
     client: &'a Arc<Client>,
     has_ended: bool,
 }
@@ -63,17 +63,19 @@ struct InFlightBatch<'a> {
 /// Sends a client its pending breaks, on its home lane, until none is left or it does not answer.
 pub(crate) async fn notify_client(
     objects: Objects,
-    ringer: Sender<()>,
+    lane: Member,
     client: Arc<Client>,
     notifier: Weak<dyn CallbackNotifier>,
     counters: Arc<VfsCounters>,
 ) {
     let options = objects.options().callbacks;
-    let mut batch = InFlightBatch { objects: &objects, ringer: &ringer, client: &client, has_ended: true };
+    let mut batch = InFlightBatch { objects: &objects, lane, client: &client, has_ended: true };
     loop {
         // Without a service on this lane no client is told here.
         let Some(notifier) = notifier.upgrade() else { return client.give_up() };
-        let Some(notices) = client.next_batch(notifier.batch_max()) else { return };
+        let Some(notices) = client.next_batch(notifier.batch_max()) else {
+            return objects.queues().notify_next(lane, &client, client.resume());
+        };
         batch.has_ended = false;
         counters.clients_told.increment();
         let telling = notifier.notify(&client, notices);
@@ -96,21 +98,10 @@ pub(crate) async fn notify_client(
     }
 }
 
-/// Has the pending breaks of a client delivered on the lane that `next` names.
-pub(crate) fn notify_next(objects: &Objects, ringer: &Sender<()>, client: &Arc<Client>, next: NextStep) {
-    let NextStep::Notify(home) = next else { return };
-    match objects.queues().queue_client(home, client) {
-        Some(lane) => {
-            ringer.ring(lane);
-        }
-        None => client.give_up(),
-    }
-}
-
 impl Drop for InFlightBatch<'_> {
     fn drop(&mut self) {
         if !self.has_ended {
-            notify_next(self.objects, self.ringer, self.client, self.client.hand_back());
+            self.objects.queues().notify_next(self.lane, self.client, self.client.hand_back());
         }
     }
 }

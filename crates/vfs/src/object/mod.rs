@@ -190,7 +190,6 @@ impl Object {
     /// Notes what is about to change, under its change lock and before the bits are read.
     pub(crate) fn set_changing(&self, what: ChangeKind) {
         let before = {
-            debug_assert!(self.is_changing(), "an object changes under its change lock");
             let mut state = self.lock_state();
             self.take_step();
             state.changing.replace(Box::new(what))
@@ -202,7 +201,6 @@ impl Object {
     /// Notes that the change is over: made `at` this time, or failed.
     pub(crate) fn set_changed(&self, at: Option<SystemTime>) {
         let before = {
-            debug_assert!(self.is_changing(), "a change ends under its change lock");
             let mut state = self.lock_state();
             self.settle(&mut state.draft, at);
             state.show_change();
