@@ -1,6 +1,7 @@
 //! Numbers of bytes as people write them.
 
-use rxperf::MAX_BYTES;
+/// The most bytes that are asked for at once: stock peers of Rx keep them in a signed 32-bit integer.
+const MAX_BYTES: u32 = i32::MAX as u32;
 
 /// Parses a number of bytes with an optional suffix k, M or G (powers of 1024).
 pub fn size(text: &str) -> Result<u32, String> {

@@ -76,5 +76,5 @@ pub(crate) fn run_for_ci() -> anyhow::Result<()> {
     run(&Args { save: false, offline: true })
 }
 
-const BASELINE: &str = "xtask/counts.toml";
+const BASELINE: &str = "tools/xtask/counts.toml";
 const GROWTH_MAX_PERCENT: f64 = 2.0;

@@ -83,9 +83,7 @@ impl Default for Attack {
 
 /// Returns every limit that the code tells, in the order of the page.
 pub(crate) fn limits(root: &Path) -> anyhow::Result<Vec<Limit>> {
-    let mut files = Vec::new();
-    spec::sources(&root.join("crates"), &mut files)?;
-    files.sort();
+    let files = spec::all_sources(root)?;
     let (mut limits, mut faults, mut exported) = (Vec::new(), Vec::new(), Exported::default());
     for file in files {
         let name = file.strip_prefix(root)?.to_str().context("a path that is not UTF-8")?.to_owned();
@@ -328,8 +326,8 @@ mod tests {
 
     #[test]
     fn metrics_that_documents_name_are_those_of_the_code() {
-        let (root, mut exported, mut files) = (spec::root(), Exported::default(), Vec::new());
-        spec::sources(&root.join("crates"), &mut files).unwrap();
+        let (root, mut exported) = (spec::root(), Exported::default());
+        let files = spec::all_sources(&root).unwrap();
         files.iter().for_each(|file| exported.read(&std::fs::read_to_string(file).unwrap()));
         let read = |name: &str| std::fs::read_to_string(root.join(name)).unwrap();
         let monitoring = read("docs/operators/monitoring.md");

@@ -90,9 +90,7 @@ struct Message {
 }
 
 fn page(root: &Path) -> anyhow::Result<String> {
-    let mut files = Vec::new();
-    spec::sources(&root.join("crates"), &mut files)?;
-    files.sort();
+    let files = spec::all_sources(root)?;
     let (mut messages, mut faults) = (BTreeMap::new(), Vec::new());
     for file in files {
         let name = file.strip_prefix(root)?.to_str().context("a path that is not UTF-8")?.to_owned();

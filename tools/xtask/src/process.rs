@@ -42,7 +42,7 @@ pub(crate) fn output(program: impl AsRef<OsStr>, args: &[impl AsRef<OsStr>]) -> 
 
 /// Returns the root of the repository.
 pub(crate) fn root() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("xtask lies in the repository")
+    Path::new(env!("CARGO_MANIFEST_DIR")).ancestors().nth(2).expect("xtask lies in the repository's `tools`")
 }
 
 /// Builds the programs as packages have them, and says where `linerate` is: for what is measured.

@@ -2,7 +2,7 @@
 //!
 //! A citation is two comments at the line that obeys: `//= MS-SMB2 3.3.5.9` names the section, `//# …` says in a
 //! sentence what it asks for. The report goes to `docs/reference/spec.md`; a citation of a section that there is not, or without
-//! its sentence, is refused. Lists of sections are in `xtask/spec/`; of a specification without a list only the form
+//! its sentence, is refused. Lists of sections are in `tools/xtask/spec/`; of a specification without a list only the form
 //! is looked at.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -36,7 +36,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
 
 /// Returns the root of the repository.
 pub(crate) fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..")
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 /// A section of a specification, in the order of its number.
@@ -73,10 +73,8 @@ struct Citation {
 type Titles = BTreeMap<Section, String>;
 
 fn report(root: &Path) -> anyhow::Result<String> {
-    let titles = titles(&root.join("xtask/spec"))?;
-    let mut files = Vec::new();
-    sources(&root.join("crates"), &mut files)?;
-    files.sort();
+    let titles = titles(&root.join("tools/xtask/spec"))?;
+    let files = all_sources(root)?;
     let mut citations = Vec::new();
     for file in files {
         let text = std::fs::read_to_string(&file)?;
@@ -100,8 +98,19 @@ fn titles(lists: &Path) -> anyhow::Result<Titles> {
     Ok(titles)
 }
 
+/// Returns the Rust sources of the server and of its tools but for this one, in order.
+pub(crate) fn all_sources(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let mut files = Vec::new();
+    for directory in ["crates", "tools"] {
+        sources(&root.join(directory), &mut files)?;
+    }
+    files.retain(|file| !file.starts_with(root.join("tools/xtask")));
+    files.sort();
+    Ok(files)
+}
+
 /// Collects the Rust sources in a directory and those below it.
-pub(crate) fn sources(directory: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+fn sources(directory: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     for entry in std::fs::read_dir(directory)? {
         let entry = entry?;
         let path = entry.path();

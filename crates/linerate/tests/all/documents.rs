@@ -359,7 +359,7 @@ fn documents() -> Vec<(PathBuf, String)> {
 /// Every source of the product and its tools.
 fn sources() -> Vec<(PathBuf, String)> {
     let mut found = files(&root().join("crates"), "rs");
-    found.extend(files(&root().join("xtask/src"), "rs"));
+    found.extend(files(&root().join("tools"), "rs"));
     with_text(found)
 }
 

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
-use crate::dependencies::root;
+use crate::dependencies::crates;
 
 /// Crates whose files are not all free of circles, with the number of files in each circle.
 const CIRCLES: [(&str, &[usize]); 5] = [
@@ -21,10 +21,7 @@ fn files_of_a_crate_use_each_other_downwards_only() {
     let known: BTreeMap<_, _> =
         CIRCLES.into_iter().map(|(name, sizes)| (name.to_owned(), sizes.to_vec())).collect();
     let mut found = BTreeMap::new();
-    let mut sources: Vec<_> =
-        std::fs::read_dir(root().join("crates")).unwrap().map(|entry| entry.unwrap().path()).collect();
-    sources.push(root().join("xtask"));
-    for path in sources {
+    for path in crates() {
         let name = path.file_name().unwrap().to_str().unwrap().to_owned();
         let circles = Crate::read(&path.join("src")).circles();
         if !circles.is_empty() {

@@ -13,19 +13,23 @@ fn manifest(path: &Path) -> toml::Table {
     text.parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+/// Returns the directories of our own crates: the server's, and the tools'.
+pub(crate) fn crates() -> Vec<PathBuf> {
+    let entries = ["crates", "tools"].map(|dir| std::fs::read_dir(root().join(dir)).unwrap());
+    entries.into_iter().flatten().map(|entry| entry.unwrap().path()).collect()
+}
+
 /// Returns our own crates from bottom to top, as the workspace lists them.
 fn own() -> Vec<String> {
     let text = std::fs::read_to_string(root().join("Cargo.toml")).unwrap();
-    let in_crates = |line: &&str| line.contains("path = \"crates/");
+    let in_crates = |line: &&str| line.contains("path = \"crates/") || line.contains("path = \"tools/");
     text.lines().filter(in_crates).map(|line| line.split(' ').next().unwrap().to_owned()).collect()
 }
 
 /// Returns the crates of ours that each of our crates is built from, without those that only tests use.
 fn uses(own: &[String]) -> BTreeMap<String, Vec<String>> {
-    let directories = std::fs::read_dir(root().join("crates")).unwrap();
-    let of = |directory: std::io::Result<std::fs::DirEntry>| {
-        let directory = directory.unwrap();
-        let manifest = manifest(&directory.path().join("Cargo.toml"));
+    let of = |directory: PathBuf| {
+        let manifest = manifest(&directory.join("Cargo.toml"));
         let mut used = Vec::new();
         for table in ["dependencies", "build-dependencies"] {
             let names = manifest.get(table).and_then(|table| table.as_table());
@@ -33,9 +37,9 @@ fn uses(own: &[String]) -> BTreeMap<String, Vec<String>> {
                 names.into_iter().flat_map(|table| table.keys()).filter(|name| own.contains(name)).cloned(),
             );
         }
-        (directory.file_name().into_string().unwrap(), used)
+        (directory.file_name().unwrap().to_str().unwrap().to_owned(), used)
     };
-    directories.map(of).collect()
+    crates().into_iter().map(of).collect()
 }
 
 #[test]
@@ -48,6 +52,15 @@ fn a_crate_uses_only_what_stands_below_it() {
         for other in used.iter().filter(|other| *other != "testkit") {
             assert!(height(other).unwrap() < here, "{name} uses {other}, which the workspace lists above it");
         }
+    }
+}
+
+#[test]
+fn the_server_is_built_from_no_tool() {
+    let is_tool = |name: &str| root().join("tools").join(name).is_dir();
+    for (name, used) in uses(&own()) {
+        let used: Vec<_> = used.iter().filter(|other| is_tool(other)).collect();
+        assert!(is_tool(&name) || used.is_empty(), "{name} uses {used:?}");
     }
 }
 
@@ -116,8 +129,7 @@ fn what_is_optimised_less_in_release_is_optimised_in_dist() {
 
 #[test]
 fn what_a_server_is_built_from_is_used() {
-    for directory in std::fs::read_dir(root().join("crates")).unwrap() {
-        let directory = directory.unwrap().path();
+    for directory in crates() {
         let manifest = manifest(&directory.join("Cargo.toml"));
         let Some(dependencies) = manifest.get("dependencies").and_then(|table| table.as_table()) else {
             continue;

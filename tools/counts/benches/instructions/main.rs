@@ -1,5 +1,5 @@
 //! Instructions of the hot paths of all crates: one program, so that what they share is compiled and linked once.
-//! `cargo xtask counts` runs it and compares the counts with `xtask/counts.toml`.
+//! `cargo xtask counts` runs it and compares the counts with `tools/xtask/counts.toml`.
 #![allow(missing_docs)] // gungraun's macros make public items of their own.
 
 mod of_afs;

@@ -60,7 +60,7 @@ fn run(command: &mut Command) {
 
 const GENERATOR: &str = "/usr/bin/rxgen";
 const PROGRAM: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/src/stock_rx/stubs.c");
-const INTERFACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../rxgen/tests/xg/files.xg");
+const INTERFACE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/rxgen/tests/xg/files.xg");
 /// Headers that generated code includes and Debian does not package.
 const HEADERS: [(&str, &str); 4] = [
     ("roken.h", "#include <stdlib.h>\n#include <string.h>\n"),

@@ -1,5 +1,5 @@
 //! `cargo xtask smbtorture`: Samba's own tests of SMB 2 and 3 against Linerate, in network namespaces, held against what
-//! smbd passes of them (`xtask/smbtorture/baseline.txt`).
+//! smbd passes of them (`tools/xtask/smbtorture/baseline.txt`).
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -101,7 +101,7 @@ pub(crate) fn run_for_ci() -> anyhow::Result<()> {
 }
 
 fn baseline() -> anyhow::Result<Results> {
-    Results::read(&crate::process::root().join("xtask/smbtorture/baseline.txt"))
+    Results::read(&crate::process::root().join("tools/xtask/smbtorture/baseline.txt"))
 }
 
 fn run_suites(args: &RunArgs) -> anyhow::Result<()> {
