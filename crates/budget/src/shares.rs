@@ -42,8 +42,7 @@ impl Shares {
 //@ limit: descriptors that clients have the process hold
 //@ section: Logs, control and descriptors
 //@ unit: descriptor: connection 1, SMB open 2 and more, HTTP body or AFS reply of more than 64 KiB, or one that waits, and AFS store 1
-//@ address: {} times what is free, and a user of SMB from all addresses together; of IPv6 that for a /64, {OF_56_TIMES} for a /56,
-//@ {OF_48_TIMES} for a /48
+//@ address: {} times what is free; of IPv6 that for a /64, {OF_56_TIMES} for a /56, {OF_48_TIMES} for a /48
 //@ all: process: what the hard limit of open files leaves beside the server's own and files that it can open again
 //@ empty: SMB: STATUS_TOO_MANY_OPENED_FILES; HTTP: 503; AFS: VBUSY; a quarter at least is for others
 //@ counter: descriptors_held, descriptors_refused

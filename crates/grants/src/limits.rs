@@ -29,7 +29,7 @@ impl Limits {
         //@ limit: opens with share modes of one file
         //@ section: Files and listings
         //@ unit: open
-        //@ address: three times what is free, and a user from all addresses together; an IPv6 /56 four times, a /48 six times
+        //@ address: three times what is free
         //@ all: process: {}; {streams} streams in use
         //@ empty: STATUS_INSUFFICIENT_RESOURCES; others have a quarter of the places beside one address
         //@ counter: vfs_grants_refused{reason="limit"}

@@ -306,7 +306,7 @@ impl Default for DriverConfig {
             //@ section: Rx
             //@ unit: call
             //@ connection: 4
-            //@ address: as many as are free, at least 16; an IPv6 /56 twice, a /48 three times as many
+            //@ address: as many as are free, at least 16
             //@ all: lane: `handlers_max` ({})
             //@ empty: aborted; others feel nothing while their share is free
             //@ counter: rx_handlers_refused, rx_handlers

@@ -162,7 +162,7 @@ impl Default for EndpointConfig {
             //@ section: Rx
             //@ unit: connection
             //@ connection: 4 calls
-            //@ address: as many as are free, at least 16; an IPv6 /56 twice, a /48 three times as many
+            //@ address: as many as are free, at least 16
             //@ all: lane: `connections_max` ({})
             //@ empty: a host or network with its share replaces its own idle ones; a full table takes idle ones from the source that has most
             //@ counter: rx_connections_displaced, rx_refused{reason="connections_full"}, rx_connections

@@ -469,7 +469,7 @@ impl Drop for Charge {
 //@ section: HTTP
 //@ unit: byte, in buffers of 32 KiB
 //@ connection: 32 KiB, and beyond that a part of {} of what is free
-//@ address: three times what is free, so that a newcomer finds some; an IPv6 /56 four times, a /48 six times
+//@ address: three times what is free, so that a newcomer finds some
 //@ all: lane: 30 MiB for all services together
 //@ empty: a connection that may have no more waits, at most `stall_seconds`; of the address or network with most the connection that stalled longest ends
 //@ counter: http_reply_memory_bytes, http_reply_memory_waits, http_aborted{cause="evicted"}

@@ -47,7 +47,7 @@ impl Default for OpensLimits {
             //@ section: SMB
             //@ unit: open
             //@ connection: {per_session_max} of a session
-            //@ address: three times what is free, and a user from all addresses together; an IPv6 /56 four times, a /48 six times
+            //@ address: three times what is free
             //@ all: process: {}
             //@ empty: STATUS_INSUFFICIENT_RESOURCES; STATUS_TOO_MANY_OPENED_FILES for a client that has its share; others feel nothing
             //@ counter: smb_opens_made, smb_opens_refused_limit
@@ -69,7 +69,7 @@ impl Default for OpensLimits {
             //@ section: SMB
             //@ unit: range
             //@ connection: {ranges_per_session_max} of a session
-            //@ address: three times what is free, and a user from all addresses together; an IPv6 /56 four times, a /48 six times
+            //@ address: three times what is free
             //@ all: process: {}
             //@ empty: STATUS_INSUFFICIENT_RESOURCES; others feel nothing
             //@ counter: smb_ranges_refused, vfs_grants_refused

@@ -124,7 +124,7 @@ impl CounterBlock for PipeBytes {
 //@ section: SMB
 //@ unit: byte; of one pipe 64 KiB of a request and one answer of 1 MiB at most
 //@ connection: {PER_SESSION_MAX:b} of a session
-//@ address: three times what is free, and a user from all addresses together; an IPv6 /56 four times, a /48 six times
+//@ address: three times what is free
 //@ all: process: {:b}
 //@ empty: STATUS_INSUFFICIENT_RESOURCES, or a fault in place of the answer; others feel nothing
 //@ counter: smb_pipe_bytes, smb_pipe_memory_refused

@@ -24,6 +24,7 @@ use std::path::Path;
 
 use anyhow::{Context, ensure};
 
+use crate::page::push_lines;
 use crate::{hostile, spec};
 
 mod value;
@@ -48,7 +49,7 @@ pub(crate) fn run(args: &Args) -> anyhow::Result<()> {
     std::fs::write(&path, page).with_context(|| format!("cannot write {}", path.display()))
 }
 
-/// One limit: a line of the page.
+/// One limit: an entry of the page.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Limit {
     /// Pool that clients share.
@@ -247,7 +248,7 @@ impl Exported {
     }
 }
 
-/// Returns the page: the template with a table at each mark.
+/// Returns the page: the template with a section's entries at each mark.
 fn page(limits: &[Limit]) -> anyhow::Result<String> {
     let mut page = String::new();
     for line in PAGE.lines() {
@@ -255,37 +256,43 @@ fn page(limits: &[Limit]) -> anyhow::Result<String> {
             let _ = writeln!(page, "{line}");
             continue;
         };
-        page.push_str(
-            "| pool | unit | one connection | one address | all | when it is empty | counter | attack |\n",
-        );
-        page.push_str("|---|---|---|---|---|---|---|---|\n");
         let rows: Vec<_> = limits.iter().filter(|limit| limit.section == section).collect();
         ensure!(!rows.is_empty(), "there is no limit of {section}");
         for limit in rows {
-            push_row(&mut page, limit);
+            push_entry(&mut page, limit);
         }
     }
     Ok(page)
 }
 
-fn push_row(page: &mut String, limit: &Limit) {
+/// Appends the entry of a limit, whose form the page's head explains.
+fn push_entry(page: &mut String, limit: &Limit) {
     let Limit { pool, unit, shares: [connection, address, all], empty, counters, attack, .. } = limit;
-    let counters = match &counters[..] {
-        [] => "-".to_owned(),
-        counters => counters.iter().map(|counter| format!("`{counter}`")).collect::<Vec<_>>().join(", "),
-    };
+    let all = all.split_once(": ").unwrap_or_default();
+    let shares = [("connection", &connection[..]), ("address", address), all];
+    let shares: Vec<_> = shares
+        .into_iter()
+        .filter(|(_, share)| !share.is_empty())
+        .map(|(whose, share)| format!("*{whose}* {share}"))
+        .collect();
+    push_lines(page, "- ", "  ", &format!("**{pool}** ({unit}): {}", shares.join("; ")));
+    let empty = empty.strip_suffix(ALONE).map_or_else(|| empty.clone(), |empty| format!("{empty}†"));
+    push_lines(page, "  - ", "    ", &format!("*empty* {empty}"));
+    let mut counters = counters.iter().map(|counter| format!("`{counter}`")).collect::<Vec<_>>().join(", ");
+    if !counters.is_empty() {
+        counters.push_str("; ");
+    }
     let attack = match attack {
         Attack::By(attacks) => attacks.join(", "),
         Attack::None(reason) => format!("none: {reason}"),
     };
-    for cell in [pool, unit, connection, address, all, empty, &counters, &attack] {
-        let cell = if cell.is_empty() { "-" } else { cell };
-        let _ = write!(page, "| {} ", cell.replace('|', "\\|"));
-    }
-    page.push_str("|\n");
+    push_lines(page, "  - ", "    ", &format!("{counters}*attack* {attack}"));
 }
 
-/// Returns where the table of a section stands in the template.
+/// What most limits say of others, for which the page has a sign.
+const ALONE: &str = "; others feel nothing";
+
+/// Returns where the entries of a section stand in the template.
 fn mark(section: &str) -> String {
     format!("{{{{{section}}}}}\n")
 }
@@ -386,12 +393,13 @@ mod tests {
         assert_eq!(limit.counters, ["smb_refused{reason=\"a\"}", "smb_open"]);
         assert_eq!(limit.attack, Attack::By(vec!["smb-hoards".to_owned()]));
         assert_eq!(check(&limit, &exported()), [""; 0]);
-        let mut row = String::new();
-        push_row(&mut row, &limit);
-        assert!(
-            row.starts_with("| open pipes | pipe | 64 KiB of a session | - | process: 16,384 | refused |"),
-            "{row}"
-        );
+        let mut entry = String::new();
+        push_entry(&mut entry, &limit);
+        let wanted = "- **open pipes** (pipe): *connection* 64 KiB of a session; *process* 16,384\n  - *empty* refused\n  \
+                      - `smb_refused{reason=\"a\"}`, `smb_open`; *attack* smb-hoards\n";
+        assert_eq!(entry, wanted);
+        push_entry(&mut entry, &only(&GOOD.replace("refused\n", "refused; others feel nothing\n")).unwrap());
+        assert!(entry.contains("*empty* refused†\n"), "{entry}");
     }
 
     #[test]

@@ -18,6 +18,7 @@ mod messages;
 mod metrics;
 mod one_tree;
 mod packages;
+mod page;
 mod process;
 #[cfg(test)]
 mod profiles;

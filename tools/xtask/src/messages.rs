@@ -10,6 +10,7 @@ use std::path::Path;
 
 use anyhow::{Context, bail, ensure};
 
+use crate::page::push_lines;
 use crate::spec;
 
 /// File where texts are logged that are made, and looked at, elsewhere: it refuses those without a name.
@@ -206,41 +207,21 @@ fn write(messages: &BTreeMap<String, Message>) -> String {
     let mut page = String::from(HEAD);
     for (id, Message { level, text, cause, remedy, file }) in messages {
         let text = text.replace("{}", "{...}").replace('`', "'");
-        let _ = writeln!(page, "\n## {id}\n\n{level}: `{text}`\n");
-        for item in [format!("Cause: {cause}"), format!("Remedy: {remedy}"), format!("Logged by `{file}`.")] {
-            push_item(&mut page, &item);
+        let _ = writeln!(page, "\n## {id}\n");
+        push_lines(&mut page, "", "", &format!("{level}: `{text}`"));
+        page.push('\n');
+        for item in [format!("Cause: {cause}"), format!("Remedy: {remedy}"), format!("`{file}`")] {
+            push_lines(&mut page, "- ", "  ", &item);
         }
     }
     page
 }
 
-/// Writes an item of a list, in lines that end at a word. The text of a message stays in one, to be searched for.
-fn push_item(page: &mut String, item: &str) {
-    let mut length = 0;
-    for word in item.split_whitespace() {
-        let is_first = length == 0;
-        if is_first || length + 1 + word.chars().count() > LINE_MAX {
-            page.push_str(if is_first { "- " } else { "\n  " });
-            length = 2;
-        } else {
-            page.push(' ');
-            length += 1;
-        }
-        page.push_str(word);
-        length += word.chars().count();
-    }
-    page.push('\n');
-}
-
-/// Longest line of the page, in characters.
-const LINE_MAX: usize = 130;
-
 const HEAD: &str = "# Messages\n
 Made by `cargo xtask messages` of the code; not to be edited.\n
-Every line of level WARN or ERROR that the server logs ends its sentence with the name of its message in brackets, such as
-`[volume-moved]`. This page has each of them, by that name: its text with placeholders in braces, why it comes, and what to do.
-Fields such as `volume=data` may follow the name. ERROR means that something is not served, kept or written as it should be. WARN means
-that all is served, and that an administrator should look at it.
+Every WARN and ERROR of the server's log ends its sentence with the name of its message in brackets, such as `[volume-moved]`; fields such
+as `volume=data` may follow. This page has the messages by that name: text with placeholders in braces, cause, remedy, and the source that
+logs it. ERROR: something is not served, kept or written as it should be. WARN: all is served, and an administrator should look at it.
 ";
 
 /// Parts of a source file that matter.

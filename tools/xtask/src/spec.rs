@@ -11,6 +11,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, bail, ensure};
 
+use crate::page::push_lines;
+
 /// Parts of specifications that servers have to obey: the report tells how many of their sections are cited.
 const OBEYED: [(&str, &str); 2] = [("MS-SMB2", "3.1"), ("MS-SMB2", "3.3")];
 
@@ -178,19 +180,25 @@ fn write(citations: &[Citation], titles: &Titles) -> String {
     for (spec, part) in OBEYED {
         let all: Vec<_> = titles.keys().filter(|section| section.is_within(spec, part)).collect();
         let cited = all.iter().filter(|section| by_section.contains_key(*section)).count();
-        writeln!(out, "\n{spec} {part}: {cited} of {} sections are cited.", all.len())
-            .expect("a string takes all");
+        let _ = writeln!(out, "\n{spec} {part}: {cited} of {} sections are cited.", all.len());
     }
     let specs: BTreeSet<_> = by_section.keys().map(|section| &section.spec).collect();
     for spec in specs {
-        writeln!(out, "\n## {spec}\n\n| section | what it asks for | where |\n|---|---|---|")
-            .expect("a string takes all");
+        let _ = writeln!(out, "\n## {spec}");
         for (section, citations) in by_section.iter().filter(|(section, _)| section.spec == *spec) {
             let title = titles.get(*section).map_or(String::new(), |title| format!(" {title}"));
-            for citation in citations {
-                let sentence = citation.sentence.replace('|', "\\|");
-                writeln!(out, "| {}{title} | {sentence} | `{}` |", section.number(), citation.file)
-                    .expect("a string takes all");
+            let _ = writeln!(out, "\n### {}{title}\n", section.number());
+            let mut asked: Vec<(&str, Vec<String>)> = Vec::new();
+            for Citation { sentence, file, .. } in citations {
+                let file = format!("`{file}`");
+                match asked.iter_mut().find(|(asked, _)| asked == sentence) {
+                    Some((_, files)) if files.contains(&file) => {}
+                    Some((_, files)) => files.push(file),
+                    None => asked.push((sentence, vec![file])),
+                }
+            }
+            for (sentence, files) in asked {
+                push_lines(&mut out, "- ", "  ", &format!("{sentence} {}", files.join(", ")));
             }
         }
     }
@@ -218,7 +226,9 @@ mod tests {
         let [citation] = &citations[..] else { panic!("one") };
         assert_eq!(citation.sentence, "First half, second half.");
         let report = write(&citations, &known());
-        assert!(report.contains("| 1.2 Title | First half, second half. | `a.rs` |"), "{report}");
+        assert!(report.ends_with("### 1.2 Title\n\n- First half, second half. `a.rs`\n"), "{report}");
+        let twice = write(&[&citations[..], &citations[..]].concat(), &known());
+        assert_eq!(twice, report, "what is said twice in a file is one line");
     }
 
     #[test]

@@ -290,7 +290,7 @@ impl Default for AfsSection {
             //@ section: Out-of-band TCP
             //@ unit: transfer
             //@ connection: 8 streams, one part of each at least 1 MiB
-            //@ address: as many as are free; an IPv6 /56 twice, a /48 three times as many
+            //@ address: as many as are free
             //@ all: lane: `afs.oob_transfers_per_lane` ({})
             //@ empty: the call is refused (OOB_BUSY), and its client uses Rx
             //@ counter: oob_transfers, oob_refused{reason="busy"}

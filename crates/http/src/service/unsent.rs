@@ -63,7 +63,7 @@ impl Drop for UnsentRoom {
 //@ section: HTTP
 //@ unit: byte in the kernel, and a packet of at most 64 KiB above
 //@ connection: {UNSENT_MIN:b}; {UNSENT_MAX:b} of a longer body, while its address has a share
-//@ address: of what is beyond {UNSENT_MIN:b} three times what is free; an IPv6 /56 four times, a /48 six times
+//@ address: of what is beyond {UNSENT_MIN:b} three times what is free
 //@ all: lane: {:b} beyond {UNSENT_MIN:b} for each connection
 //@ empty: a long body goes on with {UNSENT_MIN:b}, in smaller steps; others feel nothing
 //@ counter: http_unsent_room_bytes, http_unsent_room_refused

@@ -1,5 +1,6 @@
 //! Keys of the configuration: old names are refused by new ones, sizes have one notation.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use server::config::{Config, Document};
@@ -407,4 +408,110 @@ fn each_key_of_the_documentation_that_is_called_as_a_size_is_one() {
         }
     }
     assert_eq!(found, SIZES);
+}
+
+/// Page that has each key of the configuration.
+fn page() -> String {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/reference/configuration.md");
+    std::fs::read_to_string(path).unwrap()
+}
+
+/// Keys of the page, dotted, each with its default where that is a value.
+fn documented() -> BTreeMap<String, Option<String>> {
+    let (mut table, mut found) = (String::new(), BTreeMap::new());
+    for line in page().lines() {
+        if let Some(heading) = line.strip_prefix("## `") {
+            table = heading.split('`').next().unwrap().trim_matches(['[', ']']).to_owned();
+            if table.contains('.') {
+                found.insert(table.clone(), None);
+            }
+        }
+        let mut cells = line.split('|').map(str::trim).skip(1);
+        let (Some(names), Some(default)) = (cells.next(), cells.next()) else { continue };
+        let names: Vec<_> = names.split('`').skip(1).step_by(2).collect();
+        let default = default.split(';').next().unwrap();
+        let defaults: Vec<_> = match names.len() {
+            1 => vec![default],
+            _ => default.split(", ").collect(),
+        };
+        for (at, name) in names.iter().enumerate() {
+            let default = defaults.get(at).filter(|_| defaults.len() == names.len());
+            let default = default.map(|default| default.trim().trim_matches('`'));
+            let key = match name.trim_matches(['[', ']']) {
+                name if name.contains('.') => name.to_owned(),
+                name => format!("{table}.{name}"),
+            };
+            let is_new =
+                found.insert(key, default.filter(|text| is_value(text)).map(str::to_owned)).is_none();
+            assert!(is_new, "{table}: {name} is there twice");
+        }
+    }
+    found
+}
+
+/// Returns whether a text is a value of TOML, and not words about one.
+fn is_value(text: &str) -> bool {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    let is_within = |begin, end| text.starts_with(begin) && text.ends_with(end) && !text.contains('`');
+    let is_quoted = text.len() > 1 && is_within('"', '"');
+    is_number || is_quoted || is_within('[', ']') || is_within('{', '}') || ["true", "false"].contains(&text)
+}
+
+/// Keys that the configuration's types have in a table, by what its reader says of one that they do not have.
+fn known(table: &str) -> BTreeSet<String> {
+    let text = match table {
+        "" => "no_such_key = 1\n".to_owned(),
+        table => with(&format!("{table}.no_such_key"), "1"),
+    };
+    let problem = refused(&text).expect(table);
+    let (_, named) = problem.split_once("the keys here are ").unwrap_or_else(|| panic!("{table}: {problem}"));
+    named.split('`').skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+#[test]
+fn the_page_of_keys_has_those_of_the_configurations_types_and_no_other() {
+    let documented = documented();
+    let mut tables = known("");
+    tables.insert("http.limits".to_owned());
+    for table in &tables {
+        let of_table = |key: &String| match key.rsplit_once('.') {
+            Some((of, name)) if of == table => Some(name.to_owned()),
+            _ => None,
+        };
+        let named: BTreeSet<_> = documented.keys().filter_map(of_table).collect();
+        assert_eq!(named, known(table), "[{table}]: keys of configuration.md, and of the types");
+    }
+    let strange =
+        documented.keys().find(|key| !tables.iter().any(|table| key.starts_with(&format!("{table}."))));
+    assert_eq!(strange, None, "configuration.md has a table that there is not");
+    for (table, _) in LISTS.iter().filter(|(table, _)| *table != "volume") {
+        // Rows of a table, or paragraphs.
+        let page = page();
+        let about = page.split("\n\n").flat_map(|part| match part.starts_with('|') {
+            true => part.lines().collect(),
+            false => vec![part],
+        });
+        let about: String = about.filter(|part| part.contains(&format!("`[[{table}]]`"))).collect();
+        for key in known(table) {
+            assert!(about.contains(&format!("`{key}`")), "[[{table}]]: configuration.md lacks {key}");
+        }
+    }
+}
+
+#[test]
+fn the_page_of_keys_has_the_defaults_of_the_configurations_types() {
+    let meaning = |text: &str| {
+        let document = Document::of_text(Path::new("/etc/linerate.toml"), text);
+        Config::read(&document, &services()).unwrap_or_else(|error| panic!("{text}: {error}")).meaning()
+    };
+    let mut compared = 0;
+    for (key, default) in documented() {
+        let Some(default) = default else { continue };
+        let given = with(&key, &default);
+        let mut lines: Vec<_> = given.lines().collect();
+        lines.remove(1);
+        assert_eq!(meaning(&given), meaning(&lines.join("\n")), "{key} is not {default} by default");
+        compared += 1;
+    }
+    assert!(compared > 60, "{compared}");
 }

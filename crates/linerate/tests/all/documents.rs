@@ -111,7 +111,7 @@ writable = 'anyone'
 quota = '1G'
 ";
 
-/// The page of the metrics of a scrape, a table for each first word.
+/// The page of the metrics of a scrape, a list for each first word.
 fn metrics_page(scrape: &str) -> String {
     let mut helps = BTreeMap::new();
     let mut kinds = BTreeMap::new();
@@ -132,27 +132,53 @@ fn metrics_page(scrape: &str) -> String {
         }
     }
     let mut page = "# Metrics\n\nMade by `cargo xtask metrics` of what a server tells; not to be edited.\n\n\
-                    Metrics of `/metrics` at the admin address, for Prometheus. A counter's samples end in `_total`. Those that `lane` is \
-                    written beside\nhave the labels `lane` and `silo` (the lanes of a NUMA node): sum over them.\n"
+                    Metrics of `/metrics` at the admin address, for Prometheus: name, labels with their values, meaning. They are counters, whose \
+                    samples\nend in `_total`, unless they are called a gauge. Those with the label `lane` also have `silo` (the lanes of a \
+                    NUMA node): sum over\nthem. All of a section have `lane` where its heading says so.\n"
         .to_owned();
-    let mut section = "";
+    let has_lane = |name: &str| labels.get(name).is_some_and(|labels| labels.contains_key("lane"));
+    let area = |name: &str| name.trim_start_matches("linerate_").split('_').next().unwrap().to_owned();
+    let mut section = String::new();
+    let mut by_lane = false;
     for (name, help) in &helps {
-        let of = name.trim_start_matches("linerate_").split('_').next().unwrap();
-        if of != section {
-            section = of;
-            let _ = write!(page, "\n## {of}\n\n| metric | kind | labels | meaning |\n|---|---|---|---|\n");
+        if area(name) != section {
+            section = area(name);
+            by_lane = helps.keys().filter(|other| area(other) == section).all(|other| has_lane(other));
+            let _ = write!(page, "\n## {section}\n\n");
+            if by_lane {
+                page.push_str("All have the label `lane`.\n\n");
+            }
         }
         let of_label = |(label, values): (&&str, &BTreeSet<&str>)| match *label {
             "silo" => None,
+            "lane" if by_lane => None,
             // Values that a site names.
             "lane" | "volume" | "site" => Some(format!("`{label}`")),
             _ => Some(format!("`{label}`: {}", values.iter().copied().collect::<Vec<_>>().join(", "))),
         };
-        let labels: Vec<_> = labels.get(name).into_iter().flatten().filter_map(of_label).collect();
-        let help = help.replace('|', "\\|");
-        let _ = writeln!(page, "| `{name}` | {} | {} | {help} |", kinds[name], labels.join("; "));
+        let gauge = (kinds[name] != "counter").then(|| kinds[name].to_owned());
+        let labels = labels.get(name).into_iter().flatten().filter_map(of_label);
+        let of: Vec<_> = gauge.into_iter().chain(labels).collect();
+        let of = if of.is_empty() { String::new() } else { format!(" ({})", of.join("; ")) };
+        push_item(&mut page, &format!("`{name}`{of}: {help}"));
     }
     page
+}
+
+/// Appends an item of a list, in lines that end at a word.
+fn push_item(page: &mut String, item: &str) {
+    let mut length = 1;
+    page.push('-');
+    for word in item.split_whitespace() {
+        if length + 1 + word.len() > LINE_MAX - 10 {
+            page.push_str("\n ");
+            length = 1;
+        }
+        page.push(' ');
+        page.push_str(word);
+        length += 1 + word.len();
+    }
+    page.push('\n');
 }
 
 #[test]
@@ -210,8 +236,8 @@ fn sources_that_documents_name_exist() {
 #[test]
 fn metrics_and_keys_that_documents_name_exist() {
     let read = |path: &str| std::fs::read_to_string(root().join(path)).unwrap();
-    let first_cell = |line: &str| Some(line.strip_prefix("| `")?.split_once('`')?.0.to_owned());
-    let metrics: BTreeSet<_> = read(METRICS).lines().filter_map(first_cell).collect();
+    let begun = |line: &str| Some(line.strip_prefix("- `")?.split_once('`')?.0.to_owned());
+    let metrics: BTreeSet<_> = read(METRICS).lines().filter_map(begun).collect();
     assert!(metrics.len() > 300, "{metrics:?}");
     let families: BTreeSet<_> =
         metrics.iter().filter_map(|name| name.split('_').nth(1)).map(str::to_owned).collect();
@@ -308,6 +334,110 @@ fn commands_and_options_that_documents_name_exist() {
     assert!(wrong.is_empty(), "{wrong:#?}");
 }
 
+#[test]
+fn documents_fit_a_screen() {
+    let mut wrong = Vec::new();
+    for (path, text) in with_text(every_document()) {
+        let mut is_code = false;
+        for (number, line) in (1..).zip(text.lines()) {
+            is_code ^= line.trim_start().starts_with("```");
+            let place = format!("{}:{number}", path.display());
+            let length = line.chars().count();
+            if length > LINE_MAX {
+                wrong.push(format!("{place}: a line of {length} characters"));
+            }
+            if !is_code && line.starts_with('|') {
+                let long = cells(line)
+                    .into_iter()
+                    .map(|cell| cell.chars().count())
+                    .find(|&length| length > CELL_MAX);
+                wrong.extend(long.map(|length| format!("{place}: a cell of {length} characters")));
+            }
+        }
+    }
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    for text in paragraphs(&readme).into_iter().filter(|text| lines(text) > README_LINES_MAX) {
+        let begin: String = text.chars().take(60).collect();
+        wrong.push(format!("README.md: a paragraph of {} lines: {begin}", lines(&text)));
+    }
+    assert!(wrong.is_empty(), "{} faults: {wrong:#?}", wrong.len());
+}
+
+#[test]
+fn cells_and_paragraphs_are_counted_as_they_are_shown() {
+    assert_eq!(cells("| a | `b \\| c` |  |"), ["a", "`b \\| c`", ""]);
+    let text = "# A\n\none\ntwo\n\n- three\n  four\n- five\n\n```sh\nsix\n\nseven\n```\n| eight |\n";
+    assert_eq!(paragraphs(text), ["one two", "three four", "five"]);
+    let (four, five) = ("word ".repeat(4 * 28), "word ".repeat(4 * 28 + 1));
+    assert_eq!([lines(four.trim()), lines(five.trim())], [4, 5]);
+}
+
+/// Contents of a table row's cells.
+fn cells(row: &str) -> Vec<&str> {
+    let mut found = Vec::new();
+    let inner = row.trim().trim_start_matches('|');
+    let (mut begin, mut before) = (0, ' ');
+    for (at, char) in inner.char_indices() {
+        if char == '|' && before != '\\' {
+            found.push(inner[begin..at].trim());
+            begin = at + 1;
+        }
+        before = char;
+    }
+    found
+}
+
+/// Paragraphs and items of lists, each joined to one line. Headings, tables and code are none.
+fn paragraphs(text: &str) -> Vec<String> {
+    let (mut found, mut is_code, mut is_open) = (Vec::<String>::new(), false, false);
+    for line in text.lines().map(str::trim) {
+        let is_fence = line.starts_with("```");
+        is_code ^= is_fence;
+        if is_code || is_fence || line.is_empty() || line.starts_with(['#', '|', '!']) {
+            is_open = false;
+            continue;
+        }
+        let item = line.strip_prefix("- ");
+        match found.last_mut().filter(|_| is_open && item.is_none()) {
+            Some(last) => {
+                last.push(' ');
+                last.push_str(line);
+            }
+            None => found.push(item.unwrap_or(line).to_owned()),
+        }
+        is_open = true;
+    }
+    found
+}
+
+/// Lines of [`LINE_MAX`] characters that a paragraph takes.
+fn lines(text: &str) -> usize {
+    let mut taken = (1, 0);
+    for word in text.split_whitespace().map(|word| word.chars().count()) {
+        taken = match taken {
+            (lines, 0) => (lines, word),
+            (lines, length) if length + 1 + word <= LINE_MAX => (lines, length + 1 + word),
+            (lines, _) => (lines + 1, word),
+        };
+    }
+    taken.0
+}
+
+/// Every document of the repository, those of single crates included.
+fn every_document() -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    for entry in std::fs::read_dir(root()).unwrap().map(Result::unwrap) {
+        let (path, name) = (entry.path(), entry.file_name().into_string().unwrap());
+        let is_ours = !name.starts_with('.') && !IGNORED.contains(&&name[..]);
+        if is_ours && path.is_dir() {
+            found.extend(files(&path, "md"));
+        } else if is_ours && name.ends_with(".md") {
+            found.push(path);
+        }
+    }
+    found
+}
+
 /// The command lines of our program in a document, from behind its name on, to where another command begins.
 fn commands(text: &str) -> Vec<String> {
     let mut found = Vec::new();
@@ -389,6 +519,14 @@ fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
+/// What lies beside the repository's own (`.gitignore`).
+const IGNORED: [&str; 2] = ["target", "shared"];
+/// Most characters of a line of a document.
+const LINE_MAX: usize = 140;
+/// Most characters of a cell of a table.
+const CELL_MAX: usize = 200;
+/// Most lines of a paragraph of README.
+const README_LINES_MAX: usize = 4;
 /// Endings of files' names.
 const FILES: [&str; 6] = [".md", ".rs", ".toml", ".left", ".xg", ".key"];
 /// Names of other software that look like metrics of ours.

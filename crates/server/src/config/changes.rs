@@ -55,7 +55,7 @@ impl Config {
     }
 
     /// Returns a text of all settings, equal for configurations that mean the same.
-    fn meaning(&self) -> String {
+    pub fn meaning(&self) -> String {
         let Self { server, file: _, volumes, log, admin, identity, wishes, said: _, document: _ } = self;
         format!("{:?}", (server, volumes, log, admin, identity, wishes))
     }

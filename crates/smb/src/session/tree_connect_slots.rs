@@ -73,7 +73,7 @@ const PER_CONNECTION_MAX: usize = 4096;
 //@ section: SMB
 //@ unit: tree
 //@ connection: {PER_CONNECTION_MAX}, and as many of a session
-//@ address: three times what is free, and a user from all addresses together; an IPv6 /56 four times, a /48 six times
+//@ address: three times what is free
 //@ all: process: {}
 //@ empty: STATUS_INSUFFICIENT_RESOURCES; others feel nothing
 //@ counter: smb_trees_refused

@@ -161,7 +161,7 @@ impl Default for SmbSection {
             //@ section: SMB
             //@ unit: session
             //@ connection: 256
-            //@ address: three times what is free, and a user from all addresses together; an IPv6 /56 four times, a /48 six times
+            //@ address: three times what is free
             //@ all: process: `smb.sessions` ({})
             //@ empty: STATUS_INSUFFICIENT_RESOURCES; others feel nothing
             //@ counter: smb_sessions, smb_sessions_refused

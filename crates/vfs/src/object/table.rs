@@ -485,7 +485,7 @@ impl Default for ObjectsOptions {
             //@ limit: files open so that other programs see what clients lock
             //@ section: Files and listings
             //@ unit: file
-            //@ address: as many as are free, and a user of SMB from all addresses together; an IPv6 /56 twice, a /48 three times as many
+            //@ address: as many as are free
             //@ all: process: {}
             //@ empty: the lock is refused; others feel nothing while there is room
             //@ counter: vfs_locked_for_others, vfs_grants_refused{reason="limit"}

@@ -676,7 +676,7 @@ fn path_of(names: &[Box<[u8]>]) -> Option<RelPathBuf> {
 //@ section: SMB
 //@ unit: watch
 //@ connection: one by each open
-//@ address: three times what is free, and a user from all addresses together; an IPv6 /56 four times, a /48 six times
+//@ address: three times what is free
 //@ all: process: {} of a volume
 //@ empty: STATUS_INSUFFICIENT_RESOURCES; others feel nothing
 //@ counter: smb_notify_refused, smb_waiting

@@ -41,7 +41,7 @@ use walk::Walk;
 pub(crate) struct Args {
     /// Scenarios to run; without any, all
     scenarios: Vec<String>,
-    /// Walk the lines of docs/reference/limits.md: each attack runs once, and what its counters and the good client came to
+    /// Walk the entries of docs/reference/limits.md: each attack runs once, and what its counters and the good client came to
     /// is told for each line
     #[arg(long)]
     limits: bool,

@@ -1,5 +1,5 @@
-//! `cargo xtask hostile --limits`: walks the lines of `docs/reference/limits.md`. Each attack runs once, and is
-//! told for each line that names it: what the line's counters have come to, and what the good client beside it felt.
+//! `cargo xtask hostile --limits`: walks the entries of `docs/reference/limits.md`. Each attack runs once, and is
+//! told for each entry that names it: what its counters have come to, and what the good client beside it felt.
 
 use std::fmt::Write as _;
 
@@ -25,7 +25,7 @@ impl Walk {
         if !names.is_empty() {
             limits.retain(|limit| attacks(limit).iter().any(|attack| names.contains(attack)));
         }
-        ensure!(!limits.is_empty(), "no line of docs/reference/limits.md names that scenario");
+        ensure!(!limits.is_empty(), "no entry of docs/reference/limits.md names that scenario");
         let is_told = vec![false; limits.len()];
         Ok(Self { limits, is_told, late_is_told_only: tell_late, json, missed: Vec::new() })
     }
