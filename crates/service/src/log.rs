@@ -3,12 +3,20 @@
 //! A lane copies a few hundred bytes per request and hands over a batch at a time through a bounded queue; empty ones
 //! come back. When the thread cannot keep up, batches are dropped and counted; a lane never waits for a log. What a
 //! record holds and how its line looks is the service's: see [`LogRecord`].
+//!
+//! Of what failed an audit log has so many lines of each client, and the number of those left out: a client may fail as often as it
+//! likes, and what is done is never left out.
 
-use std::sync::Arc;
+use std::net::IpAddr;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
 use std::thread::Thread;
+use std::time::{Duration, Instant};
 
+use budget::Network;
 use crossbeam_queue::ArrayQueue;
+
+use crate::failures::{Failures, Limit};
 
 pub mod audit;
 pub mod openafs;
@@ -49,6 +57,8 @@ pub fn channel(batches_max: usize) -> (LaneLog, LogReader) {
         full: ArrayQueue::new(batches_max),
         empty: ArrayQueue::new(batches_max),
         dropped: AtomicU64::new(0),
+        left_out: AtomicU64::new(0),
+        left_out_of: Mutex::default(),
         reader: std::sync::OnceLock::new(),
     });
     (LaneLog::new(Arc::clone(&shared)), LogReader { shared })
@@ -59,6 +69,8 @@ pub fn channel(batches_max: usize) -> (LaneLog, LogReader) {
 pub struct LaneLog {
     shared: Arc<LogShared>,
     batch: Batch,
+    /// Records of failures by client.
+    failed: Failures<Network>,
 }
 
 /// Reader's end of a log, for the thread that writes it.
@@ -84,6 +96,27 @@ impl LaneLog {
         self.batch.records += 1;
     }
 
+    /// Adds the record of what `peer` was refused, or what failed. When too many of the client's have come lately it is left out and
+    /// counted.
+    pub fn push_failed<R: LogRecord>(&mut self, peer: IpAddr, now: Instant, record: &R) {
+        if self.admits_failed(peer, now) {
+            self.push(record);
+        }
+    }
+
+    fn admits_failed(&mut self, peer: IpAddr, now: Instant) -> bool {
+        if self.failed.may_try_at(peer, now) {
+            self.failed.note_at(peer, FAILED_LINES, now);
+            return true;
+        }
+        self.shared.left_out.fetch_add(1, Ordering::Relaxed);
+        // Another lane that says so at this moment names one as good.
+        if let Ok(mut of) = self.shared.left_out_of.try_lock() {
+            *of = Some(Network::of_client(peer));
+        }
+        false
+    }
+
     /// Hands over the records collected so far. Called by a timer too, so that a quiet server's log is not
     /// late.
     pub fn flush(&mut self) {
@@ -106,7 +139,7 @@ impl LaneLog {
     }
 
     fn new(shared: Arc<LogShared>) -> Self {
-        Self { shared, batch: Batch::default() }
+        Self { shared, batch: Batch::default(), failed: Failures::new(NETWORKS_MAX) }
     }
 }
 
@@ -146,6 +179,13 @@ impl LogReader {
     pub fn dropped(&self) -> u64 {
         self.shared.dropped.load(Ordering::Relaxed)
     }
+
+    /// Returns the number of records of all lanes that were [left out](LaneLog::push_failed), and a client that had too many: the
+    /// last.
+    pub fn left_out(&self) -> (u64, Option<Network>) {
+        let of = self.shared.left_out_of.lock().map_or(None, |of| *of);
+        (self.shared.left_out.load(Ordering::Relaxed), of)
+    }
 }
 
 #[derive(Debug)]
@@ -153,6 +193,8 @@ struct LogShared {
     full: ArrayQueue<Batch>,
     empty: ArrayQueue<Batch>,
     dropped: AtomicU64,
+    left_out: AtomicU64,
+    left_out_of: Mutex<Option<Network>>,
     reader: std::sync::OnceLock<Thread>,
 }
 
@@ -165,6 +207,18 @@ struct Batch {
 
 /// Bytes of a batch: a few hundred ordinary records.
 pub const BATCH_BYTES: usize = 32 * 1024;
+//@ limit: lines of the audit log about what failed
+//@ section: Logs, control and descriptors
+//@ unit: line of a request or sign-in that failed or was refused
+//@ address: 100 at once, then 5 a second on each lane; an IPv6 /56 4 times that, a /48 16 times
+//@ all: lane: {} networks are remembered, the oldest is forgotten
+//@ empty: its lines are left out, and one of the server's own messages says how many; others feel nothing
+//@ counter: audit_log_lines_limited
+//@ attack: smb-unread-audit-log
+/// Networks whose failures are remembered.
+const NETWORKS_MAX: usize = 4096;
+/// As the server's own messages of one kind.
+const FAILED_LINES: Limit = Limit { at_once: 100, forgiven_after: Duration::from_millis(200) };
 
 #[cfg(test)]
 mod tests {
@@ -207,6 +261,23 @@ mod tests {
         second.flush();
         assert_eq!(lines(&reader), 100_000);
         assert_eq!(reader.dropped(), 0);
+    }
+
+    #[test]
+    fn a_client_that_fails_without_end_has_so_many_lines_and_others_have_theirs() {
+        let (mut log, reader) = channel(4);
+        let (start, peers) = (Instant::now(), ["192.0.2.1", "2001:db8::1", "192.0.2.2"]);
+        let [crowd, six, other] = peers.map(|peer| peer.parse::<IpAddr>().unwrap());
+        let mut admitted = |peer: IpAddr, at| (0..1000).filter(|_| log.admits_failed(peer, at)).count();
+        assert_eq!(admitted(crowd, start), 100);
+        assert_eq!(admitted(other, start), 100);
+        assert_eq!(admitted(crowd, start + Duration::from_secs(2)), 10);
+        assert_eq!(reader.left_out(), (2790, Some(Network::of_client(crowd))));
+        // Wherever in its network it comes from.
+        let others = (0..500).map(|n| IpAddr::from((0x2001_0db8_u128 << 96 | n).to_be_bytes()));
+        assert_eq!(others.filter(|peer| log.admits_failed(*peer, start)).count(), 100);
+        assert!(!log.admits_failed(six, start));
+        assert_eq!(reader.left_out().1.unwrap().to_string(), "2001:db8::/64");
     }
 
     #[test]

@@ -130,13 +130,13 @@ impl Drop for Trail<'_> {
             return;
         };
         let [name, other] = &names;
-        log.borrow_mut().push(&Record {
-            act: Act::ended(begun, code.into(), who.peer, &who.user, who.user_id),
-            event,
-            files,
-            names: [name, other],
-            acl: &acl,
-        });
+        let act = Act::ended(begun, code.into(), who.peer, &who.user, who.user_id);
+        let record = Record { act, event, files, names: [name, other], acl: &acl };
+        let mut log = log.borrow_mut();
+        match code {
+            0 => log.push(&record),
+            _ => log.push_failed(who.peer.ip(), lane::time::now(), &record),
+        }
     }
 }
 

@@ -37,6 +37,15 @@ pub(super) async fn linger(stream: &TcpStream, alarm: &mut Alarm, under_way: Und
 /// Time that a closed connection waits for the client to read the answer.
 const LINGER_MAX: Duration = Duration::from_secs(2);
 const REQUEST_BYTES_MAX: usize = 1 << 20;
+//@ limit: bytes of requests and bodies that nobody has read
+//@ section: HTTP
+//@ unit: byte in the kernel's receive buffer of a connection
+//@ connection: the second figure of `net.ipv4.tcp_rmem` (128 KiB) with its place; the third after an upload that was read as fast
+//@ address: as many times that as it has places; of uploads `uploads_per_address` (64)
+//@ all: process: what the kernel keeps for TCP (`net.ipv4.tcp_mem`)
+//@ empty: the client may send no more until some is read; one that is let go of is read for {LINGER_MAX}; others feel nothing
+//@ counter: http_connections, http_uploads_open
+//@ attack: http-slow-uploads
 //@ limit: the rest of a refused upload
 //@ section: HTTP
 //@ unit: byte

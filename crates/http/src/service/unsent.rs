@@ -59,6 +59,15 @@ impl Drop for UnsentRoom {
     }
 }
 
+//@ limit: bytes that any socket of HTTP holds and has never sent
+//@ section: HTTP
+//@ unit: byte in the kernel, and a packet of at most 64 KiB above
+//@ connection: {UNSENT_MIN:b} with its place; 128 KiB of HTTP/2
+//@ address: as many times that as it has places
+//@ all: lane: 1 GiB, {UNSENT_MIN:b} for each of its 16,384 places; process: what the kernel keeps for TCP (`net.ipv4.tcp_mem`)
+//@ empty: the connection's next bytes wait, and it is reset after `stall_seconds`; others feel nothing
+//@ counter: http_connections
+//@ attack: http-stalled-files
 //@ limit: bytes that a socket of HTTP/1.1 holds and has never sent
 //@ section: HTTP
 //@ unit: byte in the kernel, and a packet of at most 64 KiB above

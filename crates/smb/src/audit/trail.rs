@@ -108,18 +108,21 @@ impl Audit {
     pub(crate) fn signed_in(&self, connection: &Connection, told: &SignIn<'_>) {
         let Some(log) = &self.log else { return };
         let (peer, user) = (connection.stream.peer_addr(), told.user.as_bytes());
-        log.borrow_mut().push(&Record {
-            act: Act::ended(told.begun, told.status.0.into(), peer, user, told.user_id),
-            event: Event::SignIn,
-            session: told.session,
-            share: b"",
-            path: b"",
-            other: told.how.as_bytes(),
-            file: None,
-            offset: 0,
-            length: 0,
-            code: 0,
-        });
+        push(
+            log,
+            &Record {
+                act: Act::ended(told.begun, told.status.0.into(), peer, user, told.user_id),
+                event: Event::SignIn,
+                session: told.session,
+                share: b"",
+                path: b"",
+                other: told.how.as_bytes(),
+                file: None,
+                offset: 0,
+                length: 0,
+                code: 0,
+            },
+        );
     }
 
     /// Hands over what there is: a quiet server's log is not late.
@@ -164,18 +167,31 @@ impl Drop for Trail {
         // An anonymous user has no name.
         let user = who.as_ref().filter(|who| !who.is_anonymous()).map_or("", Principal::name);
         let user_id = who.as_ref().map_or(0, |who| who.id().0);
-        log.borrow_mut().push(&Record {
-            act: Act::ended(begun, status.0.into(), peer, user.as_bytes(), user_id),
-            event,
-            session,
-            share: about.share.as_deref().unwrap_or_default().as_bytes(),
-            path: about.path.as_bytes(),
-            other: about.other.as_bytes(),
-            file: about.file.filter(|file| *file != FileId::RELATED),
-            offset: about.offset,
-            length: about.length,
-            code: about.code,
-        });
+        push(
+            &log,
+            &Record {
+                act: Act::ended(begun, status.0.into(), peer, user.as_bytes(), user_id),
+                event,
+                session,
+                share: about.share.as_deref().unwrap_or_default().as_bytes(),
+                path: about.path.as_bytes(),
+                other: about.other.as_bytes(),
+                file: about.file.filter(|file| *file != FileId::RELATED),
+                offset: about.offset,
+                length: about.length,
+                code: about.code,
+            },
+        );
+    }
+}
+
+/// Adds a record: of what failed not as many as a client likes.
+fn push(log: &RefCell<LaneLog>, record: &Record<'_>) {
+    let mut log = log.borrow_mut();
+    // Those with data, as at the end of a listing, are no failures.
+    match record.status().0 >> 30 == ERROR {
+        true => log.push_failed(record.act.peer.ip(), lane::time::now(), record),
+        false => log.push(record),
     }
 }
 
@@ -273,3 +289,6 @@ fn principal_of(call: &Call<'_>) -> Option<Principal> {
 fn as_stored(name: Text<'_>) -> String {
     format!("/{}", name.lossy().replace('\\', "/"))
 }
+
+/// Severity of statuses of what failed (MS-ERREF 2.3).
+const ERROR: u32 = 3;

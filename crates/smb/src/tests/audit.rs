@@ -71,6 +71,29 @@ fn each_request_leaves_a_line_with_who_what_and_how_it_ended() {
 }
 
 #[test]
+fn a_client_that_is_refused_without_end_has_so_many_lines_and_what_it_does_has_all() {
+    run(3, rules(), async |bed, world| {
+        let (address, options) = (bed.address, bed.client());
+        world
+            .on(0, async move {
+                let tree = sign_in(address, options).await.unwrap();
+                for n in 0..300 {
+                    let none = Open::create(&tree, r"no\such", &OpenParams::read()).await.err().unwrap();
+                    assert_eq!(none.status(), Some(Status::OBJECT_PATH_NOT_FOUND));
+                    let made = Open::create(&tree, &format!("{n}"), &OpenParams::overwrite()).await.unwrap();
+                    made.close(0).await.unwrap();
+                }
+            })
+            .await;
+        let lines = bed.audited();
+        let refused = with(&lines, &["\"path\":\"/no/such\""]).len();
+        assert!((100..130).contains(&refused), "{refused}");
+        assert_eq!(with(&lines, &["\"call\":\"SMB_Create\"", "STATUS_SUCCESS"]).len(), 300);
+        assert_eq!(with(&lines, &["\"call\":\"SMB_Close\""]).len(), 300);
+    });
+}
+
+#[test]
 fn a_write_alone_in_its_frame_whose_signature_is_wrong_leaves_a_line() {
     run(2, rules(), async |bed, world| {
         let address = bed.address;

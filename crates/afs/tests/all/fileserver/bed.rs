@@ -71,7 +71,12 @@ fn with_quota(config: Config, quota: Quota, serve_hidden: bool, test: impl Async
 
 /// Runs a test ([`run`]) with bounds of what the volume may hold.
 pub(crate) fn within(quota: Quota, test: impl AsyncFnOnce(Bed) + 'static) {
-    with_quota(Config::clean(), quota, true, test);
+    with_quota(Config::clean(), quota, true, async move |bed| {
+        while bed.volume.space().is_some_and(|space| !space.is_counted()) {
+            lane::time::sleep(std::time::Duration::from_millis(1)).await;
+        }
+        test(bed).await;
+    });
 }
 
 /// Runs a test ([`run`]) with a volume that does not serve hidden names.
@@ -99,6 +104,9 @@ impl Bed {
         let spec = VolumeSpec::new(name.clone(), "/srv", options).with_objects();
         let spec = VolumeSpec { quota, ..spec.writable_by(Writable::anyone()) };
         let volume = Volume::open(&cache, &spec).unwrap();
+        if spec.is_counted() {
+            lane::spawn(volume.keep_counted(&spec)).detach();
+        }
         let attachment =
             Attachment { volume: name, name: "files".parse().unwrap(), kind: VolumeType::ReadWrite };
         let attached = Rc::new(AttachedVolumes::of([(attachment, volume.clone())]).unwrap());

@@ -293,6 +293,13 @@ fn what_does_not_fit_the_quota_is_refused_and_changes_neither_file_nor_version()
         assert!(client.fetch(fid, 0, 1 << 20).await.unwrap().0 == [7; 100_000]);
         let told = client.call(&rxafs::GetVolumeStatus { volume: fid.volume }).await.unwrap();
         assert_eq!(told.get().status.max_quota, 256);
+        // What it has counts with what comes, in one store and in several.
+        let more = client.store(fid, 100_000, &[8; 200_000], 300_000).await;
+        assert_eq!(code(more), VOVERQUOTA);
+        let other = client.create(bed.root(), "g").await.unwrap().fid;
+        assert_eq!(code(client.store(other, 0, &[8; 200_000], 200_000).await), VOVERQUOTA);
+        let status = client.status(fid).await.unwrap();
+        assert_eq!((status.data_version_low, status.length_low), (before.data_version_low, 100_000));
         // The length that the file is to have in the end counts before its first byte.
         let longer = client.store(fid, 8, b"ABCD", 400_000).await;
         assert_eq!(code(longer), VOVERQUOTA);
