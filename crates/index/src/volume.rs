@@ -38,6 +38,8 @@ pub struct VolumeRecord {
     pub quota: Quota,
     /// True when access lists or descriptors have lain in the volume.
     pub has_rights: bool,
+    /// False when no file of the volume has extended attributes that count as usage.
+    pub has_attributes: bool,
     /// Generation from which on versions count on by one, over stops after which nothing can have been set
     /// back; 0 makes the next opening begin a generation.
     pub(crate) counts_from: u32,
@@ -55,7 +57,7 @@ pub struct VolumeRecord {
 /// Usage of a volume, as counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Usage {
-    /// Sum of the lengths of the volume's files, in bytes.
+    /// Sum of the lengths of the volume's files and of their extended attributes, in bytes.
     pub bytes: u64,
     /// Number of files, directories and links.
     pub files: u64,
@@ -64,7 +66,7 @@ pub struct Usage {
 /// Quota of a volume; a part of `None` has no limit.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Quota {
-    /// Most bytes, as the sum of the lengths of the volume's files.
+    /// Most bytes, as [`Usage::bytes`] counts them.
     pub bytes: Option<u64>,
     /// Most files, directories and links.
     pub files: Option<u64>,
@@ -157,7 +159,9 @@ impl VolumeRecord {
         value.push(
             u8::from(self.distrust_all)
                 | u8::from(self.usage_is_settled) << 1
-                | u8::from(self.has_rights) << 2,
+                | u8::from(self.has_rights) << 2
+                | COUNTS_ATTRIBUTES
+                | u8::from(self.has_attributes) << 4,
         );
         value
             .extend(u16::try_from(self.name.len()).expect("names were checked when they came").to_le_bytes());
@@ -180,7 +184,11 @@ impl VolumeRecord {
         let quota = Quota { bytes: limit()?, files: limit()? };
         let created = fields.i64()?;
         let flags = fields.u8()?;
-        let (distrust_all, usage_is_settled, has_rights) = (flags & 1 != 0, flags & 2 != 0, flags & 4 != 0);
+        let (distrust_all, has_rights) = (flags & 1 != 0, flags & 4 != 0);
+        // Earlier servers counted no attributes, and did not look for them.
+        let counts_attributes = flags & COUNTS_ATTRIBUTES != 0;
+        let usage_is_settled = counts_attributes && flags & 2 != 0;
+        let has_attributes = !counts_attributes || flags & 16 != 0;
         let len = fields.u16()?;
         let name = Fields::text(fields.bytes(len.into())?, "a volume's name")?;
         let path = Fields::text(fields.rest(), "a volume's path")?;
@@ -194,6 +202,7 @@ impl VolumeRecord {
             usage_is_settled,
             quota,
             has_rights,
+            has_attributes,
             counts_from,
             distrusts_before,
             marked,
@@ -205,3 +214,5 @@ impl VolumeRecord {
 }
 
 const NO_LIMIT: u64 = u64::MAX;
+/// Flag of records whose usage counts extended attributes.
+const COUNTS_ATTRIBUTES: u8 = 8;

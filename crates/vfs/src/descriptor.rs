@@ -125,16 +125,20 @@ impl Object {
         Ok(())
     }
 
-    /// Keeps a descriptor with it, or none.
+    /// Keeps a descriptor with it, or none. The caller takes room for it ([`Volume::change_attributes`](crate::Volume)).
     ///
     /// # Errors
-    /// [`Error::NoSpace`], [`Error::TooLarge`]; those of the file system. It has the one it had then.
+    /// [`Error::NoSpace`], [`Error::TooLarge`]; [`Error::Busy`] where the index cannot be written; those of the file system. It has
+    /// the one it had then.
     pub(crate) async fn write_own(&self, file: &File, own: Option<&Arc<Descriptor>>) -> Result<(), Error> {
         let keeping = self.volume().rights_storage();
         let name = CString::from(keeping.descriptors());
         match own {
             Some(descriptor) => {
                 let value = ntacl::encode(descriptor).ok_or(Error::TooLarge { max: ntacl::BYTES_MAX })?;
+                if self.number().kind() == Kind::File {
+                    self.volume().note_attributes().await?;
+                }
                 file.set_xattr(&name, value, XattrHow::Any).await.map_err(of_write)?;
                 self.volume().note_rights();
             }

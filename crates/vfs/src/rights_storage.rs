@@ -16,6 +16,7 @@ use smb_wire::dos;
 use crate::descriptor::Own;
 use crate::maker::{self, Maker};
 use crate::posix_acl::{self, AclMask};
+use crate::usage::bytes_of;
 
 /// Storage of a volume's access lists and descriptors, and whether this process can read them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -120,6 +121,15 @@ impl RightsStorage {
             }
         }
         Ok(())
+    }
+
+    /// Bytes that a list takes, as a volume's usage counts them.
+    pub(crate) fn bytes_of_list(self, list: Option<&[u8]>) -> u64 {
+        let name = match self.written() {
+            RightsIn::Trusted => ATTRIBUTE_PRIVILEGED,
+            RightsIn::User => ATTRIBUTE_UNPRIVILEGED,
+        };
+        list.map_or(0, |list| bytes_of(name, list.len()))
     }
 
     /// Gives a list to a directory that has none.

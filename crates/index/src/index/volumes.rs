@@ -117,6 +117,17 @@ impl Index {
         }
     }
 
+    /// Records whether files of the volume may have extended attributes that count as usage. Never waits.
+    pub fn note_attributes(&self, volume: VolumeId, has_attributes: bool) {
+        let mut state = self.shared().state();
+        if let Some(mut record) =
+            state.volumes.get(&volume).filter(|known| known.has_attributes != has_attributes).cloned()
+        {
+            record.has_attributes = has_attributes;
+            state.put_volume(volume, record);
+        }
+    }
+
     /// Returns whether a volume of this name, or one at this path, has had access lists or descriptors.
     pub fn had_rights(&self, name: &str, path: &str) -> bool {
         let state = self.shared().state();
@@ -342,6 +353,7 @@ fn new_record(name: &str, path: &str, uuid: [u8; 16], now: SystemTime) -> Volume
         usage_is_settled: false,
         quota: Quota::default(),
         has_rights: false,
+        has_attributes: true,
         marked: 0,
         counts_from: 0,
         distrusts_before: 0,

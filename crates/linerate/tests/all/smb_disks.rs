@@ -10,10 +10,12 @@ use lane::runtime::{RuntimeOptions, run_here};
 use smb_client::{Error, Open, OpenParams, Tree};
 use smb_wire::Status;
 use smb_wire::body::query_info::info_type;
+use smb_wire::chain::EntryWriter;
 use smb_wire::create::Disposition;
 use smb_wire::create::context::{ContextWriter, tag};
 use smb_wire::fixed::prefix;
 use smb_wire::fsctl::code;
+use smb_wire::info::ea::{self, Ea};
 use smb_wire::info::file::class;
 use smb_wire::info::file_system::{self, AttributeFixed, attribute};
 use testkit::Disk;
@@ -160,6 +162,52 @@ async fn over_quota(address: SocketAddr) {
     assert_eq!(make(&tree, "none", 8 << 20).await, Status::DISK_FULL);
     assert_eq!(status(Open::create(&tree, "none", &OpenParams::read()).await), Status::OBJECT_NAME_NOT_FOUND);
     open.close(0).await.unwrap();
+}
+
+#[test]
+fn attributes_and_streams_count_against_the_quota_and_give_their_room_back() {
+    let home = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let home = &home.path().canonicalize().unwrap();
+    let tree = home.join("tree");
+    fs::create_dir(&tree).unwrap();
+    fs::write(tree.join("page"), patterned(MIB - 300)).unwrap();
+    let share = Share::new(home, &tree, "", "quota = '1M'");
+    let is_used = |bytes: usize| {
+        let used = || share.server.counted("linerate_volume_used_bytes", "volume=\"tree\"");
+        wait_for("the room to be what it should", || (used() == bytes as u64).then_some(()));
+    };
+    is_used(MIB - 300);
+    let keep = |value: usize, wanted| {
+        let told = run_here(RuntimeOptions::default(), keep_attribute(share.address, value)).unwrap();
+        assert_eq!(told, wanted, "{value}");
+    };
+    keep(500, Status::DISK_FULL);
+    keep(200, Status::SUCCESS);
+    // As it lies in the tree: `user.COLOUR`.
+    is_used(MIB - 300 + 11 + 200);
+    keep(290, Status::DISK_FULL);
+    assert_eq!(run_here(RuntimeOptions::default(), keep_stream(share.address)).unwrap(), Status::DISK_FULL);
+    share.does("del page");
+    is_used(0);
+}
+
+async fn keep_attribute(address: SocketAddr, value: usize) -> Status {
+    let tree = Share::tree(address).await;
+    let open = opened(&tree, "page").await;
+    let mut list = Vec::new();
+    let mut entries = EntryWriter::new(&mut list, 4, 4096);
+    assert!(ea::write(&mut entries, &Ea { name: b"COLOUR", value: &vec![7; value] }));
+    let told = status(open.set(info_type::FILE, class::FULL_EA, 0, &list).await);
+    open.close(0).await.unwrap();
+    told
+}
+
+async fn keep_stream(address: SocketAddr) -> Status {
+    let tree = Share::tree(address).await;
+    let open = Open::create(&tree, "page:stream", &OpenParams::overwrite()).await.unwrap();
+    let told = write(&open, 0, &[7; 500]).await;
+    open.close(0).await.unwrap();
+    told
 }
 
 #[test]

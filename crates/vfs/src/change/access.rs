@@ -16,6 +16,7 @@ use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::{Name, RelPathBuf};
 use crate::object::Object;
+use crate::usage::AttributeEdit;
 
 impl Directory {
     /// Returns the access list that counts in this directory: its own, or that of the nearest one above. Takes
@@ -38,7 +39,8 @@ impl Directory {
     /// [`Rights::ADMINISTER`]. Rights that any user has because of the old one are gone when this is done.
     ///
     /// # Errors
-    /// As [`Directory::create`].
+    /// [`Error::Busy`] where the index cannot remember that the directory has one, and the list is the one from before; as
+    /// [`Directory::create`].
     pub fn set_access_list<'a>(
         &'a self,
         caller: &'a Caller,
@@ -58,21 +60,29 @@ impl Directory {
             let volume = directory.volume();
             let file = directory.dir().as_file();
             let (object, shared) = (directory.changed()?, volume.shared().ok_or(Error::ReadOnly)?);
-            let has_one = value.is_some();
-            if !has_one {
+            if value.is_some() {
+                let root = volume.root().dir();
+                shared.remember_list_to_come(root, object, path.as_path(), file).await?;
+            } else {
                 shared.forget_list(Some(object), path.as_path());
                 shared.lists_are_kept().await?;
             }
-            let set = volume.root().rights_storage().set_list(file, value).await;
-            set.map_err(Error::of_write)?;
-            if has_one {
-                shared.remember_list(volume.root().dir(), object, path.as_path(), None);
+            let has_one = value.is_some();
+            let list = volume.root().rights_storage().bytes_of_list(value.as_deref());
+            let set = async {
+                let set = volume.root().rights_storage().set_list(file, value).await;
+                set.map_err(Error::of_write)?;
+                // The list is to count.
+                if object.own().is_some() {
+                    object.write_own(file, None).await?;
+                }
+                Ok(())
+            };
+            let set = volume.change_attributes(file, Some(object), AttributeEdit::Several(list), set).await;
+            if set.is_err() && has_one {
+                shared.forget_list_unless_there(object, path.as_path(), file).await;
             }
-            // The list is to count.
-            if object.own().is_some() {
-                object.write_own(file, None).await?;
-            }
-            Ok(())
+            set
         });
         change.await?;
         parent.rights_are_kept().await

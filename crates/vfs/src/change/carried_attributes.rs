@@ -10,6 +10,7 @@ use smb_wire::time::from_unix;
 use super::extended::{names_of, stored, value_of};
 use super::located_directory::LocatedDirectory;
 use crate::name::Name;
+use crate::usage::bytes_of;
 
 /// The attributes to carry over, by name.
 pub(super) struct CarriedAttributes(Vec<(CString, Vec<u8>)>);
@@ -17,6 +18,11 @@ pub(super) struct CarriedAttributes(Vec<(CString, Vec<u8>)>);
 impl CarriedAttributes {
     pub(super) fn nothing() -> Self {
         Self(Vec::new())
+    }
+
+    /// Bytes that they take.
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.iter().map(|(name, value)| bytes_of(name, value.len())).sum()
     }
 
     /// Gives it to the file that takes the place. What there is no room for is lost: the content counts for more.

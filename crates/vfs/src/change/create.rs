@@ -134,6 +134,9 @@ impl Directory {
                 let made = directory.made_file(name, file, &stat).await?;
                 note_maker(made.object(), maker);
                 give(&gift, made.object(), made.lane_file()).await?;
+                if gift.is_some() {
+                    parent.volume().charge_given(parent.object()?, made.lane_file()).await?;
+                }
                 Ok::<_, Error>((name, stat, made))
             };
             let (name, stat, file) = match made.await {

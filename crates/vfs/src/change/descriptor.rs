@@ -5,6 +5,7 @@ use std::sync::Arc;
 use coherence::ChangeKind;
 use futures_util::future::LocalBoxFuture;
 use identity::Rights;
+use index::Kind;
 use lane::fs::{File, OpenHow, OpenKind};
 use smb_sid::Sids;
 use smb_wire::info::security::Descriptor;
@@ -18,6 +19,7 @@ use crate::directory::Directory;
 use crate::error::Error;
 use crate::name::{Name, RelPathBuf};
 use crate::object::{EventMask, Object};
+use crate::usage::{AttributeEdit, bytes_of_descriptor};
 
 /// The security descriptor that a new file gets.
 pub(super) type Gift = Option<Arc<Descriptor>>;
@@ -42,7 +44,8 @@ impl Directory {
     /// that was granted it keeps that right.
     ///
     /// # Errors
-    /// [`Error::NoSpace`] where the file system cannot hold it; as [`Directory::create`].
+    /// [`Error::NoSpace`] where the file system cannot hold it; [`Error::Busy`] where the index cannot remember that it is there; as
+    /// [`Directory::create`].
     pub fn set_descriptor<'a>(
         &'a self,
         caller: &'a Caller,
@@ -57,11 +60,17 @@ impl Directory {
                 let change =
                     parent.change_directory(caller, locks, ChangeKind::Rights, async move |directory| {
                         let (object, volume) = (directory.changed()?, directory.volume());
-                        object.write_own(directory.dir().as_file(), Some(&descriptor)).await?;
-                        if let Some(shared) = volume.shared() {
-                            shared.remember_list(volume.root().dir(), object, path.as_path(), None);
+                        let (file, shared) =
+                            (directory.dir().as_file(), volume.shared().ok_or(Error::ReadOnly)?);
+                        let root = volume.root().dir();
+                        shared.remember_list_to_come(root, object, path.as_path(), file).await?;
+                        let write = object.write_own(file, Some(&descriptor));
+                        let edit = AttributeEdit::Several(bytes_of_descriptor(&descriptor));
+                        let written = volume.change_attributes(file, Some(object), edit, write).await;
+                        if written.is_err() {
+                            shared.forget_list_unless_there(object, path.as_path(), file).await;
                         }
-                        Ok(())
+                        written
                     });
                 change.await?;
                 parent.rights_are_kept().await
@@ -99,7 +108,10 @@ impl Directory {
                     // Its content stays as it is, and its change time does not.
                     file.stat().iter().for_each(|before| object.note_metadata_change(before));
                     let transaction = transaction.keep_versions();
-                    object.write_own(&file, Some(&descriptor)).await?;
+                    let write = object.write_own(&file, Some(&descriptor));
+                    let directory = (object.number().kind() != Kind::File).then_some(&object);
+                    let edit = AttributeEdit::Several(bytes_of_descriptor(&descriptor));
+                    parent.volume().change_attributes(&file, directory, edit, write).await?;
                     let transaction = transaction.committed();
                     transaction.note_attributes_after(&object, file.stat());
                     record_rights(transaction, &parent, &object);

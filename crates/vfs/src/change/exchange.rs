@@ -68,7 +68,8 @@ impl Directory {
         for moved in [&at_one, &at_other] {
             self.volume().check_opens_beneath(caller, moved, conflicts).await?;
         }
-        let known = [parent.known(one, &at_one).await?, new_parent.known(other, &at_other).await?];
+        let known =
+            [parent.known_to_move(one, &at_one).await?, new_parent.known_to_move(other, &at_other).await?];
         let what = changed_objects(
             parent.object()?,
             one,

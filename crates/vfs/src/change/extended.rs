@@ -18,6 +18,7 @@ use crate::error::Error;
 use crate::file::OpenFile;
 use crate::listing::Entry;
 use crate::name::NameError;
+use crate::usage::AttributeEdit;
 
 /// Attributes of a directory's entry beside those of a listing.
 #[derive(Clone, Debug)]
@@ -127,7 +128,11 @@ impl Directory {
             let name = name.clone();
             parent
                 .change_directory(caller, locks, ChangeKind::Attributes, async move |directory| {
-                    put(directory.dir().as_file(), &name, after).await
+                    let (volume, file) = (directory.volume(), directory.dir().as_file());
+                    let edit = AttributeEdit::One(&name, after.as_ref().map(Vec::len));
+                    let object = directory.changed()?;
+                    volume.spare_room(file, after.as_ref().map_or(0, |value| value.len() as u64)).await?;
+                    volume.change_attributes(file, Some(object), edit, put(file, &name, after)).await
                 })
                 .await
         })
@@ -168,7 +173,7 @@ impl Writer {
     ///
     /// # Errors
     /// [`Error::Reserved`], [`Error::Name`]; [`Error::Exists`] and [`Error::NotFound`] as `how` says;
-    /// [`Error::NoSpace`]; those of the file system.
+    /// [`Error::NoSpace`], [`Error::Quota`]; those of the file system.
     pub fn set_extended<'a>(
         &'a self,
         caller: &'a Caller,
@@ -184,7 +189,9 @@ impl Writer {
                 if how != XattrHow::Replace {
                     require_place(file.lane_file(), &name).await?;
                 }
-                file.lane_file().set_xattr(&name, value, how).await.map_err(of_extended)
+                let edit = AttributeEdit::One(&name, Some(value.len()));
+                let set = async { file.lane_file().set_xattr(&name, value, how).await.map_err(of_extended) };
+                volume.change_attributes(file.lane_file(), None, edit, set).await
             })
             .await
         })
@@ -214,7 +221,9 @@ impl Writer {
                 volume
                     .spare_room(file.lane_file(), after.as_ref().map_or(0, |value| value.len() as u64))
                     .await?;
-                put(file.lane_file(), &name, after).await?;
+                let edit = AttributeEdit::One(&name, after.as_ref().map(Vec::len));
+                let put = put(file.lane_file(), &name, after);
+                volume.change_attributes(file.lane_file(), None, edit, put).await?;
             }
             Ok(came)
         })
@@ -232,8 +241,11 @@ impl Writer {
     ) -> LocalBoxFuture<'a, Result<(), Error>> {
         Box::pin(async move {
             let name = self.volume().counted(stored(name))?;
+            let volume = self.volume().clone();
             self.change(caller, ChangeKind::Attributes, None, async move |file| {
-                file.lane_file().remove_xattr(&name).await.map_err(of_extended)
+                let remove = async { file.lane_file().remove_xattr(&name).await.map_err(of_extended) };
+                let edit = AttributeEdit::One(&name, None);
+                volume.change_attributes(file.lane_file(), None, edit, remove).await
             })
             .await
         })
@@ -309,7 +321,7 @@ const NAMESPACE: &[u8] = b"user.";
 const OWN: &[u8] = b"linerate.";
 //@ limit: extended attributes of a file, named streams among them
 //@ section: Writable volumes
-//@ unit: attribute of 64 KiB at most; quotas do not count them
+//@ unit: attribute of 64 KiB at most; names and values count for the volume's quota
 //@ connection: {} of each file that it may change
 //@ empty: STATUS_DISK_FULL; others feel nothing
 //@ counter: vfs_refused{reason="space"}

@@ -15,6 +15,8 @@ use crate::error::Error;
 use crate::name::Name;
 use crate::object::Object;
 use crate::object_attributes::attributes_of;
+use crate::usage::{AttributeEdit, bytes_of_descriptor};
+use crate::volume::Volume;
 
 /// Attributes that an uploaded file takes over from the one that it replaces.
 pub(super) struct Inheritance {
@@ -53,11 +55,23 @@ impl LocatedDirectory {
 
 impl Inheritance {
     /// Gives it to the file, whose change of attributes is noted.
-    pub(super) async fn give(self, to: &Arc<Object>) -> Result<(), Error> {
-        if let Some(descriptor) = &self.descriptor {
-            to.write_own(&self.file, Some(descriptor)).await?;
+    ///
+    /// # Errors
+    /// [`Error::Quota`]; those of setting its descriptor.
+    pub(super) async fn give(self, volume: &Volume, to: &Arc<Object>) -> Result<(), Error> {
+        let Self { file, descriptor, carried_attributes } = self;
+        let more = descriptor.as_ref().map_or(0, |descriptor| bytes_of_descriptor(descriptor));
+        let more = more + carried_attributes.bytes();
+        if more == 0 {
+            return Ok(());
         }
-        self.carried_attributes.give(&self.file).await;
-        Ok(())
+        let give = async {
+            if let Some(descriptor) = &descriptor {
+                to.write_own(&file, Some(descriptor)).await?;
+            }
+            carried_attributes.give(&file).await;
+            Ok(())
+        };
+        volume.change_attributes(&file, None, AttributeEdit::Several(more), give).await
     }
 }

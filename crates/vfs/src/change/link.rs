@@ -157,7 +157,11 @@ impl Directory {
             new_parent.require_to_unlink(caller, to, replaced).await?;
         }
         self.volume().check_opens_of_replaced(caller, replaced.as_ref())?;
-        let known = CountedFile { links: of.nlink + 1, ..of.into() };
+        let attributes = match self.volume().is_accounted() && self.volume().may_have_attributes() {
+            true => self.volume().bytes_of_attributes(&file, false).await,
+            false => 0,
+        };
+        let known = CountedFile { links: of.nlink + 1, attributes, ..of.into() };
         let known_replaced = match &replaced {
             Some(replaced) => new_parent.known(to, replaced).await?,
             None => None,

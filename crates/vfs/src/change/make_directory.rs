@@ -92,7 +92,14 @@ impl Directory {
             let made = Rc::new(directory.made_directory(name, made).await?);
             let made = Self::new(parent.volume().clone(), made);
             note_maker(made.object(), maker);
-            if let Err(error) = give(&gift, made.object(), made.dir().as_file()).await {
+            let given = async {
+                give(&gift, made.object(), made.dir().as_file()).await?;
+                if has_list || gift.is_some() {
+                    parent.volume().charge_given(parent.object()?, made.dir().as_file()).await?;
+                }
+                Ok::<_, Error>(())
+            };
+            if let Err(error) = given.await {
                 if directory.dir().rmdir(&c_name(name)).await.is_ok() {
                     parent.volume().note_removed(parent.object()?, Some(CountedFile::EMPTY));
                 }

@@ -198,7 +198,7 @@ impl LocatedDirectory {
         name: Name<'_>,
         found: &NameTarget,
     ) -> Result<Option<CountedFile>, Error> {
-        if !self.volume().is_accounted() || found.kind == FileKind::Directory {
+        if !self.volume().is_accounted() {
             return Ok(None);
         }
         let attributes = match &found.open {
@@ -208,7 +208,31 @@ impl LocatedDirectory {
                 stat.map_err(Error::of_change)?.into()
             }
         };
-        Ok(Some(attributes.into()))
+        let known = CountedFile::from(attributes);
+        Ok(Some(CountedFile { attributes: self.bytes_of_attributes(name, found).await, ..known }))
+    }
+
+    /// Returns what the usage count has to know of what moves ([`LocatedDirectory::known`]): of a directory nothing.
+    pub(super) async fn known_to_move(
+        &self,
+        name: Name<'_>,
+        found: &NameTarget,
+    ) -> Result<Option<CountedFile>, Error> {
+        if found.is_directory() { Ok(None) } else { self.known(name, found).await }
+    }
+
+    /// Bytes of its attributes; none of what the server may not open, which it served to nobody.
+    async fn bytes_of_attributes(&self, name: Name<'_>, found: &NameTarget) -> u64 {
+        let volume = self.volume();
+        match (found.kind, &found.open) {
+            (FileKind::File, _) if !volume.may_have_attributes() => 0,
+            (FileKind::File, Some(file)) => volume.bytes_of_attributes(file.lane_file(), false).await,
+            (FileKind::File | FileKind::Directory, _) => match self.open_described(name).await {
+                Ok(file) => volume.bytes_of_attributes(&file, found.is_directory()).await,
+                Err(_) => 0,
+            },
+            _ => 0,
+        }
     }
 
     async fn found(&self, name: &CString, stat: &Stat) -> Result<NameTarget, Error> {

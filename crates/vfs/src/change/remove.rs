@@ -127,7 +127,7 @@ impl Directory {
             parent.has_lost(&name, &found).await?;
             match is_directory {
                 true => {
-                    parent.volume().note_removed_directory(parent.object()?, &found.object);
+                    parent.volume().note_removed_directory(parent.object()?, &found.object, known);
                     parent.forget_list(&name);
                 }
                 false => parent.volume().note_removed(parent.object()?, known),

@@ -121,7 +121,7 @@ impl Directory {
         self.volume().check_opens_of_directories(caller, parent.object()?, new_parent.object()?)?;
         self.volume().check_opens_of_replaced(caller, replaced.as_ref())?;
         self.volume().check_opens_beneath(caller, &moved, conflicts).await?;
-        let known = parent.known(from, &moved).await?;
+        let known = parent.known_to_move(from, &moved).await?;
         let known_replaced = match &replaced {
             Some(replaced) => new_parent.known(to, replaced).await?,
             None => None,
@@ -153,7 +153,7 @@ impl Directory {
             new_parent.ensure_current()?;
             let has_others = moved.prepare_move(&parent, &from).await;
             if let Some(inheritance) = inheritance {
-                inheritance.give(&moved.object).await?;
+                inheritance.give(parent.volume(), &moved.object).await?;
             }
             let transaction = transaction.bump_version();
             if moved.is_directory() {
@@ -253,8 +253,8 @@ impl<'m> Moving<'m> {
         };
         let (directory, above) = (new_parent.directory(), new_parent.object()?);
         match replaced {
-            Some((replaced, _)) if replaced.kind == FileKind::Directory => {
-                volume.note_removed_directory(above, &replaced.object);
+            Some((replaced, known)) if replaced.kind == FileKind::Directory => {
+                volume.note_removed_directory(above, &replaced.object, known);
             }
             Some((_, known)) => volume.note_removed(above, known),
             None => {}

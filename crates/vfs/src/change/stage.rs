@@ -216,8 +216,17 @@ impl Staged {
             parent.ensure_current()?;
             // Before it has a name that leads to it.
             note_maker(file.object(), owner.give(parent.volume(), file.lane_file()).await?);
+            if carried_attributes.bytes() > 0
+                && let Some(shared) = parent.volume().shared()
+            {
+                shared.note_attributes().await?;
+            }
+            let is_given = gift.is_some() || carried_attributes.bytes() > 0;
             give(&gift, file.object(), file.lane_file()).await?;
             carried_attributes.give(file.lane_file()).await;
+            if is_given {
+                growing.reach_attributes(file.lane_file()).await?;
+            }
             let transaction = transaction.bump_version();
             found.iter().for_each(NameTarget::prepare_unlink);
             // Only what makes files behind the server's back can have come in between.

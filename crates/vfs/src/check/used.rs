@@ -13,6 +13,10 @@ impl Check {
         let held = walked.tally.used();
         self.report.holds = Some(held);
         let record = self.index.volume_of(self.volume);
+        if self.options.repair && walked.has_attributes {
+            self.index.note_attributes(self.volume, true);
+            self.index.flush()?;
+        }
         let Some(record) = record.filter(|record| record.usage_is_settled && record.usage != held) else {
             return Ok(());
         };

@@ -17,7 +17,7 @@ use crate::descriptor;
 use crate::error::Error;
 use crate::name::{Name, RelPathBuf};
 use crate::object::{By, Identity, identity_of, is_accepted, kind_of};
-use crate::usage::UsageTally;
+use crate::usage::{UsageTally, attribute_bytes};
 
 /// State of the walk.
 #[derive(Default)]
@@ -28,6 +28,8 @@ pub(super) struct Walked {
     pub(super) unread: Option<(String, String)>,
     /// Usage of the tree, so far as it could be looked at.
     pub(super) tally: UsageTally,
+    /// A file has extended attributes that count.
+    pub(super) has_attributes: bool,
     /// Files of several names, by vnode: they were recorded under one of them.
     linked: HashMap<u32, Linked>,
     /// Devices and inodes of directories, each of which is looked into once, wherever else it is mounted.
@@ -111,6 +113,7 @@ impl Check {
             Err(error) => return Ok(Err(error.into())),
         };
         self.report.directories += 1;
+        walked.tally.add_attributes(attribute_bytes(dir.as_file()).await.unwrap_or(0));
         self.look_at_access_list(&dir, path).await?;
         self.look_at_descriptor(dir.as_file(), path).await;
         let mut entries = entries.into_iter().peekable();
@@ -159,9 +162,11 @@ impl Check {
             {
                 continue;
             }
-            walked.tally.add(Attributes::from(stat));
+            let is_counted = walked.tally.add(Attributes::from(stat));
             if stat.kind == FileKind::File {
-                self.look_at_descriptor_at(dir, parsed, &below).await;
+                let attributes = self.look_at_file(dir, parsed, &below).await;
+                walked.tally.add_attributes(if is_counted { attributes } else { 0 });
+                walked.has_attributes |= attributes > 0;
             }
             let identity = match handle {
                 Some(handle) => Ok(Identity::of_handle(stat.dev, handle.kind, &handle.bytes)),
@@ -267,13 +272,13 @@ impl Check {
         Ok(!is_accepted(self.root.dir(), dir, path.as_path(), record.seen_ms, sees_trusted).await)
     }
 
-    /// Looks at the descriptor of a file ([`Check::look_at_descriptor`]). What the server may not open is not
-    /// served, whatever its descriptor says.
-    async fn look_at_descriptor_at(&mut self, dir: &Dir, name: Name<'_>, path: &RelPathBuf) {
+    /// Looks at the descriptor of a file ([`Check::look_at_descriptor`]), and returns the bytes of its attributes. What the server may
+    /// not open is not served, whatever its descriptor says.
+    async fn look_at_file(&mut self, dir: &Dir, name: Name<'_>, path: &RelPathBuf) -> u64 {
         let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
-        if let Ok(file) = dir.open(&c_name(name), how).await {
-            self.look_at_descriptor(&file, path).await;
-        }
+        let Ok(file) = dir.open(&c_name(name), how).await else { return 0 };
+        self.look_at_descriptor(&file, path).await;
+        attribute_bytes(&file).await.unwrap_or(0)
     }
 
     async fn look_at_descriptor(&mut self, file: &File, path: &RelPathBuf) {

@@ -36,6 +36,7 @@ pub(crate) use self::place::{Place, path_beneath, path_in_volume};
 
 use crate::grant::{GrantSlot, HeldGrants, UnsentBreak};
 
+mod attribute_flag;
 mod by_vnode;
 mod identify;
 mod identity;

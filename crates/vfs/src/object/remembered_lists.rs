@@ -79,6 +79,8 @@ impl SharedVolume {
         seen: Option<&Dir>,
     ) {
         self.note_rights();
+        // Another lane may have found it lost just before it was given one.
+        self.forget_loss(path);
         let Some((index, volume)) = self.remembered.records() else { return };
         let mut hasher = DefaultHasher::new();
         (path.as_bytes(), self.objects().rights_generation()).hash(&mut hasher);
@@ -93,7 +95,37 @@ impl SharedVolume {
         if !is_synced {
             self.begin_to_sync_lists(root);
         }
-        self.forget_loss(path);
+    }
+
+    /// The directory `object`, open as `dir`, is about to be given a list or descriptor. That is remembered for good before: one that
+    /// is there and not remembered would be missed by nobody. `root` is the volume's directory.
+    ///
+    /// # Errors
+    /// [`Error::Busy`] where the index cannot be written: it is not to be given; [`Error::Overloaded`].
+    pub(crate) async fn remember_list_to_come(
+        self: &Arc<Self>,
+        root: &Rc<Dir>,
+        object: &Object,
+        path: RelPath<'_>,
+        dir: &File,
+    ) -> Result<(), Error> {
+        self.remember_list(root, object, path, None);
+        let kept = self.lists_are_kept().await;
+        if kept.is_err() {
+            // What was told may be kept all the same, or not: the next look at the directory says what is there.
+            self.forget_list_unless_there(object, path, dir).await;
+            object.note_no_list();
+        }
+        kept
+    }
+
+    /// The directory `object` was not given the list or descriptor that was [to come](SharedVolume::remember_list_to_come). Where it
+    /// has none it is not to be missed.
+    pub(crate) async fn forget_list_unless_there(&self, object: &Object, path: RelPath<'_>, dir: &File) {
+        let has_none = self.rights_storage().list_of(dir).await.is_ok_and(|list| list.is_none());
+        if has_none && object.own().is_none() {
+            self.forget_list(Some(object), path);
+        }
     }
 
     /// Notes that the directory of this path has been given a list beside the server, which may not have looked at it

@@ -12,6 +12,7 @@ use identity::{ATTRIBUTE_PRIVILEGED, ATTRIBUTE_UNPRIVILEGED, Acl};
 use index::{Index, Kind, Mark, Number, OpenedVolume, RightsIn, Tree, Version, VolumeId, VolumeRecord};
 use lane::fs::{Dir, Stat, TreeInUse, TreeLock};
 
+use super::attribute_flag::AttributeFlag;
 use super::by_vnode::ObjectsByVnode;
 use super::mark::{MarkAttributes, RootMark};
 use super::other_names::OtherNames;
@@ -74,6 +75,8 @@ pub struct SharedVolume {
     seal: OnceLock<Seal>,
     /// Directories that have had lists of their own.
     pub(super) remembered: RememberedLists,
+    /// Whether files may have attributes that count as usage.
+    pub(super) attribute_flag: AttributeFlag,
     /// A mark with more numbers is on its way to the root.
     pub(super) is_marking: AtomicBool,
     /// Reason why nothing can be written to it, though it should.
@@ -193,6 +196,7 @@ impl SharedVolume {
             marked: None,
             seal: OnceLock::new(),
             remembered: RememberedLists::new(None, false),
+            attribute_flag: AttributeFlag::new(true),
             is_marking: AtomicBool::new(false),
             trouble: None,
             news: None,
@@ -266,6 +270,7 @@ impl SharedVolume {
             if is_kept { Some((Arc::clone(&index), opened.volume)) } else { by_mark },
             is_kept,
         );
+        let has_attributes = index.volume_of(opened.volume).is_none_or(|record| record.has_attributes);
         let rights_storage = RightsStorage::new(is_marked.then_some(rights), sees_trusted);
         let news = match (&opened, &trouble) {
             (_, Some(_)) => None,
@@ -308,6 +313,7 @@ impl SharedVolume {
             marked: is_marked.then_some(rights),
             seal: seal.map(OnceLock::from).unwrap_or_default(),
             remembered,
+            attribute_flag: AttributeFlag::new(has_attributes),
             is_marking,
             trouble,
             news,

@@ -131,6 +131,14 @@ impl LaneAccount {
         is_taken
     }
 
+    /// Takes room for a file to grow from one length to another, if there is so much. One that would be longer than all may be does not
+    /// fit, though the bytes that it has are not counted yet.
+    #[must_use]
+    pub(super) fn take_to(&self, from: u64, to: u64) -> bool {
+        let fits = to <= from || self.account.bytes.limit().is_none_or(|limit| to <= limit);
+        fits && self.take(0, to.saturating_sub(from))
+    }
+
     pub(super) fn give_back(&self, files: u64, bytes: u64) {
         self.account.files.give_back(self.lane, files);
         self.account.bytes.give_back(self.lane, bytes);

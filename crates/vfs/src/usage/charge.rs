@@ -61,27 +61,36 @@ impl Volume {
     /// # Errors
     /// [`Error::Quota`]; those of looking at the file.
     pub(crate) fn has_room(&self, file: &OpenFile, len: u64) -> Result<(), Error> {
-        if !self.is_accounted() {
-            return Ok(());
+        let Some(of) = self.account() else { return Ok(()) };
+        let size = file.attributes()?.size;
+        if !of.take_to(size, len) {
+            return Err(Error::Quota);
         }
-        self.charge(0, len.saturating_sub(file.attributes()?.size)).map(drop)
+        of.give_back(0, len.saturating_sub(size));
+        Ok(())
     }
 
     /// Notes that a name of something that is no directory is gone.
     pub(crate) fn note_removed(&self, directory: &Arc<Object>, file: Option<CountedFile>) {
         let (Some(of), Some(file)) = (self.account(), file) else { return };
-        let counted = (file.links <= 1).then_some(file.size);
+        let counted = (file.links <= 1).then_some(file.size + file.attributes);
         if let Some(bytes) = of.account.unless_counted(counted, |count| count.removed(directory, file)) {
             of.give_back(1, bytes);
         }
     }
 
-    /// Notes that an empty directory is gone.
-    pub(crate) fn note_removed_directory(&self, above: &Arc<Object>, directory: &Arc<Object>) {
+    /// Notes that an empty directory is gone, which was `known` to have attributes.
+    pub(crate) fn note_removed_directory(
+        &self,
+        above: &Arc<Object>,
+        directory: &Arc<Object>,
+        known: Option<CountedFile>,
+    ) {
         let Some(of) = self.account() else { return };
-        if of.account.unless_counted(true, |count| count.removed_directory(above, directory)) {
-            of.give_back(1, 0);
-        }
+        let attributes = known.map_or(0, |known| known.attributes);
+        let (is_counted, has_counted) =
+            of.account.unless_counted((true, true), |count| count.removed_directory(above, directory));
+        of.give_back(is_counted.into(), if has_counted { attributes } else { 0 });
     }
 
     /// Notes that a file has moved from one directory to another.
@@ -147,6 +156,11 @@ impl Charge {
         Ok(())
     }
 
+    /// Returns whether usage is counted.
+    pub(crate) fn is_counted(&self) -> bool {
+        self.of.is_some()
+    }
+
     /// Gives back what is more than so many bytes.
     pub(crate) fn keep(&mut self, bytes: u64) {
         let more = self.bytes.saturating_sub(bytes);
@@ -186,12 +200,12 @@ impl Drop for Charge {
 
 impl CountedFile {
     /// Something new without content.
-    pub(crate) const EMPTY: Self = Self { inode: 0, links: 1, size: 0 };
+    pub(crate) const EMPTY: Self = Self { inode: 0, links: 1, size: 0, attributes: 0 };
 }
 
 impl From<Attributes> for CountedFile {
     fn from(of: Attributes) -> Self {
         let size = if of.kind == FileKind::File { of.size } else { 0 };
-        Self { inode: of.id.ino, links: of.nlink, size }
+        Self { inode: of.id.ino, links: of.nlink, size, attributes: 0 }
     }
 }

@@ -63,7 +63,7 @@ impl ContentChange {
             let mut contents = of.account.contents.shard(inode);
             if let Some(content) = contents.get_mut(&inode) {
                 let end = reach.from(content.reach);
-                if !of.take(0, end.saturating_sub(content.reach)) {
+                if !of.take_to(content.reach, end) {
                     return Err(Error::Quota);
                 }
                 content.reach = content.reach.max(end);
@@ -72,7 +72,7 @@ impl ContentChange {
             } else {
                 let known = CountedFile::from(file.attributes()?);
                 let end = reach.from(known.size);
-                if !of.take(0, end.saturating_sub(known.size)) {
+                if !of.take_to(known.size, end) {
                     return Err(Error::Quota);
                 }
                 of.account.unless_counted((), |count| count.begin_content(known));

@@ -36,10 +36,10 @@ pub(super) struct Count {
     found: HashSet<u64>,
     /// Inodes that are counted, whatever their names.
     linked: HashSet<u64>,
-    /// Inodes whose content is being changed, with the size from before.
-    changing: HashMap<u64, u64>,
-    /// Inodes whose content has changed, of which it is not known whether they were counted before.
-    changed: HashMap<u64, Changed>,
+    /// Inodes of which content or attributes are being changed, with the size from before.
+    changing: HashMap<(u64, Part), u64>,
+    /// Inodes of which either has changed, of which it is not known whether they were counted before.
+    changed: HashMap<(u64, Part), Changed>,
     /// Directories that are being moved, and where from.
     moving: HashMap<Identity, Arc<Object>>,
     pub(super) directories: u64,
@@ -53,7 +53,14 @@ enum WalkMark {
     Entered,
 }
 
-/// Length of a file when its content began to change, and its length now.
+/// Part of a file that takes room by itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Part {
+    Content,
+    Attributes,
+}
+
+/// Bytes of a file's part when it began to change, and its bytes now.
 #[derive(Clone, Copy)]
 struct Changed {
     before: u64,
@@ -67,6 +74,8 @@ pub(super) struct Leaf {
     pub(super) links: u32,
     /// Bytes of a file; 0 for all else.
     pub(super) size: u64,
+    /// Bytes of its attributes.
+    pub(super) attributes: u64,
 }
 
 /// A file or directory that changes, as its own change knows it.
@@ -75,6 +84,8 @@ pub(crate) struct CountedFile {
     pub(crate) inode: u64,
     pub(crate) links: u32,
     pub(crate) size: u64,
+    /// Bytes of its attributes, of a directory too.
+    pub(crate) attributes: u64,
 }
 
 impl Count {
@@ -139,15 +150,16 @@ impl Count {
         changed.values().fold((0, 0), difference)
     }
 
-    /// Notes that the walker has seen all that lies in `directory`, which is counted from now on. Returns what it
-    /// holds.
+    /// Notes that the walker has seen all that lies in `directory`, and its attributes, of so many bytes: it is counted
+    /// from now on. Returns what it holds.
     pub(super) fn entered(
         &mut self,
         directory: &Arc<Object>,
+        attributes: u64,
         leaves: &[Leaf],
         inner: impl IntoIterator<Item = Arc<Object>>,
     ) -> Usage {
-        let mut holds = Usage::default();
+        let mut holds = Usage { bytes: attributes, files: 0 };
         for leaf in leaves {
             if self.linked.contains(&leaf.inode) {
                 continue;
@@ -155,11 +167,13 @@ impl Count {
             if leaf.links > 1 {
                 self.linked.insert(leaf.inode);
             }
-            let changed = self.changed.remove(&leaf.inode).map(|changed| changed.now);
-            // The change under way says at its end that it was as long as this.
-            let size = self.changing.get(&leaf.inode).copied().or(changed);
             holds.files += 1;
-            holds.bytes += size.unwrap_or(leaf.size);
+            for (part, found) in [(Part::Content, leaf.size), (Part::Attributes, leaf.attributes)] {
+                let changed = self.changed.remove(&(leaf.inode, part)).map(|changed| changed.now);
+                // The change under way says at its end that it was as long as this.
+                let size = self.changing.get(&(leaf.inode, part)).copied().or(changed);
+                holds.bytes += size.unwrap_or(found);
+            }
         }
         self.marks.remove(directory.identity());
         let above = self.moving.get(directory.identity()).cloned();
@@ -190,15 +204,29 @@ impl Count {
 
     /// Notes that the content of a file is about to change.
     pub(super) fn begin_content(&mut self, file: CountedFile) {
-        self.changing.insert(file.inode, file.size);
+        self.changing.insert((file.inode, Part::Content), file.size);
+    }
+
+    /// The attributes of a file are about to change, which has so many bytes of them.
+    pub(super) fn begin_attributes(&mut self, inode: u64, bytes: u64) {
+        self.changing.insert((inode, Part::Attributes), bytes);
     }
 
     /// Notes that the file has changed, and is `size` bytes long. Of what has no name any more nothing is
     /// counted.
     pub(super) fn end_content(&mut self, file: CountedFile, size: u64) {
-        self.changing.remove(&file.inode);
-        if file.links > 0 {
-            self.changed.entry(file.inode).or_insert(Changed { before: file.size, now: size }).now = size;
+        self.end_change((file.inode, Part::Content), file.links, Changed { before: file.size, now: size });
+    }
+
+    /// Notes that the attributes of the file have changed ([`Count::end_content`]).
+    pub(super) fn end_attributes(&mut self, (inode, links): (u64, u32), before: u64, now: u64) {
+        self.end_change((inode, Part::Attributes), links, Changed { before, now });
+    }
+
+    fn end_change(&mut self, what: (u64, Part), links: u32, change: Changed) {
+        self.changing.remove(&what);
+        if links > 0 {
+            self.changed.entry(what).or_insert(change).now = change.now;
             self.is_lost |= self.changed.len() > CHANGED_MAX;
         }
     }
@@ -211,15 +239,26 @@ impl Count {
         }
         let was_counted = self.has(directory, file);
         self.linked.remove(&file.inode);
-        let changed = self.changed.remove(&file.inode);
-        was_counted.then(|| changed.map_or(file.size, |changed| changed.before))
+        let counted_as = self.counted_as(file);
+        was_counted.then_some(counted_as)
     }
 
-    /// Notes that an empty directory goes. Returns whether it was counted.
-    pub(super) fn removed_directory(&mut self, above: &Arc<Object>, directory: &Arc<Object>) -> bool {
+    /// Returns the bytes that a file was counted as, if it was; what has changed of it since is forgotten.
+    fn counted_as(&mut self, file: CountedFile) -> u64 {
+        let parts = [(Part::Content, file.size), (Part::Attributes, file.attributes)];
+        let before = parts.map(|(part, now)| {
+            let changed = self.changed.remove(&(file.inode, part));
+            changed.map_or(now, |changed| changed.before)
+        });
+        before.iter().sum()
+    }
+
+    /// Notes that an empty directory goes. Returns whether it was counted, and whether its attributes were.
+    pub(super) fn removed_directory(&mut self, above: &Arc<Object>, directory: &Arc<Object>) -> (bool, bool) {
+        let has_counted = self.is_counted(directory);
         self.marks.remove(directory.identity());
         self.found.remove(&hash_of(directory));
-        self.is_counted(above)
+        (self.is_counted(above), has_counted)
     }
 
     /// Notes that a name of a file goes from one directory to another. Returns what that changes: the file begins to
@@ -232,13 +271,10 @@ impl Count {
             self.linked.insert(file.inode);
         }
         match (was, is || self.linked.contains(&file.inode)) {
-            (true, false) => {
-                let changed = self.changed.remove(&file.inode);
-                MovedUsage::Out { bytes: changed.map_or(file.size, |changed| changed.before) }
-            }
+            (true, false) => MovedUsage::Out { bytes: self.counted_as(file) },
             (false, true) => {
-                self.changed.remove(&file.inode);
-                MovedUsage::In { bytes: file.size }
+                self.counted_as(file);
+                MovedUsage::In { bytes: file.size + file.attributes }
             }
             _ => MovedUsage::Nothing,
         }
@@ -342,11 +378,11 @@ mod tests {
         assert!(Arc::ptr_eq(&count.next().unwrap(), &root));
         // The root is mounted in itself, and `sub` twice.
         let again = [&root, &sub, &sub].map(Arc::clone);
-        assert_eq!(count.entered(&root, &[], again).files, 3, "each is a name");
+        assert_eq!(count.entered(&root, 0, &[], again).files, 3, "each is a name");
         assert!(Arc::ptr_eq(&count.next().unwrap(), &sub));
-        assert_eq!(count.entered(&sub, &[], [Arc::clone(&inner), Arc::clone(&sub)]).files, 2);
+        assert_eq!(count.entered(&sub, 0, &[], [Arc::clone(&inner), Arc::clone(&sub)]).files, 2);
         assert!(Arc::ptr_eq(&count.next().unwrap(), &inner));
-        count.entered(&inner, &[], []);
+        count.entered(&inner, 0, &[], []);
         assert!(count.next().is_none(), "all are counted, once");
         // Its number may be another's later.
         count.removed_directory(&sub, &inner);

@@ -2,6 +2,7 @@
 //!
 //! *Bytes* are the lengths of its regular files, as AFS counts them: what a file takes on the disk changes
 //! behind its owner's back (delayed allocation, preallocation, compression), so no two counts of it agree.
+//! Extended attributes that clients keep with files and directories count beside them ([`attributes`]).
 //! *Files* are files, directories and links. A file with several names counts once; one without counts no
 //! more, though it stays while it is open.
 //!
@@ -10,6 +11,7 @@
 //! the next; where a lane ended in mid-change it is in doubt, and another is begun ([`ledger`]).
 
 mod account;
+mod attributes;
 mod charge;
 mod content;
 mod count;
@@ -24,6 +26,7 @@ mod walk;
 use index::{Quota, Usage};
 
 pub(crate) use self::account::{Account, LaneAccount};
+pub(crate) use self::attributes::{AttributeEdit, attribute_bytes, bytes_of, bytes_of_descriptor};
 pub(crate) use self::charge::Charge;
 pub(crate) use self::content::{ContentChange, Reach};
 pub(crate) use self::count::{CountedFile, MovedUsage};

@@ -17,15 +17,22 @@ pub(crate) struct UsageTally {
 }
 
 impl UsageTally {
-    /// Counts something that has a name.
-    pub(crate) fn add(&mut self, found: Attributes) {
+    /// Counts something that has a name. Returns whether it is counted by this one.
+    pub(crate) fn add(&mut self, found: Attributes) -> bool {
         // A directory's links are its own entries.
         let is_directory = found.kind == FileKind::Directory;
-        let CountedFile { inode, links, size } = found.into();
-        if is_directory || links <= 1 || self.linked.insert(inode) {
+        let CountedFile { inode, links, size, .. } = found.into();
+        let is_counted = is_directory || links <= 1 || self.linked.insert(inode);
+        if is_counted {
             self.used.files += 1;
             self.used.bytes += size;
         }
+        is_counted
+    }
+
+    /// Something has so many bytes of attributes.
+    pub(crate) fn add_attributes(&mut self, bytes: u64) {
+        self.used.bytes += bytes;
     }
 
     /// Returns the usage of all that was counted.

@@ -1,11 +1,12 @@
 //! The walk that counts a volume for the first time, while it is served and changed.
 
+use std::cell::Cell;
 use std::ffi::CString;
 use std::sync::Arc;
 use std::time::Duration;
 
 use index::Usage;
-use lane::fs::{Dir, DirPart, FileKind, Stat};
+use lane::fs::{Dir, DirPart, FileKind, OpenHow, OpenKind, Stat};
 
 use super::count::Leaf;
 use super::{Account, CountedFile, Space};
@@ -40,6 +41,10 @@ struct Walker<'v> {
     volume: &'v Volume,
     shared: Arc<SharedVolume>,
     account: Arc<Account>,
+    /// State of the volume's flag of attributes when the walk began.
+    attribute_word: u64,
+    /// Set once a file has attributes that count.
+    has_attributes: Cell<bool>,
 }
 
 impl Volume {
@@ -62,7 +67,9 @@ impl Volume {
         let Some(account) = shared.ledger().account().filter(|account| account.begin_walk()) else {
             return Ok(());
         };
-        let walker = Walker { volume: self, shared: Arc::clone(shared), account };
+        let (attribute_word, has_attributes) = (shared.attribute_word(), Cell::new(false));
+        let walker =
+            Walker { volume: self, shared: Arc::clone(shared), account, attribute_word, has_attributes };
         walker.walk(told).await
     }
 }
@@ -122,6 +129,9 @@ impl Walker<'_> {
         let next = count.next();
         if next.is_none() {
             self.account.end_count(&mut count);
+            if !self.has_attributes.get() {
+                self.shared.note_no_attributes(self.attribute_word);
+            }
         }
         next
     }
@@ -179,9 +189,10 @@ impl Walker<'_> {
         if !Arc::ptr_eq(&self.of_open(&dir).await?, directory) {
             return Ok(false);
         }
+        let attributes = self.volume.bytes_of_attributes(dir.as_file(), true).await;
         let (leaves, inner) = self.look(directory, &dir).await?;
         let mut count = self.account.count();
-        let Usage { bytes, files } = count.entered(directory, &leaves, inner);
+        let Usage { bytes, files } = count.entered(directory, attributes, &leaves, inner);
         self.account.add(files, bytes);
         Ok(true)
     }
@@ -198,8 +209,9 @@ impl Walker<'_> {
                 if stat.kind == FileKind::Directory {
                     inner.push(self.inner((directory, dir), name, &stat).await?);
                 } else {
-                    let CountedFile { inode, links, size } = CountedFile::from(Attributes::from(stat));
-                    leaves.push(Leaf { inode, links, size });
+                    let CountedFile { inode, links, size, .. } = CountedFile::from(Attributes::from(stat));
+                    let attributes = self.attributes_of(dir, name, stat.kind).await;
+                    leaves.push(Leaf { inode, links, size, attributes });
                 }
                 if leaves.len() + inner.len() > ENTRIES_MAX {
                     return Err(Error::TooLarge { max: ENTRIES_MAX });
@@ -208,6 +220,19 @@ impl Walker<'_> {
             let Some(next) = next else { return Ok((leaves, inner)) };
             position = next;
         }
+    }
+
+    /// Returns the bytes of a file's attributes; none of what the server may not open, which it serves to nobody.
+    async fn attributes_of(&self, dir: &Dir, name: Name<'_>, kind: FileKind) -> u64 {
+        if kind != FileKind::File || !self.volume.may_have_attributes() {
+            return 0;
+        }
+        let c_name = CString::new(name.as_bytes()).expect("a Name holds no zero byte");
+        let how = OpenHow { kind: OpenKind::Any, symlinks: false, write: false };
+        let Ok(file) = dir.open(&c_name, how).await else { return 0 };
+        let bytes = self.volume.bytes_of_attributes(&file, false).await;
+        self.has_attributes.set(self.has_attributes.get() || bytes > 0);
+        bytes
     }
 
     /// Finds the directory of this name in another one, and places it there.

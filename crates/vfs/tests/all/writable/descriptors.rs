@@ -3,12 +3,13 @@
 use std::sync::Arc;
 
 use identity::{Accounts, Id, Rights};
-use lane::backend::sim::Config;
+use lane::backend::sim::{Config, World};
 use smb_sid::Sids;
 use smb_wire::create::access::rights::{APPEND_DATA, FILE_ALL, FILE_EXECUTE, FILE_READ, READ_DATA};
 use smb_wire::info::security::{Ace, Descriptor, Sid, ace_flags, ace_type};
 use vfs::{Caller, CreateOptions, Directory, Error, Expect, Resolved, Volume};
 
+use super::usage::{count, walk};
 use super::{Process, directory, name, nobody, on_lanes, path, root};
 
 const NEW: CreateOptions = CreateOptions { exclusive: true, mode: 0o644 };
@@ -153,6 +154,40 @@ fn what_is_made_in_a_directory_with_a_descriptor_gets_its_own_of_it_whoever_make
         home.create(&bob, name("bobs"), NEW).await.unwrap();
         assert!(rights(&volume, &bob, "home/bobs").await.contains(Rights::WRITE));
         assert!(!rights(&volume, &alice, "home/bobs").await.contains(Rights::READ));
+    });
+}
+
+#[test]
+fn descriptors_count_for_what_a_volume_holds() {
+    let world = World::new(1, Config::clean());
+    let process = Process { is_counted: true, ..Process::new(&world, 1) };
+    let (host, fs) = (process.host.clone(), process.host.fs());
+    world.block_on(&host, async move {
+        process.objects.call_by(sids());
+        let volume = process.volume();
+        count(&volume).await;
+        let used = || volume.space().unwrap().used;
+        let (who, top) = (nobody(), root(&volume).await);
+        let home = top.make_directory(&who, name("home"), 0o755).await.unwrap();
+        home.create(&who, name("page"), NEW).await.unwrap();
+        describe(&volume, &home, "page", &private()).await;
+        assert!(used().bytes > 0);
+        assert_eq!(used(), walk(&fs));
+        let below = ace_flags::OBJECT_INHERIT | ace_flags::CONTAINER_INHERIT;
+        home.set_descriptor(&caller("root"), &with(vec![allow(below, FILE_ALL, Sid::EVERYONE)]))
+            .await
+            .unwrap();
+        home.create(&who, name("made"), NEW).await.unwrap();
+        let staged = home.stage(&who, 0o644).await.unwrap();
+        staged.publish(&who, name("put"), Expect::Absent).await.unwrap();
+        home.make_directory(&who, name("sub"), 0o755).await.unwrap();
+        assert_eq!(used(), walk(&fs));
+        let staged = home.stage(&who, 0o644).await.unwrap();
+        staged.publish(&who, name("put"), Expect::Anything).await.unwrap();
+        home.remove(&who, name("made")).await.unwrap();
+        home.remove_directory(&who, name("sub")).await.unwrap();
+        assert_eq!(used(), walk(&fs));
+        assert_eq!(count(&volume).await.used, used());
     });
 }
 

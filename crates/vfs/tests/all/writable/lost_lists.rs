@@ -10,8 +10,8 @@ use index::{Index, Memory, Options};
 use lane::backend::sim::{Config, Fs, World};
 use lane::time;
 use vfs::{
-    ACCEPTED_TRUSTED, ACCEPTED_USER, Accepted, Cache, CacheOptions, CheckOptions, ProblemKind, Replace,
-    Volume, VolumeOptions, VolumeSpec,
+    ACCEPTED_TRUSTED, ACCEPTED_USER, Accepted, Cache, CacheOptions, CheckOptions, Error, ProblemKind,
+    Replace, Volume, VolumeOptions, VolumeSpec,
 };
 
 use super::access::{alice, directory_as, index, list, operator, reads, root_as, served, sharing};
@@ -150,6 +150,79 @@ fn a_directory_restored_without_its_list_at_whatever_depth_is_administrators_unt
                 });
             }
         }
+    }
+}
+
+#[test]
+fn a_loss_is_told_of_until_the_directory_is_back_with_its_list() {
+    let (world, fs) = world();
+    plant(&fs, "", Some("user.linerate.acl"));
+    served(&world, &index(), false, async move |volume| {
+        let shared = Arc::clone(volume.shared().unwrap());
+        all_read(&volume, &[("d", LISTS)], "before").await;
+        // Somebody uses it all the while.
+        let used = directory_as(&volume, &operator(), "d").await;
+        fs.rename("/srv/d", "/old/it").unwrap();
+        plant(&fs, "d", None);
+        time::sleep(Duration::from_secs(2)).await;
+        all_read(&volume, &[("d", CLOSED)], "restored without").await;
+        assert_eq!(shared.lost_lists(), [std::path::PathBuf::from("d")]);
+        fs.rename("/srv/d", "/old/copy").unwrap();
+        fs.rename("/old/it", "/srv/d").unwrap();
+        time::sleep(Duration::from_secs(2)).await;
+        all_read(&volume, &[("d", LISTS), ("d/e", LISTS)], "back").await;
+        assert_eq!(shared.lost_lists(), Vec::<std::path::PathBuf>::new());
+        drop(used);
+    });
+}
+
+#[test]
+fn a_list_that_the_index_cannot_remember_or_the_file_system_cannot_keep_is_not_given() {
+    let alone = list(&[("alice", Rights::READER)]);
+    for trouble in ["index", "attribute"] {
+        let (world, fs) = world();
+        plant(&fs, "", Some("user.linerate.acl"));
+        let kept = Memory::default();
+        let index = Arc::new(Index::open(kept.clone(), Options::default()).unwrap());
+        let (alone, disk) = (alone.clone(), fs.clone());
+        served(&world, &index, false, async move |volume| {
+            all_read(&volume, &[("d", LISTS), ("o", OPEN)], "before").await;
+            let [closed, open] = [
+                directory_as(&volume, &operator(), "d").await,
+                directory_as(&volume, &operator(), "o").await,
+            ];
+            let fail = |fails: bool| match trouble {
+                "index" => kept.set_failing(fails),
+                _ => disk.configure(|config| config.xattr_bytes_max = if fails { 0 } else { 4096 }),
+            };
+            fail(true);
+            for directory in [&closed, &open] {
+                let set = directory
+                    .set_access_list(&operator(), Some(&list(&[("system:anyuser", Rights::ALL)])))
+                    .await;
+                assert!(matches!(set, Err(Error::Busy | Error::NoSpace)), "{trouble}: {set:?}");
+            }
+            all_read(&volume, &[("d", LISTS), ("o", OPEN)], trouble).await;
+            // Beneath a list nothing is made that cannot have it.
+            if trouble == "attribute" {
+                let made = closed.make_directory(&operator(), name("new"), 0o755).await;
+                assert!(matches!(made, Err(Error::NoSpace)), "{:?}", made.map(drop));
+                assert!(matches!(closed.lookup(name("new")).await, Err(Error::NotFound)));
+            }
+            fail(false);
+            open.set_access_list(&operator(), Some(&alone)).await.unwrap();
+            all_read(&volume, &[("d", LISTS), ("o", LISTS)], "after").await;
+            open.set_access_list(&operator(), None).await.unwrap();
+            fail(true);
+            let set = open.set_access_list(&operator(), Some(&alone)).await;
+            assert!(matches!(set, Err(Error::Busy | Error::NoSpace)), "{trouble}: {set:?}");
+            fail(false);
+        });
+        // The one that was not given is not missed.
+        served(&world, &index, false, async move |volume| {
+            all_read(&volume, &[("d", LISTS), ("o", OPEN)], "after a restart").await;
+            assert_eq!(volume.shared().unwrap().lost_lists(), Vec::<std::path::PathBuf>::new());
+        });
     }
 }
 

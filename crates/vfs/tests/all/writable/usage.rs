@@ -7,11 +7,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
-use identity::Writable;
+use identity::{Rights, Writable};
 use index::{Index, Memory, Options};
 use lane::backend::sim::{Config, FoundKind, Fs, World, seeds};
 use lane::buffer::Buf;
-use lane::fs::Allocate;
+use lane::fs::{Allocate, XattrHow};
 use lane::time;
 use rand::rngs::SmallRng;
 use rand::seq::IndexedRandom;
@@ -21,6 +21,7 @@ use vfs::{
     SpaceState, Usage, Volume, VolumeOptions, VolumeSpec, Writer,
 };
 
+use super::access::{list, operator};
 use super::{Process, directory, name, nobody, root};
 
 #[test]
@@ -179,6 +180,86 @@ fn a_refused_write_changes_neither_content_nor_version() {
         // Over itself it may be written as often as one likes.
         made.writer.write_at(&nobody(), 0, Buf::from(vec![1; 100])).await.0.unwrap();
         assert_eq!(volume.space().unwrap().used, Usage { bytes: 100, files: 1 });
+    });
+}
+
+#[test]
+fn attributes_that_clients_keep_count_against_the_quota_and_give_their_room_back() {
+    let (world, mut process) = counting(1, Config::clean());
+    process.quota = Quota { bytes: Some(1000), files: None };
+    let host = process.host.clone();
+    let fs = host.fs();
+    world.block_on(&host, async move {
+        let volume = process.volume();
+        count(&volume).await;
+        let has_attributes = || volume.shared().unwrap().record().unwrap().has_attributes;
+        assert!(!has_attributes(), "the count found none");
+        let used = || volume.space().unwrap().used.bytes;
+        let (root, who) = (root(&volume).await, nobody());
+        let how = CreateOptions { exclusive: true, mode: 0o644 };
+        let file = root.create(&who, name("file"), how).await.unwrap().writer;
+        file.write_at(&who, 0, Buf::from(vec![1; 100])).await.0.unwrap();
+        let value = |len: usize| vec![7; len];
+        file.set_extended(&who, b"colour", value(500), XattrHow::Any).await.unwrap();
+        assert!(has_attributes());
+        assert_eq!(used(), 100 + 11 + 500);
+        let refused = file.set_extended(&who, b"other", value(500), XattrHow::Any).await;
+        assert!(matches!(refused, Err(Error::Quota)), "{refused:?}");
+        let refused = file.edit_extended(&who, b"colour", 1000, |_| (Some(vec![7; 900]), ())).await;
+        assert!(matches!(refused, Err(Error::Quota)), "{refused:?}");
+        let refused = root.edit_extended(&who, b"of the root", 1000, &|_| Some(vec![7; 500])).await;
+        assert!(matches!(refused, Err(Error::Quota)), "{refused:?}");
+        assert_eq!(used(), 611);
+        // Neither does content that attributes leave no room for fit.
+        assert!(matches!(file.write_at(&who, 100, Buf::from(vec![1; 400])).await.0, Err(Error::Quota)));
+        file.edit_extended(&who, b"colour", 1000, |_| (Some(vec![7; 200]), ())).await.unwrap();
+        root.edit_extended(&who, b"of the root", 1000, &|_| Some(vec![7; 300])).await.unwrap();
+        let sub = root.make_directory(&who, name("sub"), 0o755).await.unwrap();
+        sub.edit_extended(&who, b"s", 1000, &|_| Some(vec![7; 200])).await.unwrap();
+        assert_eq!(used(), (100 + 11 + 200) + (16 + 300) + (6 + 200));
+        assert_eq!(used(), walk(&fs).bytes);
+        // With the file's place they go to the one that takes it, which counts beside it until then.
+        root.edit_extended(&who, b"of the root", 1000, &|_| Some(vec![7; 100])).await.unwrap();
+        let staged = root.stage(&who, 0o644).await.unwrap();
+        staged.write_at(0, Buf::from(vec![1; 50])).await.0.unwrap();
+        staged.publish(&who, name("file"), Expect::Anything).await.unwrap();
+        assert_eq!(used(), (50 + 11 + 200) + (16 + 100) + (6 + 200));
+        root.rename(&who, name("file"), &sub, name("moved"), Replace::Never).await.unwrap();
+        sub.link(&who, name("moved"), name("linked")).await.unwrap();
+        sub.remove(&who, name("moved")).await.unwrap();
+        assert_eq!(used(), (50 + 11 + 200) + (16 + 100) + (6 + 200));
+        sub.remove(&who, name("linked")).await.unwrap();
+        root.remove_directory(&who, name("sub")).await.unwrap();
+        assert_eq!(used(), 16 + 100);
+        let list = list(&[("system:anyuser", Rights::ALL)]);
+        let listed = list.encode().len() as u64 + 17;
+        root.set_access_list(&operator(), Some(&list)).await.unwrap();
+        root.make_directory(&who, name("with"), 0o755).await.unwrap();
+        assert_eq!(used(), 16 + 100 + 2 * listed);
+        root.set_access_list(&operator(), None).await.unwrap();
+        root.edit_extended(&who, b"of the root", 1000, &|_| None).await.unwrap();
+        assert_eq!(used(), listed);
+        assert_eq!(used(), walk(&fs).bytes);
+        root.remove_directory(&who, name("with")).await.unwrap();
+        assert_eq!(volume.space().unwrap().used, Usage::default());
+    });
+}
+
+#[test]
+fn a_file_longer_than_the_quota_does_not_fit_though_nothing_is_counted_yet() {
+    let (world, mut process) = counting(1, Config::clean());
+    process.quota = Quota { bytes: Some(1000), files: None };
+    process.host.fs().write("/srv/file", vec![1; 400]).unwrap();
+    let host = process.host.clone();
+    world.block_on(&host, async move {
+        let volume = process.volume();
+        let file = root(&volume).await.open_writer(&nobody(), name("file")).await.unwrap();
+        assert!(!volume.space().unwrap().is_counted());
+        let written = file.write_at(&nobody(), 400, Buf::from(vec![1; 601])).await.0;
+        assert!(matches!(written, Err(Error::Quota)), "{written:?}");
+        assert!(matches!(file.truncate(&nobody(), 1001).await, Err(Error::Quota)));
+        assert!(matches!(file.store(&nobody()).reserve(400, 601).await, Err(Error::Quota)));
+        file.write_at(&nobody(), 400, Buf::from(vec![1; 600])).await.0.unwrap();
     });
 }
 
@@ -367,6 +448,9 @@ pub(super) fn plant(fs: &Fs, rng: &mut SmallRng) {
             let path = format!("/srv/{directory}/{file}");
             fs.write(&path, vec![1; rng.random_range(0..2000)]).unwrap();
             if rng.random_bool(0.3) {
+                fs.set_xattr(&path, "user.planted", &vec![1; rng.random_range(0..300)]).unwrap();
+            }
+            if rng.random_bool(0.3) {
                 let other =
                     format!("/srv/{}/linked-{}", DIRECTORIES.choose(rng).unwrap(), rng.random::<u16>());
                 fs.hard_link(&path, &other).unwrap();
@@ -417,7 +501,12 @@ async fn one_at_random(
         n => nobody().sparing(Holder(n % 2)),
     };
     let bytes = |rng: &mut SmallRng| Buf::from(vec![7; rng.random_range(0..3000)]);
-    match rng.random_range(0..20) {
+    match rng.random_range(0..26) {
+        20..25 => change_attributes(&at, here, &who, rng).await?,
+        25 => {
+            let all = list(&[("system:anyuser", Rights::ALL)]);
+            at.set_access_list(&operator(), Some(&all).filter(|_| rng.random())).await?;
+        }
         0..3 => drop(at.create(&who, here, CreateOptions { exclusive: rng.random(), mode: 0o644 }).await?),
         3..6 => {
             let before = open.borrow().clone().filter(|_| rng.random_bool(0.3));
@@ -481,6 +570,29 @@ async fn one_at_random(
     Ok(())
 }
 
+/// Gives attributes to a file or directory, or takes some away.
+async fn change_attributes(
+    at: &Directory,
+    here: vfs::Name<'_>,
+    who: &vfs::Caller,
+    rng: &mut SmallRng,
+) -> Result<(), Error> {
+    let attribute = *[&b"one"[..], b"other", b"planted"].choose(rng).unwrap();
+    let value: Option<Vec<u8>> = rng.random_bool(0.7).then(|| vec![b'v'; rng.random_range(0..400)]);
+    if rng.random_bool(0.3) {
+        return at.edit_extended(who, attribute, 1000, &|_| value.clone()).await;
+    }
+    let writer = at.open_writer(who, here).await?;
+    match value {
+        Some(value) if rng.random() => {
+            let how = *[XattrHow::Any, XattrHow::Create, XattrHow::Replace].choose(rng).unwrap();
+            writer.set_extended(who, attribute, value, how).await
+        }
+        None if rng.random() => writer.remove_extended(who, attribute).await,
+        value => writer.edit_extended(who, attribute, 1000, |_| (value, ())).await,
+    }
+}
+
 async fn somewhere(volume: &Volume, rng: &mut SmallRng) -> Result<Directory, Error> {
     let mut at = directory(volume, "").await;
     for _ in 0..rng.random_range(0..4) {
@@ -500,11 +612,26 @@ pub(super) fn walk(fs: &Fs) -> Usage {
             continue;
         }
         used.files += 1;
+        used.bytes += attributes(&found.xattrs);
         if let FoundKind::File(content) = found.kind {
             used.bytes += content.len() as u64;
         }
     }
+    used.bytes += fs.tree().get("/srv").map_or(0, |root| attributes(&root.xattrs));
     used
+}
+
+/// Bytes of attributes that clients keep.
+fn attributes(all: &BTreeMap<Vec<u8>, Vec<u8>>) -> u64 {
+    let is_counted = |name: &[u8]| match name {
+        b"user.linerate.acl" | b"trusted.linerate.acl" | b"security.NTACL" => true,
+        b"user.DOSATTRIB" => false,
+        _ => name.starts_with(b"user.") && !name.starts_with(b"user.linerate."),
+    };
+    all.iter()
+        .filter(|(name, _)| is_counted(name))
+        .map(|(name, value)| (name.len() + value.len()) as u64)
+        .sum()
 }
 
 /// What is counted of a tree: also files that were counted and have no name but one that a kill left, until that is swept.
@@ -519,7 +646,7 @@ fn charged(fs: &Fs, leftovers: &BTreeSet<u64>) -> Usage {
             && let FoundKind::File(content) = &found.kind
         {
             used.files += 1;
-            used.bytes += content.len() as u64;
+            used.bytes += content.len() as u64 + attributes(&found.xattrs);
         }
     }
     used
