@@ -46,7 +46,7 @@ pub struct Gate {
 #[repr(align(64))]
 struct Inside(AtomicUsize);
 
-/// Keeps changes waiting before the gate until it is dropped; those inside go on.
+/// Guard that keeps changes waiting before the gate until it is dropped; those inside go on.
 pub struct GatePause<V: GatedVolume>(Arc<V>);
 
 /// Reason why a change does not pass the gate.

@@ -23,7 +23,7 @@ pub struct SnoopFilter {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct FilterSlot(u16);
 
-/// Keeps a lane counted in for one name until it is dropped.
+/// Guard that keeps a lane counted in for one name until it is dropped.
 pub struct PresenceToken {
     filter: Arc<SnoopFilter>,
     slot: FilterSlot,

@@ -58,7 +58,7 @@ pub struct Observation {
     pub is_linked: bool,
 }
 
-/// Keeps the lane a sharer of an object: the lane is invalidated before the object changes.
+/// Guard that keeps the lane a sharer of an object: the lane is invalidated before the object changes.
 pub struct SharerGuard<O: CachedObject> {
     owner: Weak<CallbackTable<O>>,
     tracked: u32,

@@ -25,7 +25,7 @@ pub struct Opened {
     pub caching: Caching,
     /// Epoch of a lease of version 2; 0 for all others.
     pub epoch: u16,
-    /// True while a break of the lease is under way (SMB2_LEASE_FLAG_BREAK_IN_PROGRESS).
+    /// Set while a break of the lease is under way (SMB2_LEASE_FLAG_BREAK_IN_PROGRESS).
     pub is_breaking: bool,
     /// Kind of the holder's grant, set by its first request. `None` without a grant. `None` where it has
     /// nothing.

@@ -21,7 +21,7 @@ struct Deletion<L> {
     link: L,
     /// Key of the parent directory's lease, as the last open that set the deletion gave it.
     parent: Option<[u8; 16]>,
-    /// True once the last open is closed and the name is being deleted.
+    /// Set once the last open is closed and the name is being deleted.
     is_due: bool,
 }
 

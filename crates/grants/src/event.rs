@@ -87,9 +87,9 @@ pub struct Break {
     pub to: Caching,
     /// New epoch of a lease of version 2; 0 for all others.
     pub epoch: u16,
-    /// True when the holder has to acknowledge the break.
+    /// Set if the holder has to acknowledge the break.
     pub acknowledge: bool,
-    /// True for a directory whose names change: no request waits for the holder.
+    /// Set for a directory whose names change: no request waits for the holder.
     pub names: bool,
 }
 

@@ -7,17 +7,17 @@ use crate::conflict::{BreakAction, FileOperation, break_action};
 /// Opens, caching and locks of others that limit what a request for caching gets.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct OtherGrants {
-    /// True when another open is for more than attributes.
+    /// Set if another open is for more than attributes.
     pub(crate) opens: bool,
-    /// True when another holder caches reads.
+    /// Set if another holder caches reads.
     pub(crate) readers: bool,
-    /// True when another holder caches writes.
+    /// Set if another holder caches writes.
     pub(crate) writer: bool,
-    /// True when another open has an oplock.
+    /// Set if another open has an oplock.
     pub(crate) oplocks: bool,
-    /// True when another holder caches handles.
+    /// Set if another holder caches handles.
     pub(crate) handles: bool,
-    /// True when a range is locked, by any owner.
+    /// Set if a range is locked, by any owner.
     pub(crate) ranges: bool,
 }
 

@@ -24,7 +24,7 @@ pub struct Range {
 pub struct RangeLock {
     /// Range of bytes.
     pub range: Range,
-    /// True for an exclusive lock.
+    /// Set for an exclusive lock.
     pub exclusive: bool,
 }
 

@@ -23,7 +23,7 @@ pub(crate) struct Stream<L> {
     pub(crate) opens: Vec<Open<L>>,
     pub(crate) caching_grants: Vec<CachingGrant>,
     pub(crate) ranges: Ranges,
-    /// True when a named stream is deleted with its last open.
+    /// Set if a named stream is deleted with its last open.
     pub(crate) deletes: bool,
 }
 

@@ -18,7 +18,7 @@ pub(crate) struct Waiter {
     pub(crate) stream: Box<[u8]>,
     pub(crate) by: Option<ExemptHolder>,
     pub(crate) operation: FileOperation,
-    /// True when the waiter was woken and has not repeated its request.
+    /// Set if the waiter was woken and has not repeated its request.
     is_woken: bool,
 }
 

@@ -28,7 +28,7 @@ pub(crate) struct Journal {
     words: Box<dyn Words>,
     slots_max: u32,
     free: Mutex<Free>,
-    /// True when a file has changed since the last beat.
+    /// Set if a file has changed since the last beat.
     is_stirred: AtomicBool,
 }
 

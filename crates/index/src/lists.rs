@@ -25,7 +25,7 @@ pub struct ListRecord {
     pub generation: u32,
     /// Time when the list was seen, in milliseconds since 1970.
     pub seen_ms: u64,
-    /// True when the file system is known to have the list on its disk, at this path.
+    /// Set if the file system is known to have the list on its disk, at this path.
     pub is_synced: bool,
 }
 

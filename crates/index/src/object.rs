@@ -85,7 +85,7 @@ pub struct FirstUse<'a> {
     pub seen: FileStamp,
     /// Place where the file was found, recorded unless another is known.
     pub place: Option<PlaceRef<'a>>,
-    /// True when clients may change the content, whose version of an earlier generation then begins the new
+    /// Set if clients may change the content, whose version of an earlier generation then begins the new
     /// one now, not with their change.
     pub is_to_change: bool,
     /// Time of day.
@@ -108,7 +108,7 @@ pub struct Listed<'a> {
 pub struct ListedAs {
     /// Number of the file, which may be new.
     pub number: Number,
-    /// True when the file is recorded in another directory: moved unseen, or with names in several. A listing
+    /// Set if the file is recorded in another directory: moved unseen, or with names in several. A listing
     /// may have been overtaken, so the recorded place stays.
     pub is_elsewhere: bool,
 }
@@ -118,7 +118,7 @@ pub struct ListedAs {
 pub struct Loaded {
     /// Record of the file now.
     pub object: ObjectRecord,
-    /// True when the file was unknown before.
+    /// Set if the file was unknown before.
     pub is_new: bool,
 }
 
@@ -137,9 +137,9 @@ pub(crate) struct ObjectEntry {
     pub(crate) object: ObjectRecord,
     /// Generation of the volume when this was recorded.
     pub(crate) recorded: u32,
-    /// True when the change time was settled at recording: a change since would have another.
+    /// Set if the change time was settled at recording: a change since would have another.
     pub(crate) settled: bool,
-    /// True when the place was unknown at recording: a committed one stays. In memory alone.
+    /// Set if the place was unknown at recording: a committed one stays. In memory alone.
     pub(crate) keeps_place: bool,
     /// Change times that confirm the version of a file that was changed and not looked at since, as after a
     /// kill.

@@ -32,11 +32,11 @@ pub struct VolumeRecord {
     pub generation: u32,
     /// Usage, as last counted.
     pub usage: Usage,
-    /// True when this server has not changed the volume since `usage` was counted at an orderly close.
+    /// Set if this server has not changed the volume since `usage` was counted at an orderly close.
     pub usage_is_settled: bool,
     /// Quota of the volume.
     pub quota: Quota,
-    /// True when access lists or descriptors have lain in the volume.
+    /// Set if access lists or descriptors have lain in the volume.
     pub has_rights: bool,
     /// False when no file of the volume has extended attributes that count as usage.
     pub has_attributes: bool,
@@ -47,7 +47,7 @@ pub struct VolumeRecord {
     pub(crate) distrusts_before: u32,
     /// Generation of the last mark on the root: a root with an earlier one was set back.
     pub(crate) marked: u32,
-    /// True when all files that exist at the next opening are distrusted.
+    /// Set if all files that exist at the next opening are distrusted.
     pub(crate) distrust_all: bool,
     /// Counters below which numbers of directories may have been given out.
     pub(crate) directories_to: u64,
@@ -82,10 +82,10 @@ pub struct OpenedVolume {
     pub mark: Mark,
     /// Least version that a change brings, and that of a new file.
     pub first: Version,
-    /// True when the mark was ahead of the index's record, or had none: numbers and versions go on above the
+    /// Set if the mark was ahead of the index's record, or had none: numbers and versions go on above the
     /// mark.
     pub index_was_behind: bool,
-    /// True when the root had a later mark before: the tree was set back. Its files have other numbers now,
+    /// Set if the root had a later mark before: the tree was set back. Its files have other numbers now,
     /// as the file system may have given what named one file of then to another since.
     pub tree_was_behind: bool,
     /// Usage at the volume's last orderly close, if it was counted then. From here on the recorded one no

@@ -52,21 +52,21 @@ pub(crate) struct Call {
     pub(crate) edge: u32,
     /// Packet that the application is filling.
     filling: Option<Filling>,
-    /// True once the application has written its last byte.
+    /// Set once the application has written its last byte.
     pub(crate) finished_writing: bool,
-    /// True while rooms are lent to the application.
+    /// Set while rooms are lent to the application.
     rooms_lent: bool,
     write_refused: bool,
     pub(crate) rx: ReceiveWindow,
     pub(crate) acks: AckPolicy,
     readable_told: bool,
-    /// True when the application found no bytes to read and waits.
+    /// Set if the application found no bytes to read and waits.
     reader_waits: bool,
     /// Header serial of the latest ACK applied.
     newest_ack: Option<u32>,
     /// Number of DATA packets sent since one asked for an ACK.
     since_request: u32,
-    /// True when the congestion window, not the application, ended the last burst.
+    /// Set if the congestion window, not the application, ended the last burst.
     pub(crate) window_limited: bool,
     pacer: Pacer,
     /// Time until which the pacer holds back something to send.
@@ -74,7 +74,7 @@ pub(crate) struct Call {
     bursts: burst::Bursts,
     /// Packets that a datagram of the DATA packet taken last may have, until that is asked.
     pub(crate) parts_max: u8,
-    /// True once the client has shown that it knows of the call: an ACK of it named a serial after
+    /// Set once the client has shown that it knows of the call: an ACK of it named a serial after
     /// `serial_floor`.
     pub(crate) confirmed: bool,
     pub(crate) serial_floor: u32,
@@ -86,7 +86,7 @@ pub(crate) struct Call {
     /// Packets freed by hard ACKs since the last progress.
     freed: u32,
     pub(crate) last_ping_at: Instant,
-    /// True when a retransmission timeout asks for one packet, whatever the congestion window says.
+    /// Set if a retransmission timeout asks for one packet, whatever the congestion window says.
     timeout_resend: bool,
     /// Serials of the latest resends, to recognise in DUPLICATE ACKs.
     resent: [u32; RESENT_REMEMBERED],

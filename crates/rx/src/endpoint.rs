@@ -109,7 +109,7 @@ pub struct Service {
     /// Abort code of calls beyond those that services may handle: one that clients take as "try again later"
     /// (AFS file services: VBUSY, 110).
     pub busy_code: i32,
-    /// True when a handler goes on after its call has died, which it learns by its next read or write.
+    /// Set if a handler goes on after its call has died, which it learns by its next read or write.
     ///
     /// Otherwise it is dropped where it waits, as no client will get its reply; work that must be done in any
     /// case belongs in a task of its own.

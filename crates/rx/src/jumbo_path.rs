@@ -15,7 +15,7 @@ use crate::jumbo::jumbogram_len;
 #[derive(Clone, Debug)]
 pub(crate) struct JumboPath {
     policy: Jumbograms,
-    /// True when the operator vouches for the path.
+    /// Set if the operator vouches for the path.
     checked: bool,
     /// Packets of a datagram that the peer states to take.
     stated: u8,

@@ -23,11 +23,11 @@ pub struct Peer {
     pub(crate) rtt: RttEstimator,
     pub(crate) mtu: MtuDiscovery,
     pub(crate) probe: Option<MtuProbe>,
-    /// True when the peer speaks our ACK extension.
+    /// Set if the peer speaks our ACK extension.
     pub(crate) extended: bool,
-    /// True when the peer has answered a ping of ours, so it knows that we speak the extension.
+    /// Set if the peer has answered a ping of ours, so it knows that we speak the extension.
     pub(crate) introduced: bool,
-    /// True when the peer does path-MTU discovery, so ACKs are not needed for every second packet (AuriStor,
+    /// Set if the peer does path-MTU discovery, so ACKs are not needed for every second packet (AuriStor,
     /// Linux, ours).
     pub(crate) modern: bool,
     pub(crate) jumbo: JumboPath,

@@ -22,7 +22,7 @@ pub(crate) struct Ready {
     ahead: u32,
     /// Packets of the present burst.
     burst: u32,
-    /// True when the last burst of a waiting connection was of low priority.
+    /// Set if the last burst of a waiting connection was of low priority.
     low_had: bool,
 }
 

@@ -16,7 +16,7 @@ pub(crate) struct Recovery {
     /// Serial and send time of the latest transmission known to have arrived, and its round trip.
     delivered: Option<(u32, Instant, Duration)>,
     reordering_seen: bool,
-    /// True when other calls of the peer can learn something new about reordering.
+    /// Set if other calls of the peer can learn something new about reordering.
     lesson: bool,
     /// Reordering window in quarters of the smallest round trip; grows with each spurious resend.
     reorder_quarters: u32,
@@ -34,7 +34,7 @@ pub(crate) struct Recovery {
     last_sent_at: Option<Instant>,
     /// Serial of the last packet that asked for an ACK, until an ACK of that or a later serial comes.
     requested: Option<u32>,
-    /// True when a tail probe was sent since the last progress.
+    /// Set if a tail probe was sent since the last progress.
     probed: bool,
     /// True on the server's side, where the call exists because the client sent DATA for it.
     peer_knows_call: bool,

@@ -57,7 +57,7 @@ pub struct PacketContext {
     pub call: u32,
     /// Sequence number within the call's direction.
     pub seq: u32,
-    /// True when the client sends the packet.
+    /// Set if the client sends the packet.
     pub from_client: bool,
 }
 

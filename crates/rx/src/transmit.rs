@@ -32,7 +32,7 @@ pub struct Transmit {
     pub segment_size: usize,
     /// Size of all packets together, in bytes.
     pub len: usize,
-    /// True for a path-MTU probe: sent with "don't fragment" set, and EMSGSIZE is its loss. Everything else
+    /// Set for a path-MTU probe: sent with "don't fragment" set, and EMSGSIZE is its loss. Everything else
     /// should go without, since its size is not proved for every path.
     pub dont_fragment: bool,
     packets: SmallVec<[PacketRef; SEGMENTS_MAX]>,

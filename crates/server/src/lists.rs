@@ -24,7 +24,7 @@ pub struct Marked {
     pub root: PathBuf,
     /// Storage of lists and descriptors by the mark.
     pub rights: RightsIn,
-    /// True when the mark is only in the unprivileged attribute, though it need not be: the other is lost, or
+    /// Set if the mark is only in the unprivileged attribute, though it need not be: the other is lost, or
     /// cannot be seen.
     pub is_half: bool,
 }

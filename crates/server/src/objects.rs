@@ -31,11 +31,11 @@ pub(crate) struct Closing {
 #[derive(Debug, Default)]
 pub(crate) struct ProcessObjects {
     objects: Option<Objects>,
-    /// True once a volume has needed the index.
+    /// Set once a volume has needed the index.
     is_numbered: bool,
     index: Option<IndexFile>,
     trouble: Option<String>,
-    /// True once services have the state of the last server: from here on this one may serve.
+    /// Set once services have the state of the last server: from here on this one may serve.
     is_handed_over: bool,
     /// Files that are withheld from all clients.
     withheld: Arc<Withheld>,

@@ -24,7 +24,7 @@ pub(crate) struct OwnFiles(Vec<OwnFile>);
 #[derive(Clone)]
 struct OwnFile {
     path: PathBuf,
-    /// True when copies beside the file, with names that begin with its name, belong to it too: rotated logs,
+    /// Set if copies beside the file, with names that begin with its name, belong to it too: rotated logs,
     /// copies of accounts.
     has_kin: bool,
 }

@@ -29,7 +29,7 @@ pub(crate) struct Root {
     pub(crate) name: String,
     path: PathBuf,
     opened: Option<Arc<OpenedRoot>>,
-    /// True when some client may change the volume: a look then writes too.
+    /// Set if some client may change the volume: a look then writes too.
     is_writable: bool,
 }
 

@@ -112,7 +112,7 @@ struct Serving {
     seals: Vec<(String, String)>,
     /// Directories that have lost their access lists, with their volumes' names.
     lost_lists: Vec<(String, PathBuf)>,
-    /// True once the index's counters are shown.
+    /// Set once the index's counters are shown.
     tells_of_index: bool,
     config: Config,
     /// Configuration of the start, whose start-only settings stay.

@@ -19,9 +19,9 @@ pub struct VolumeShown {
     pub created: i64,
     /// Generation, which rises each time the volume is opened.
     pub generation: u32,
-    /// True when a server serves the volume.
+    /// Set if a server serves the volume.
     pub served: bool,
-    /// True when a server serves the volume to users that may change it, but for [`trouble`](Self::trouble).
+    /// Set if a server serves the volume to users that may change it, but for [`trouble`](Self::trouble).
     pub writable: bool,
     /// Trouble that prevents changes of the volume, or with its mark.
     pub trouble: Option<String>,

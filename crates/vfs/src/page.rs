@@ -18,7 +18,7 @@ use crate::listing::Entry;
 use crate::listing_budget::ListingCharge;
 use crate::name::Name;
 
-/// Some names of a directory, sorted by their bytes: all that there are behind the page before it, up to its last.
+/// Page of a directory's names, sorted by their bytes: all names behind the page before it, up to its last.
 #[derive(Debug)]
 pub struct NamePage {
     names: Packed,

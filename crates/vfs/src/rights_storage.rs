@@ -25,7 +25,7 @@ pub(crate) struct RightsStorage {
     kind: Option<RightsIn>,
     /// The process may read and write `trusted.` attributes.
     sees_trusted: bool,
-    /// Nothing of it can be relied on: everything is denied but to administrators.
+    /// Set if nothing of it can be relied on: everything is denied but to administrators.
     is_sealed: bool,
 }
 
@@ -38,7 +38,7 @@ pub(crate) struct OwnRights {
     pub(crate) maker: Option<Maker>,
     /// Mask that its POSIX list leaves of its mode, if it has one, or one for what is made in it.
     pub(crate) left: Option<AclMask>,
-    /// Clients of SMB keep DOS attributes with it.
+    /// Set if SMB clients keep DOS attributes with it.
     pub(crate) has_dos: bool,
 }
 

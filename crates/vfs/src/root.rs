@@ -25,12 +25,12 @@ pub(crate) struct Root {
     dir: Rc<Dir>,
     /// Directories that absolute links may lead to; `None` where no links are followed.
     places: Option<VolumePaths>,
-    /// Files can be opened by handle, as far as is known.
+    /// Set if files can be opened by handle, as far as is known.
     by_handle: Cell<bool>,
     /// Set if files can be made without a name and be given one later; `None` as long as it was not tried.
     unnamed: Cell<Option<bool>>,
     searches: NameSearches,
-    /// Other programs see what clients lock.
+    /// Set if other programs see what clients lock.
     locks_locally: bool,
     /// State of a volume with objects that lanes share.
     shared: Option<SharedRoot>,

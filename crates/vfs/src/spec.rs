@@ -19,9 +19,9 @@ pub struct VolumeSpec {
     /// Users that may change the volume. All but [`Writable::Nobody`] need a cache that
     /// [shares](crate::Cache::sharing).
     pub writable: Writable,
-    /// Lanes share its files even where no client may change them: see [`VolumeSpec::with_objects`].
+    /// Set if lanes share its files even where no client may change them: see [`VolumeSpec::with_objects`].
     pub with_objects: bool,
-    /// Access lists, modes and descriptors count, though no client may change it or relies on its files'
+    /// Set if access lists, modes and descriptors count, though no client may change it or relies on its files'
     /// numbers: see [`VolumeSpec::guarded`].
     pub guarded: bool,
     /// Quota of the volume, where it is writable.
@@ -41,9 +41,9 @@ pub struct VolumeName(String);
 /// Options of what is served of a directory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct VolumeOptions {
-    /// Follow symbolic links that stay beneath the directory. Those that lead out are refused in any case.
+    /// Set to follow symbolic links that stay beneath the directory. Those that lead out are refused in any case.
     pub follow_symlinks: bool,
-    /// Serve and list names that begin with a dot. A `.well-known` at the top is served in any case.
+    /// Set to serve and list names that begin with a dot. A `.well-known` at the top is served in any case.
     pub serve_hidden: bool,
 }
 

@@ -493,5 +493,6 @@ impl std::fmt::Debug for Volume {
     }
 }
 
-/// Longer than a turn of the lane, in which the closes happen; shorter than a client's patience.
+/// Time for which files are closed after descriptors ran out: longer than a turn of the lane, shorter than a client
+/// waits.
 const SHED_PAUSE: Duration = Duration::from_millis(1);

@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-/// Opens once every lane has arrived; then is when the clock starts.
+/// Start line, which opens once every lane has arrived: the clock starts then.
 #[derive(Debug)]
 pub(crate) struct StartLine {
     missing: AtomicUsize,

@@ -215,5 +215,5 @@ async fn more(stream: &TcpStream, inbox: &mut Vec<u8>) -> anyhow::Result<()> {
 }
 
 const CONNECTIONS: usize = 4;
-/// Longer than the server waits for holders of leases.
+/// Time to wait for an answer: longer than the server waits for holders of leases.
 const PATIENCE: Duration = Duration::from_secs(80);

@@ -119,5 +119,5 @@ impl Run {
     }
 }
 
-/// Longer than any file of a run.
+/// Bytes of a read: more than any file of a run has.
 const LEN_MAX: u32 = 32 << 10;

@@ -410,5 +410,5 @@ pub const DIRECTORIES: [&str; 3] = ["", "d", "e"];
 pub const NAMES: [&str; 3] = ["a", "b", "c"];
 /// Names that lead to files and empty directories.
 pub(crate) const FILES: u8 = (DIRECTORIES.len() * NAMES.len()) as u8;
-/// Opens that an SMB client may have.
+/// Number of opens that an SMB client may have.
 pub(crate) const SLOTS: u8 = 3;

@@ -27,9 +27,9 @@ pub struct Request<L> {
     pub share: Share,
     /// Kind of an open for attributes alone, which breaks no caching.
     pub looks: StatOpen,
-    /// True when the open replaces the content.
+    /// Set if the open replaces the content.
     pub overwrites: bool,
-    /// True when the open is of a directory.
+    /// Set if the open is of a directory.
     pub is_directory: bool,
     /// Link by which the file was found.
     pub link: L,

@@ -75,7 +75,7 @@ pub(crate) struct IndexShared {
     storage: Box<dyn Storage>,
     options: Options,
     stop: PreviousShutdown,
-    /// True when the last server ended in this boot, clean or with a complete journal, and nothing was set
+    /// Set if the last server ended in this boot, clean or with a complete journal, and nothing was set
     /// back since: versions count on.
     is_unbroken: bool,
     /// Database; `None` after a failure, until it is opened again.
@@ -126,7 +126,7 @@ struct OpenVolume {
     ranges: Ranges,
     /// Least version that a change brings.
     first: Version,
-    /// True once the volume's mark is on the root.
+    /// Set once the volume's mark is on the root.
     is_marked: bool,
 }
 

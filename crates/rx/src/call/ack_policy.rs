@@ -31,7 +31,7 @@ pub(crate) struct AckPolicy {
     /// First packet not acknowledged, as last stated.
     stated_base: u32,
     stated_edge: u32,
-    /// True for hard ACKs on receipt; see `ReceiveWindow::hard_ack`.
+    /// Set for hard ACKs on receipt; see `ReceiveWindow::hard_ack`.
     pub(crate) on_receipt: bool,
 }
 

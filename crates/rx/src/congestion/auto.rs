@@ -20,7 +20,7 @@ pub struct Auto {
     highest: HighestRtt,
     /// Votes of the last loss episodes for BBR.
     votes: u32,
-    /// True when the round trip is long enough to tell a queue from the noise of clocks and schedulers.
+    /// Set if the round trip is long enough to tell a queue from the noise of clocks and schedulers.
     is_paced: bool,
     min_rtt: Duration,
 }

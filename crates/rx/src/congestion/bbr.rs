@@ -39,9 +39,9 @@ pub struct Bbr {
     /// Pace in packets per second.
     pacing_rate: f64,
     in_flight: u32,
-    /// True when the window ended a burst since the last round began.
+    /// Set if the window ended a burst since the last round began.
     window_limited: bool,
-    /// True when the first packets after a pause have left and none is acknowledged.
+    /// Set if the first packets after a pause have left and none is acknowledged.
     idle_restart: bool,
     /// Round-trip samples that the peer's estimator had.
     rtt_samples: u64,
@@ -67,7 +67,7 @@ struct Latest {
     round_ends: u64,
     round_started: bool,
     lost: bool,
-    /// True when more was lost than the path loses by itself, or a queue was seen.
+    /// Set if more was lost than the path loses by itself, or a queue was seen.
     congested: bool,
     /// Number of times within the round that losses were found.
     loss_events: u32,
@@ -80,7 +80,7 @@ struct Probe {
     wait: Duration,
     rounds: u32,
     ack_phase: AckPhase,
-    /// True when the next losses are the answer to a probe.
+    /// Set if the next losses are the answer to a probe.
     samples: bool,
     up_rounds: u32,
     up_acks: f64,

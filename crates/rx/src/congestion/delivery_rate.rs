@@ -49,7 +49,7 @@ pub(super) struct Sample {
     pub(super) lost: u64,
     /// Packets in flight when the transmission left, itself included.
     pub(super) in_flight: u32,
-    /// True when the application, not the path, set the pace.
+    /// Set if the application, not the path, set the pace.
     pub(super) app_limited: bool,
 }
 

@@ -83,7 +83,7 @@ pub trait Controller: Send + fmt::Debug {
 pub struct Acked {
     /// Packets that the ACK covers for the first time.
     pub newly_acked: u32,
-    /// True when the sender did not fill the window before this ACK: no data, or a smaller receive window.
+    /// Set if the sender did not fill the window before this ACK: no data, or a smaller receive window.
     ///
     /// Such ACKs prove nothing about the path, so the window does not grow (RFC 7661).
     pub app_limited: bool,

@@ -17,7 +17,7 @@ use crate::shared::Shared;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Prepared {
     pub(crate) packet: PacketRef,
-    /// True for a probe of the path's MTU, which must not be fragmented.
+    /// Set for a probe of the path's MTU, which must not be fragmented.
     pub(crate) probe: bool,
     /// Most packets that the datagram of this one may have.
     pub(crate) parts_max: u8,

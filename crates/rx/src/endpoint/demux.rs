@@ -20,7 +20,7 @@ pub struct Route {
     pub epoch: u32,
     /// Connection id without channel bits.
     pub cid: u32,
-    /// True when the side that opened the connection sent the datagram.
+    /// Set if the side that opened the connection sent the datagram.
     pub from_client: bool,
 }
 

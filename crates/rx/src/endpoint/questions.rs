@@ -20,7 +20,7 @@ pub struct Question {
     pub header: Header,
     /// Words of the question: type and index.
     pub words: [u32; 2],
-    /// True when the asker may see connection ids and serials: it is on this host, or in `debug_ids`.
+    /// Set if the asker may see connection ids and serials: it is on this host, or in `debug_ids`.
     pub sees_ids: bool,
 }
 

@@ -13,7 +13,7 @@ pub(super) struct Strangers {
     came: u32,
     came_before: u32,
     answered: u32,
-    /// True when packets of proved clients came in this turn.
+    /// Set if packets of proved clients came in this turn.
     has_clients: bool,
     /// Turns to go in which clients that had packets lately come first.
     beside: u32,

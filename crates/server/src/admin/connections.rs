@@ -36,7 +36,7 @@ pub(super) struct AdminConnection {
     places: Arc<AdminSlots>,
     place: Arc<Mutex<AdminSlot>>,
     deadline: Pin<Box<Sleep>>,
-    /// True when bytes of a request came since the last answer.
+    /// Set if bytes of a request came since the last answer.
     has_begun: bool,
 }
 

@@ -14,7 +14,7 @@ pub struct ServerSection {
     pub lanes: Option<usize>,
     /// CPUs of the lanes, one on each, such as `"0-3,8"`; excludes `lanes`.
     pub cpus: Option<String>,
-    /// True for one silo on each NUMA node.
+    /// Set for one silo on each NUMA node.
     pub silos: bool,
     /// NUMA nodes whose lanes take no new connections; their NICs are served by the other nodes meanwhile.
     pub drained_nodes: Vec<u32>,
@@ -25,7 +25,7 @@ pub struct ServerSection {
     pub egress_marks: BTreeMap<String, u32>,
     /// Sending rate of all services together, in bytes per second; absent for no bound.
     pub egress_rate: Option<Size>,
-    /// True when two lanes may share a core (SMT siblings).
+    /// Set if two lanes may share a core (SMT siblings).
     pub share_cores: bool,
     /// Directory of the self-signed certificate and other state; absent for the user's state directory.
     pub state_dir: Option<PathBuf>,

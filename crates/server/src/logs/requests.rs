@@ -183,7 +183,7 @@ struct LogWriter {
     stop_at: Option<Instant>,
     /// Spell in which nothing can be written.
     trouble: Option<Spell>,
-    /// True when the file is gone from its directory, which was reported.
+    /// Set if the file is gone from its directory, which was reported.
     is_removed: bool,
     _done: mpsc::Sender<()>,
 }

@@ -30,7 +30,7 @@ pub(super) struct Sink {
     withheld: Option<Arc<Withheld>>,
     /// Open file; `None` for a FIFO or a socket without a reader.
     file: Option<File>,
-    /// True for a regular file, which takes all at once; others may have room for one page only.
+    /// Set for a regular file, which takes all at once; others may have room for one page only.
     regular: bool,
     pending: Vec<u8>,
     /// Number of bytes of `pending` that are written.

@@ -266,7 +266,7 @@ async fn all_delivered(in_flight: &[Rc<InFlightReplies>]) {
     }
 }
 
-/// Holds back the break that voids all callbacks of a client.
+/// Guard that holds back the break that voids all callbacks of a client.
 struct VoidHold {
     peer: Rc<CoherencePeer>,
     client: Arc<Client>,

@@ -256,7 +256,7 @@ impl Volume {
 /// Changes of a directory in one period beyond which its watch rests.
 const CHANGES_MAX: u64 = 64;
 const PERIOD: Duration = Duration::from_secs(1);
-/// Looks at a directory that is on the move.
+/// Number of looks at a directory that is being moved.
 const ATTEMPTS_MAX: u32 = 8;
 /// Callbacks looked through before other tasks of the lane run.
 const LOOKED_AT_ONCE: u32 = 1024;

@@ -199,7 +199,7 @@ impl std::fmt::Debug for LinkWithCallback {
     }
 }
 
-/// Looks at something that changes all the time; the first may only find out which it is.
+/// Number of looks at a link that changes all the time; the first may only find which it is.
 const ATTEMPTS_MAX: u32 = 16;
-/// Looks for a link that is renamed all the time.
+/// Number of looks for a link that is renamed all the time.
 const LOOKS_MAX: u32 = 16;

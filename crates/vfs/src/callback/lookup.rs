@@ -218,5 +218,5 @@ impl std::fmt::Debug for LookupWithCallback {
     }
 }
 
-/// Looks at something that changes all the time.
+/// Number of looks at an object that changes all the time.
 const ATTEMPTS_MAX: u32 = 64;

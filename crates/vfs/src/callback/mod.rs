@@ -33,5 +33,5 @@ pub(crate) type InvalidationQueues = coherence::InvalidationQueues<Object>;
 pub(crate) type InvalidateRequest = coherence::InvalidateRequest<Object>;
 /// A callback break that is to be sent to a client.
 pub(crate) type PendingBreak = coherence::PendingBreak<Object>;
-/// Keeps a lane a sharer of an object.
+/// Guard that keeps a lane a sharer of an object.
 pub(crate) type SharerGuard = coherence::SharerGuard<Object>;

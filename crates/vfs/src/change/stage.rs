@@ -52,7 +52,7 @@ pub struct Published {
     pub file: Rc<OpenFile>,
     /// The file's attributes as they are now.
     pub attributes: Attributes,
-    /// Nothing had the name before.
+    /// Set if nothing had the name before.
     pub is_new: bool,
 }
 

@@ -29,7 +29,7 @@ use crate::spec::{VolumeOptions, VolumeSpec};
 /// Options of a volume's check.
 #[derive(Clone, Copy, Debug)]
 pub struct CheckOptions {
-    /// Mend what is wrong; else only say what is.
+    /// Set to mend what is wrong, rather than only to report it.
     pub repair: bool,
     /// The server's [`ObjectsOptions::trusted_attributes`](crate::ObjectsOptions::trusted_attributes).
     pub trusted_attributes: bool,

@@ -4,7 +4,7 @@ use std::fmt;
 
 use index::{Finding, Number, Usage};
 
-/// Something that is wrong.
+/// Problem that the check has found.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Kind of the problem.

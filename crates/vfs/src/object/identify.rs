@@ -246,7 +246,7 @@ impl Attributes {
     }
 }
 
-/// Looks at what the index has no room for, or no number.
+/// Number of looks at an object for which the index has no room, or no number.
 const ATTEMPTS_MAX: u32 = 64;
 /// Grows with each: two seconds in all.
 const PAUSE: Duration = Duration::from_millis(1);

@@ -243,7 +243,7 @@ const CHANGES_MAX: usize = 1024;
 //@ attack: afs-pools
 /// Names changed by others that a log keeps; a name that is forgotten is reported once more.
 const FOUND_MAX: usize = 256;
-/// Looks at the log: a change may begin, be made and be entered during the first.
+/// Number of looks at the log: a change may begin, be made and be entered during the first.
 const LOOKS: u32 = 2;
 
 #[cfg(test)]

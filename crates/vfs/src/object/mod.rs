@@ -64,7 +64,7 @@ pub(crate) type ChangeLockSet = coherence::ChangeLockSet<Object>;
 pub(crate) type SharedChangeLock = coherence::SharedChangeLock<Object>;
 /// One change inside the gate of its volume.
 pub(crate) type GatePass = coherence::GatePass<SharedVolume>;
-/// Keeps changes waiting before the gate of a volume.
+/// Guard that keeps changes waiting before the gate of a volume.
 pub(crate) type GatePause = coherence::GatePause<SharedVolume>;
 
 /// A file or directory in use. There is one for each, whatever lanes and names lead to it.

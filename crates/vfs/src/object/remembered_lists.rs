@@ -26,7 +26,7 @@ pub(super) struct RememberedLists {
     by: Option<(Arc<Index>, VolumeId)>,
     /// Set if what is found is recorded too: the index is the one that the volume's numbers come from.
     is_kept: bool,
-    /// Lists or descriptors lie in it, or have.
+    /// Set if lists or descriptors lie in it, or have.
     has_rights: AtomicBool,
     /// Set while a task of some lane syncs lists that were recorded.
     pub(super) is_syncing: AtomicBool,

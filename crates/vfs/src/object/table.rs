@@ -43,17 +43,18 @@ pub struct ObjectsOptions {
     pub leases_per_client_max: usize,
     /// Lanes that take part; at most 256.
     pub lanes_max: usize,
-    /// The process may read every file: it keeps to mode bits on its clients' behalf.
+    /// Set if the process may read every file: it keeps to mode bits on its clients' behalf.
     pub privileged: bool,
-    /// Files become those of the clients that make them, where these are POSIX users: takes CAP_CHOWN, and
+    /// Set if files become those of the clients that make them, where these are POSIX users: takes CAP_CHOWN, and
     /// CAP_DAC_OVERRIDE and CAP_FOWNER to change it afterwards.
     pub gives_files: bool,
     /// The POSIX user of the process: it owns the files of clients that are no POSIX users.
     pub user: u32,
-    /// File systems let the process write to what they keep for their own user, as that is root or has
+    /// Set if file systems let the process write to what they keep for their own user, as that is root or has
     /// CAP_SYS_RESOURCE.
     pub has_reserve: bool,
-    /// Access lists are kept in attributes that take CAP_SYS_ADMIN, out of reach of the file system's other users.
+    /// Set if access lists are kept in attributes that take CAP_SYS_ADMIN, out of reach of the file system's other
+    /// users.
     pub trusted_attributes: bool,
     /// Options of callbacks.
     pub callbacks: CallbackOptions,
@@ -511,7 +512,7 @@ fn index_in_memory() -> Arc<Index> {
 }
 
 const SHARDS: usize = 64;
-/// Given ahead of the clock by more than this, it was set back.
+/// Nanoseconds by which the last stamp may be ahead of the clock; beyond them the clock was set back.
 const STAMPS_AHEAD_NS_MAX: u64 = 1_000_000_000;
 
 #[cfg(test)]

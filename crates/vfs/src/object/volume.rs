@@ -537,7 +537,7 @@ impl std::fmt::Debug for SharedVolume {
     }
 }
 
-/// Has a tree's root bear a mark; otherwise why it cannot.
+/// Function that writes a mark on a tree's root, or returns why it cannot.
 type WriteMark<'a> = dyn Fn(&Mark) -> Result<(), String> + 'a;
 
 /// Enters the tree in the index, by the mark that its root bears, and has it bear the mark of this opening where

@@ -14,7 +14,7 @@ use super::{Space, SpaceState};
 /// Account of a volume's usage.
 pub(crate) struct Account {
     is_counting: AtomicBool,
-    /// Some walker is or was at it.
+    /// Set once a walker is at it.
     has_walker: AtomicBool,
     /// Set if the account is not what a walk would find: a change did not come to its end.
     is_uncertain: AtomicBool,

@@ -25,7 +25,7 @@ struct Now {
     account: Option<Arc<Account>>,
 }
 
-/// Dropped before it is over, what its change added to the volume is not known.
+/// Guard of a change: if it is dropped before the change is over, what that added to the volume is not known.
 pub(crate) struct UncertainChange(Option<Rc<LaneAccount>>);
 
 impl Ledger {

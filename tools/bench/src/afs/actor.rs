@@ -12,7 +12,7 @@ use super::options::{Load, Work};
 use super::pattern::{Against, Check, Stored};
 use crate::pattern::Pattern;
 
-/// Makes the calls of one client that follow one another.
+/// Maker of the calls of one client that follow one another.
 pub(super) struct Actor {
     server: FileServer,
     load: Rc<Load>,

@@ -41,7 +41,7 @@ pub struct Options {
     pub file_size: u64,
     /// Time for which to make calls.
     pub duration: Duration,
-    /// Compare all bytes with what they were at first, or with what was stored.
+    /// Set to compare all bytes with what they were at first, or with what was stored.
     pub verify: bool,
 }
 

@@ -28,7 +28,7 @@ pub struct Options {
     pub connections: usize,
     /// Time for which to ask.
     pub duration: Duration,
-    /// Compare every body with the first.
+    /// Set to compare every body with the first.
     pub verify: bool,
     /// TLS servers that are trusted.
     pub trust: ClientTrust,

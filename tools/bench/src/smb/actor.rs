@@ -12,7 +12,7 @@ use smb_wire::info::file::class;
 use super::options::{Load, Work};
 use crate::pattern::Pattern;
 
-/// Makes the requests of one session that follow one another.
+/// Maker of the requests of one session that follow one another.
 pub(super) struct Actor {
     channels: Channels,
     load: Rc<Load>,

@@ -35,7 +35,7 @@ pub struct Options {
     /// Addresses of its further interfaces: the channels of a session go to these in turn, the first to the
     /// first.
     pub interfaces: Vec<SocketAddr>,
-    /// All sessions are those of one client.
+    /// Set if all sessions are those of one client.
     pub one_client: bool,
     /// Name of the share, as `\\server\share`.
     pub unc: String,
@@ -57,7 +57,7 @@ pub struct Options {
     pub file_size: u64,
     /// Time for which to ask.
     pub duration: Duration,
-    /// Compare all bytes with what they were at first, or with what was written.
+    /// Set to compare all bytes with what they were at first, or with what was written.
     pub verify: bool,
     /// Conditions under which messages are signed.
     pub signing: Signing,

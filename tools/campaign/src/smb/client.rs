@@ -40,7 +40,7 @@ use crate::rest::Subject as _;
 struct Speech {
     dialect: Dialect,
     cipher: Option<Cipher>,
-    /// Requests are signed, or sealed, once a user has signed in.
+    /// Set if requests are signed, or sealed, once a user has signed in.
     signs: bool,
     seals: bool,
 }

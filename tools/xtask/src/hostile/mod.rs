@@ -148,7 +148,7 @@ struct Bench<'a> {
     work: &'a Path,
     seconds: u64,
     tell_late: bool,
-    /// Counters are read meanwhile, for [`walk`].
+    /// Set if counters are read meanwhile, for [`walk`].
     scrapes: bool,
 }
 

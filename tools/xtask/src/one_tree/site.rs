@@ -399,7 +399,7 @@ const IN_USE: &str = "is already in use by another socket";
 /// The message by which a server tells that the last one did not stop in order: objects were in use as its index was
 /// closed, say.
 const AFTER_NO_STOP: &str = "[index-after-";
-/// Another program may have its port for a while.
+/// Time within which another program frees the server's port.
 const FREE_WITHIN: Duration = Duration::from_secs(30);
 const STOP_TIMEOUT: Duration = Duration::from_secs(20);
 /// A clean stop of a server with a handful of idle clients takes less.

@@ -114,7 +114,7 @@ impl AckLumps {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Rounds {
     pub(super) count: u64,
-    /// True when the last ACK began a round.
+    /// Set if the last ACK began a round.
     pub(super) started: bool,
     next_delivered: u64,
 }
@@ -138,7 +138,7 @@ impl Rounds {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FullPipe {
     pub(super) reached: bool,
-    /// True while the pipe is full: three rounds brought no quarter more.
+    /// Set while the pipe is full: three rounds brought no quarter more.
     pub(super) now: bool,
     rate: f64,
     rounds: u32,

@@ -39,7 +39,7 @@ pub(crate) struct LocalLocks {
 
 struct LocalLockState {
     keeper: Arc<LockKeeper>,
-    /// Exclusive locks can be had.
+    /// Set if exclusive locks can be had.
     is_writable: bool,
     set: Vec<Span>,
     /// A task changes the locks.

@@ -71,5 +71,5 @@ fn ask(client: &mut Raw) -> anyhow::Result<u64> {
 const CLIENTS: usize = 200;
 const REPLIES: u64 = 64;
 const REPLY_BYTES: u32 = 8 << 20;
-/// Less than the file has, by whole replies.
+/// Bytes that are read: less than the file has, by whole replies.
 const LENGTH: u64 = 16 * REPLY_BYTES as u64;

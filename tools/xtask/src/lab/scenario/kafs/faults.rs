@@ -182,7 +182,7 @@ const OUT: Duration = Duration::from_secs(5);
 /// another version then than it knows of, `fsync` may wait for itself for ever: `afs_validate` writes back what it is
 /// about to drop, under a lock that `afs_writepages` takes.
 const OUT_SHORTLY: Duration = Duration::from_secs(2);
-/// Longer than it takes to find that a neighbour does not answer.
+/// Time that is longer than it takes to find that a neighbour does not answer.
 const UNREACHABLE: Duration = Duration::from_secs(12);
 const SIDES: [&str; 2] = ["here", "there"];
 const MOVED: usize = 30;

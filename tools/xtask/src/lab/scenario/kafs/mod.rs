@@ -83,7 +83,7 @@ impl Scenario for KafsFsx {
 struct Roles {
     first: fn(&mut Guest) -> anyhow::Result<()>,
     second: fn(&mut Guest) -> anyhow::Result<()>,
-    /// No other client changes the tree.
+    /// Set if no other client changes the tree.
     undisturbed: bool,
 }
 
