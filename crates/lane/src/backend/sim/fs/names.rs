@@ -230,7 +230,7 @@ impl Disk {
         self.entry_changed((to_dir, to), moved.is_directory(), added, stamp, &mut record, engine);
         // What was replaced has lost a link, which is an attribute.
         replaced.into_iter().for_each(|serial| self.watches.itself_changed(serial, engine));
-        self.watches.gone(moved.serial(), engine);
+        self.watches.moved(moved.serial(), engine);
         self.journal.push(record);
         self.sweep(engine);
     }
@@ -263,7 +263,7 @@ impl Disk {
                 &mut record,
                 engine,
             );
-            self.watches.gone(moved.serial(), engine);
+            self.watches.moved(moved.serial(), engine);
         }
         self.journal.push(record);
         Ok(())

@@ -82,7 +82,16 @@ impl Watches {
         self.lanes.values().any(|lane| lane.watch_of(serial).is_some())
     }
 
-    /// Ends the watches of an inode that was removed or moved.
+    /// Tells the watchers of an inode that it was moved. They go on hearing of it, as inotify's do, until they remove the watch.
+    pub(super) fn moved(&mut self, serial: u64, engine: &mut Engine) {
+        for lane in self.lanes.values_mut() {
+            if let Some(watch) = lane.watch_of(serial) {
+                lane.push(WatchEvent::Gone(watch), engine);
+            }
+        }
+    }
+
+    /// Ends the watches of an inode that was removed.
     pub(super) fn gone(&mut self, serial: u64, engine: &mut Engine) {
         for lane in self.lanes.values_mut() {
             if let Some(watch) = lane.watch_of(serial) {

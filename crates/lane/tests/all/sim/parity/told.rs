@@ -1,12 +1,14 @@
 //! Tests of the events of a server's own changes for watchers of the directory.
 
+use std::cell::RefCell;
 use std::ffi::CString;
 use std::time::Duration;
 
+use lane::backend::Watch;
 use lane::buffer::BufClass;
 use lane::fs::{
     Allocate, AttributeChange, CreateHow, Dir, File, OpenHow, RenameHow, SetTime, Timestamp, WatchEvent,
-    XattrHow, watch_events,
+    XattrHow, unwatch, watch_events,
 };
 use lane::time;
 
@@ -113,14 +115,7 @@ fn a_watched_file_is_told_of_by_whichever_name_it_is_changed() {
                     other => panic!("{other:?}"),
                 }));
             }
-            // A program that writes closes afterwards, which is told as much.
-            let mut first = Vec::new();
-            for one in told {
-                if !first.contains(&one) {
-                    first.push(one);
-                }
-            }
-            first
+            each_once(told)
         };
         let mut seen = Vec::new();
         other.link(&file, &name("b")).await.unwrap();
@@ -144,6 +139,64 @@ fn a_watched_file_is_told_of_by_whichever_name_it_is_changed() {
         let moved = open("other/x").await;
         assert_ne!(moved.watch().unwrap(), itself);
         drop(moved);
+        seen
+    });
+}
+
+#[test]
+fn what_was_moved_tells_on_by_its_watch_until_that_is_removed() {
+    let tree = [Entry::File("sub/x", ""), Entry::File("file", ""), Entry::File("other/y", "")];
+    same_on_both(&tree, |root, edit| async move {
+        let root = Dir::open_root(&root).unwrap();
+        let open = async |path: &str| root.open(&name(path), OpenHow::NO_SYMLINKS).await.unwrap();
+        let (sub, file) = (open("sub").await.into_dir().unwrap(), open("file").await);
+        let watches = RefCell::new(vec![sub.watch().unwrap(), file.watch().unwrap()]);
+        let place = |watch: Watch| watches.borrow().iter().position(|known| *known == watch);
+        let told = async || {
+            settle().await;
+            let mut told = Vec::new();
+            while let Ok(events) = time::timeout(Duration::from_millis(20), watch_events()).await {
+                told.extend(events.unwrap().into_iter().map(|event| match event {
+                    WatchEvent::Entry { watch, name, what, .. } => {
+                        format!("{:?} {} {what:?}", place(watch), String::from_utf8(name).unwrap())
+                    }
+                    WatchEvent::Itself(watch) => format!("{:?} itself", place(watch)),
+                    WatchEvent::Gone(watch) => format!("{:?} gone", place(watch)),
+                    other => panic!("{other:?}"),
+                }));
+            }
+            each_once(told)
+        };
+        let changes = [
+            Edit::Rename("sub", "other/sub"),
+            Edit::Append("other/sub/x", "more"),
+            Edit::Write("other/sub/new", ""),
+            Edit::Rename("other/sub", "sub"),
+            Edit::Remove("sub/new"),
+            Edit::Mode("sub", 0o700),
+            Edit::Rename("file", "sub/file"),
+            Edit::Append("sub/file", "more"),
+        ];
+        let mut seen = Vec::new();
+        for is_removed in [false, true] {
+            for change in changes {
+                edit(change);
+                seen.push((format!("{change:?}"), told().await));
+            }
+            edit(Edit::Rename("sub/file", "file"));
+            seen.push(("back".to_owned(), told().await));
+            // The same watch, for as long as it was not removed.
+            let again = [sub.watch().unwrap(), file.watch().unwrap()];
+            seen.push(("again".to_owned(), again.map(|watch| format!("{:?}", place(watch))).to_vec()));
+            if !is_removed {
+                again.into_iter().for_each(unwatch);
+                edit(Edit::Append("sub/x", "more"));
+                edit(Edit::Append("file", "more"));
+                seen.push(("removed".to_owned(), told().await));
+                *watches.borrow_mut() = vec![sub.watch().unwrap(), file.watch().unwrap()];
+                seen.push(("new".to_owned(), again.map(|watch| format!("{:?}", place(watch))).to_vec()));
+            }
+        }
         seen
     });
 }
@@ -195,6 +248,17 @@ async fn make(change: u32, root: &Dir, sub: &Dir, file: &File) {
         28 => sub.mkdir(&name("dir"), 0o755).await.unwrap(),
         _ => root.rename(&name("dir"), sub, &name("dir"), RenameHow::Replace).await.unwrap(),
     }
+}
+
+/// Returns what was told without repetitions: a program that writes closes afterwards, which is told as much.
+fn each_once(told: Vec<String>) -> Vec<String> {
+    let mut first = Vec::new();
+    for one in told {
+        if !first.contains(&one) {
+            first.push(one);
+        }
+    }
+    first
 }
 
 /// Returns the root for odd changes, the directory in it for even ones.
