@@ -2,8 +2,8 @@
 
 use anyhow::{Context, bail, ensure};
 
-use crate::model::Opened;
-use crate::operation::{Disposition, Operation, Step};
+use crate::model::{Object, Opened};
+use crate::operation::{Disposition, Operation, Path, Step};
 use crate::run::{Answer, Run, bytes};
 use crate::smb;
 
@@ -23,7 +23,7 @@ impl Run {
                         model.cuts(object, 0);
                     }
                     let contents = model.objects[object].contents;
-                    let opened = Opened { object, path, writes, shares, is_lost: false, contents };
+                    let opened = opened(object, path, writes, shares, contents);
                     model.opens[usize::from(client)][usize::from(slot)] = Some(opened);
                 }
                 done
@@ -34,7 +34,7 @@ impl Run {
                 if done.is_ok() {
                     let object = *model.names.get(&path).context("a name")?;
                     let contents = model.objects[object].contents;
-                    let opened = Opened { object, path, writes: false, shares, is_lost: false, contents };
+                    let opened = opened(object, path, false, shares, contents);
                     model.opens[usize::from(client)][usize::from(slot)] = Some(opened);
                 }
                 done
@@ -129,4 +129,8 @@ impl Run {
             Err(error) => Err(error.into()),
         }
     }
+}
+
+fn opened(object: Object, path: Path, writes: bool, shares: bool, contents: u64) -> Opened {
+    Opened { object, path, writes, shares, is_lost: false, is_taken: false, contents }
 }

@@ -35,6 +35,22 @@ impl Run {
         Ok(())
     }
 
+    /// Checks that no lease stands on what a local program has taken from the name by which it is open.
+    pub(crate) fn have_given_back_names(&self) -> anyhow::Result<()> {
+        for (client, opens) in self.model.opens.iter().enumerate() {
+            for (slot, opened) in opens.iter().enumerate() {
+                let Some(opened) = opened.filter(|opened| opened.is_taken) else { continue };
+                let left = self.smb[client].lease(slot as u8);
+                ensure!(
+                    left == 0,
+                    "SMB {client} has lease {left} by open {slot} of {}, whose name a local program took",
+                    self.name(opened.object)
+                );
+            }
+        }
+        Ok(())
+    }
+
     /// Checks that clients with a callback on something that has changed were notified.
     pub(crate) fn are_told(&mut self) -> anyhow::Result<()> {
         for client in 0..self.afs.len() {

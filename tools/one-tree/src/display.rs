@@ -80,6 +80,10 @@ impl fmt::Display for Operation {
             Self::LocalChmod { path, mode } => write!(f, "local program gives {path} mode {mode:o}"),
             Self::LocalRename { from, to } => write!(f, "local program renames {from} to {to}"),
             Self::LocalSwap => f.write_str("local program swaps d and e"),
+            Self::LocalSwapThen { after_us, .. } => {
+                write!(f, "local program swaps d and e, then after {after_us} us ")?;
+                self.after_swap().map_or(Ok(()), |after| write!(f, "{after}"))
+            }
             Self::LocalLink { from, to } => write!(f, "local program links {from} as {to}"),
             Self::LocalRemove { path } => write!(f, "local program removes {path}"),
             Self::LocalMakeDirectory { path } => write!(f, "local program makes directory {path}"),

@@ -4,7 +4,8 @@ use rand::rngs::SmallRng;
 use rand::{Rng, SeedableRng};
 
 use crate::operation::{
-    Amid, Condition, Disposition, End, FILES, Lease, Look, Looks, NAMES, Operation, Path, SLOTS, Step,
+    Act, Amid, Condition, Disposition, End, FILES, Lease, Look, Looks, MODES, NAMES, Operation, Path, SLOTS,
+    Step,
 };
 
 /// Parties of a run beside the clients, and how much is looked at.
@@ -29,7 +30,8 @@ pub fn steps(seed: u64, mix: &Mix, count: usize) -> Vec<Step> {
     let mut step = |index| {
         let operation = draw(&mut rng, mix);
         let [afs, smb, http] = [(); 3].map(|()| look(&mut rng, mix));
-        Step { index, operation, looks: Looks { afs, smb, http } }
+        let by_fid = rng.random_ratio(1, 3);
+        Step { index, operation, looks: Looks { by_fid, afs, smb, http } }
     };
     (0..count).map(&mut step).collect()
 }
@@ -150,18 +152,38 @@ fn http(rng: &mut SmallRng, mix: &Mix) -> Operation {
 
 fn local(rng: &mut SmallRng, mix: &Mix) -> Operation {
     let path = path(rng);
-    match rng.random_range(0..20) {
+    match rng.random_range(0..23) {
         0..2 => Operation::LocalCreate { path, len: len(rng, mix) },
         2..5 => Operation::LocalWrite { path, offset: offset(rng, mix), len: len(rng, mix) },
         5 => Operation::LocalTruncate { path, len: len(rng, mix) },
         6..8 => Operation::LocalReplace { path, len: len(rng, mix) },
-        8 => Operation::LocalChmod { path, mode: [0o644, 0o664, 0o600, 0o755][rng.random_range(0..4)] },
+        8 => Operation::LocalChmod { path, mode: MODES[rng.random_range(0..MODES.len())] },
         9..13 => Operation::LocalRename { from: path, to: self::path(rng) },
         13..15 => Operation::LocalLink { from: path, to: self::path(rng) },
         15..17 => Operation::LocalRemove { path },
         17 => Operation::LocalSync,
         18 => Operation::LocalSwap,
+        19..22 => Operation::LocalSwapThen {
+            act: act(rng),
+            path: Path(rng.random_range(NAMES.len() as u8..FILES)),
+            offset: offset(rng, mix),
+            len: len(rng, mix),
+            after_us: [0, rng.random_range(0..SWAP_US)][rng.random_range(0..2)],
+        },
         _ => Operation::LocalMakeDirectory { path },
+    }
+}
+
+fn act(rng: &mut SmallRng) -> Act {
+    match rng.random_range(0..10) {
+        0 => Act::Create,
+        1..3 => Act::Write,
+        3 => Act::Truncate,
+        4 => Act::Replace,
+        5 => Act::Chmod,
+        6..8 => Act::Rename { to: path(rng) },
+        8 => Act::Link { to: path(rng) },
+        _ => Act::Remove,
     }
 }
 
@@ -177,5 +199,7 @@ fn len(rng: &mut SmallRng, mix: &Mix) -> u16 {
     rng.random_range(1..=mix.len_max)
 }
 
+/// Longer than the server takes to hear of a move, and to look where that led.
+const SWAP_US: u16 = 60_000;
 /// A change of a file takes less.
 const AMID_US: u16 = 4_000;

@@ -236,16 +236,12 @@ impl Model {
         let can_be = match *operation {
             Operation::LocalCreate { path, .. } => !self.is_there(path),
             Operation::LocalMakeDirectory { path } => !self.is_there(path) && !self.is_closed_at(path, None),
-            Operation::LocalSwap => {
-                let mut moving = self.names.iter().filter(|(path, _)| path.directory() != 0);
-                moving.all(|(path, object)| {
-                    let (to, node) = (path.swapped(), &self.objects[*object]);
-                    let takes_place = self.at(to).is_some_and(|there| there.has_list);
-                    let is_closed = self.is_closed_at(to, Some(*object))
-                        || takes_place && node.is_directory && !node.has_list;
-                    // What is to go by its name has that no more.
-                    !is_closed && !node.is_pending
-                })
+            Operation::LocalSwap => self.can_swap(),
+            Operation::LocalSwapThen { .. } => {
+                let mut after = self.clone();
+                after.swaps();
+                let then = operation.after_swap();
+                self.can_swap() && then.is_some_and(|then| after.expects(&then) != Nothing)
             }
             Operation::LocalWrite { path, .. }
             | Operation::LocalTruncate { path, .. }
@@ -267,6 +263,19 @@ impl Model {
             _ => true,
         };
         done_or_nothing(can_be)
+    }
+
+    /// Returns whether a local program may have the directories below the root change places.
+    fn can_swap(&self) -> bool {
+        let mut moving = self.names.iter().filter(|(path, _)| path.directory() != 0);
+        moving.all(|(path, object)| {
+            let (to, node) = (path.swapped(), &self.objects[*object]);
+            let takes_place = self.at(to).is_some_and(|there| there.has_list);
+            let is_closed =
+                self.is_closed_at(to, Some(*object)) || takes_place && node.is_directory && !node.has_list;
+            // What is to go by its name has that no more.
+            !is_closed && !node.is_pending
+        })
     }
 
     /// Returns what is expected of a rename to a name that is free, or may be replaced.

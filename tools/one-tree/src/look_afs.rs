@@ -35,6 +35,17 @@ impl Run {
         self.are_gone(&objects).await
     }
 
+    /// Checks the files that the step touched by the identifiers that are known.
+    pub(crate) async fn by_fid(&mut self) -> anyhow::Result<()> {
+        for object in self.touched.objects.clone() {
+            let node = &self.model.objects[object];
+            if node.fid.is_some() && !node.is_directory && self.model.names_of(object).next().is_some() {
+                self.is_fetched(object).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// Checks what the step touched.
     pub(crate) async fn by_afs_touched(&mut self) -> anyhow::Result<()> {
         let directories: BTreeSet<_> = self.touched.paths.iter().map(|path| path.directory()).collect();

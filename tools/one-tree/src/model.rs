@@ -52,6 +52,8 @@ pub(crate) struct Opened {
     pub(crate) shares: bool,
     /// A local program renamed it: the server may not know its name any more.
     pub(crate) is_lost: bool,
+    /// A local program took its name away, to another or for another: its lease is given back.
+    pub(crate) is_taken: bool,
     /// [`Node::contents`] as its client knows it: under a read lease it needs not ask.
     pub(crate) contents: u64,
 }
@@ -166,6 +168,8 @@ impl Model {
 
     /// Exchanges the directories below the root, and the names of what is in them.
     pub(crate) fn swaps(&mut self) {
+        let moving: Vec<_> = self.names.keys().copied().filter(|path| path.directory() != 0).collect();
+        moving.into_iter().for_each(|path| self.misses(path));
         self.names = std::mem::take(&mut self.names)
             .into_iter()
             .map(|(path, object)| (path.swapped(), object))
@@ -245,6 +249,15 @@ impl Model {
     pub(crate) fn loses(&mut self, path: Path) {
         for opened in self.opens.iter_mut().flatten().flatten().filter(|opened| opened.path == path) {
             opened.is_lost = true;
+        }
+    }
+
+    /// A local program is about to take a name away from what has it.
+    pub(crate) fn takes(&mut self, path: Path) {
+        let object = self.names.get(&path).copied();
+        let is_its = |opened: &&mut Opened| opened.path == path && Some(opened.object) == object;
+        for opened in self.opens.iter_mut().flatten().flatten().filter(is_its) {
+            opened.is_taken = true;
         }
     }
 

@@ -201,6 +201,14 @@ pub(crate) enum Operation {
     },
     /// The two directories below the root change places, with all that is in them: three renames.
     LocalSwap,
+    /// The same, and so soon after it, before anybody looks, something is done to a name in one of them.
+    LocalSwapThen {
+        act: Act,
+        path: Path,
+        offset: u16,
+        len: u16,
+        after_us: u16,
+    },
     LocalLink {
         from: Path,
         to: Path,
@@ -224,6 +232,19 @@ pub(crate) enum Operation {
         len: u16,
         after_us: u16,
     },
+}
+
+/// Act of a local program in a directory that it has moved.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Act {
+    Create,
+    Write,
+    Truncate,
+    Replace,
+    Chmod,
+    Rename { to: Path },
+    Link { to: Path },
+    Remove,
 }
 
 /// Operation amid which a server is killed.
@@ -256,13 +277,15 @@ pub(crate) enum Look {
 /// Looks of each party after a step. The disk is always looked at, all of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Looks {
+    /// AFS asks for the files that the step touched, by their identifiers, before anybody looks at a name.
+    pub(crate) by_fid: bool,
     pub(crate) afs: Look,
     pub(crate) smb: Look,
     pub(crate) http: Look,
 }
 
 impl Looks {
-    pub(crate) const ALL: Self = Self { afs: Look::All, smb: Look::All, http: Look::All };
+    pub(crate) const ALL: Self = Self { by_fid: false, afs: Look::All, smb: Look::All, http: Look::All };
 }
 
 impl Step {
@@ -296,6 +319,7 @@ impl Operation {
             | Self::LocalChmod { path, .. }
             | Self::LocalRemove { path }
             | Self::LocalMakeDirectory { path }
+            | Self::LocalSwapThen { path, .. }
             | Self::KillAmid { path, .. } => [Some(path), None],
             Self::SmbMove { from, to, .. }
             | Self::SmbLinkName { from, to, .. }
@@ -331,6 +355,26 @@ impl Operation {
         }
     }
 
+    /// Returns what a local program does after it has moved the directories.
+    pub(crate) fn after_swap(&self) -> Option<Self> {
+        let Self::LocalSwapThen { act, path, offset, len, .. } = *self else { return None };
+        Some(match act {
+            Act::Create => Self::LocalCreate { path, len },
+            Act::Write => Self::LocalWrite { path, offset, len },
+            Act::Truncate => Self::LocalTruncate { path, len },
+            Act::Replace => Self::LocalReplace { path, len },
+            Act::Chmod => Self::LocalChmod { path, mode: MODES[usize::from(len) % MODES.len()] },
+            Act::Rename { to } => Self::LocalRename { from: path, to },
+            Act::Link { to } => Self::LocalLink { from: path, to },
+            Act::Remove => Self::LocalRemove { path },
+        })
+    }
+
+    /// Returns whether the directories below the root change places.
+    pub(crate) fn swaps(&self) -> bool {
+        matches!(self, Self::LocalSwap | Self::LocalSwapThen { .. })
+    }
+
     /// Returns whether a local program does it.
     pub(crate) fn is_local(&self) -> bool {
         matches!(
@@ -342,6 +386,7 @@ impl Operation {
                 | Self::LocalChmod { .. }
                 | Self::LocalRename { .. }
                 | Self::LocalSwap
+                | Self::LocalSwapThen { .. }
                 | Self::LocalLink { .. }
                 | Self::LocalRemove { .. }
                 | Self::LocalMakeDirectory { .. }
@@ -410,5 +455,7 @@ pub const DIRECTORIES: [&str; 3] = ["", "d", "e"];
 pub const NAMES: [&str; 3] = ["a", "b", "c"];
 /// Names that lead to files and empty directories.
 pub(crate) const FILES: u8 = (DIRECTORIES.len() * NAMES.len()) as u8;
+/// Permission bits that local programs give.
+pub(crate) const MODES: [u16; 4] = [0o644, 0o664, 0o600, 0o755];
 /// Number of opens that an SMB client may have.
 pub(crate) const SLOTS: u8 = 3;

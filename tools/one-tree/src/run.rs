@@ -128,7 +128,12 @@ impl Run {
             }
             self.settled = time::now() + LOCAL_BOUND;
         }
+        if step.looks.by_fid {
+            let asked = self.in_time(self.settled, async |run| run.by_fid().await).await;
+            asked.context("asked for by AFS, before any name")?;
+        }
         self.in_time(time::now() + BREAK_BOUND, async |run| run.have_given_back()).await?;
+        self.in_time(self.settled, async |run| run.have_given_back_names()).await?;
         self.in_time(self.settled, async |run| run.are_told()).await?;
         self.in_time(self.settled, async |run| run.looks(step.looks).await).await?;
         Ok(true)
@@ -138,7 +143,9 @@ impl Run {
     fn touches(&mut self, operation: &Operation) {
         let Touched { paths, objects } = &mut self.touched;
         paths.extend(operation.paths().into_iter().flatten());
-        if *operation == Operation::LocalSwap {
+        if operation.swaps() {
+            paths.extend([1, 2].map(Path::of_directory));
+            paths.extend(operation.after_swap().iter().flat_map(Operation::paths).flatten());
             paths.extend(self.model.names.keys().filter(|path| path.swapped() != **path));
         }
         if let Some((client, slot)) = operation.slot()
@@ -226,7 +233,7 @@ impl Run {
             Operation::Put { .. } | Operation::Delete { .. } => self.by_http(step).await,
             Operation::Restart { end } => self.restarts(end).await.map(|()| Answer::Done),
             Operation::KillAmid { .. } => self.dies_amid(step).await.map(|()| Answer::Done),
-            operation if operation.is_local() => self.by_program(step).map(|()| Answer::Done),
+            operation if operation.is_local() => self.by_program(step).await.map(|()| Answer::Done),
             _ => self.by_afs(step).await,
         }
     }
