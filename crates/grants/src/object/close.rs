@@ -178,6 +178,11 @@ impl<L: Clone + Eq> Object<L> {
         self.deletions.has(link)
     }
 
+    /// Returns whether anything is open by this name, as renames have left it.
+    pub fn is_open_by(&self, link: &L) -> bool {
+        self.streams.iter().any(|stream| stream.opens.iter().any(|open| open.link == *link))
+    }
+
     /// Ends the deletion of a name, which is gone or cannot be deleted.
     pub fn deleted(&mut self, link: &L, events: &mut Vec<Event>) {
         let was_due = self.deletions.has_due();

@@ -217,8 +217,7 @@ impl Inner {
             }
             ChangeKind::Place | ChangeKind::Gone | ChangeKind::Rights | ChangeKind::Subtree => {
                 for watched in self.watches.of_object(&invalidation.object) {
-                    watched.retire();
-                    self.watches.forget_subtree(watched.key());
+                    self.watches.forget_moved(&watched);
                 }
             }
             // Attributes and content are asked of the kernel at every use.

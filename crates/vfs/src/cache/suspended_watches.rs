@@ -174,7 +174,7 @@ async fn resume_suspended(inner: Weak<Inner>) {
             let volume = inner.volume_of(watched.key());
             drop(inner);
             match (until, volume, watched.object()) {
-                (Some(until), Some(volume), _) => volume.resume_watch(watched.key().path, until).await,
+                (Some(until), Some(volume), _) => drop(volume.resume_watch(watched.key().path, until).await),
                 // It is found out at the next look otherwise.
                 (None, Some(volume), Some(directory)) if directory.log().is_some() => {
                     let _ = volume.changed_unseen(directory, None).await;
@@ -199,19 +199,42 @@ impl Cache {
                 self.pin_watch(watched, until);
                 return Some(validity);
             }
-            volume.wait_for(validity.blocking_change()?).await.ok()?;
+            match validity.blocking_change() {
+                Some(changing) => volume.wait_for(changing).await.ok()?,
+                // Something above has changed meanwhile, and all beneath is looked at anew.
+                None => lane::yield_now().await,
+            }
         }
         None
+    }
+
+    /// The validity for a look at one name that is to be judged by where it is. A change above that is under way is waited for, as the look
+    /// is not made again.
+    pub(crate) async fn settled_validity_above(&self, volume: &Volume, path: RelPath<'_>) -> Validity {
+        let validity = async || self.validity_above(volume.root(), volume.key(path)).await;
+        let mut found = validity().await;
+        for _ in 1..ATTEMPTS_MAX {
+            if found.object().is_some() || path.is_root() {
+                break;
+            }
+            match found.blocking_change() {
+                Some(changing) if volume.wait_for(changing).await.is_err() => break,
+                Some(_) => {}
+                None => lane::yield_now().await,
+            }
+            found = validity().await;
+        }
+        found
     }
 }
 
 impl Volume {
     /// Resumes the watch of a directory, and revalidates what clients cache in it. Clients that cache the directory
-    /// itself are notified that it may have changed.
-    pub(super) async fn resume_watch(&self, path: RelPath<'_>, until: Instant) {
-        let Some(validity) = self.cache().pin_watch_again(self, path, until).await else { return };
+    /// itself are notified that it may have changed. Returns the directory that is there.
+    pub(super) async fn resume_watch(&self, path: RelPath<'_>, until: Instant) -> Option<Arc<Object>> {
+        let validity = self.cache().pin_watch_again(self, path, until).await?;
         self.cache().revalidate_all_open_in(&validity);
-        let (Some(directory), Some(peer)) = (validity.object(), self.cache().peer_rc()) else { return };
+        let (directory, peer) = validity.object().zip(self.cache().peer_rc())?;
         self.for_each_tracked_in(directory, async |given| {
             if let Some(path) = path.child(&given.at.name) {
                 self.look_for(&given, path.as_path()).await;
@@ -222,6 +245,7 @@ impl Volume {
             // It is found out at the next look otherwise.
             let _ = self.changed_unseen(directory, validity.watched().map(|watched| &**watched)).await;
         }
+        Some(Arc::clone(directory))
     }
 
     /// Looks at each object of a directory that clients of this lane rely on.

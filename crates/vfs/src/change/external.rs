@@ -19,6 +19,7 @@ use crate::callback::{ReplacedFile, judge};
 use crate::caller::Caller;
 use crate::directory::Directory;
 use crate::error::Error;
+use crate::grant::GrantSlot;
 use crate::name::{Name, RelPath, RelPathBuf};
 use crate::object::{At, By, Judgement, Log, LookMark, Object, Place, Recorded};
 use crate::volume::{Resolved, Volume};
@@ -76,13 +77,15 @@ impl Volume {
         }
     }
 
-    /// Notifies all that rely on the object, if it was there, that another program has taken it away from where it was
-    /// last found.
+    /// Notifies all that rely on the object that another program has taken it away from where it was last found, if it
+    /// was there, or from a name by which it is open and cached.
     pub(crate) async fn taken_from(&self, object: &Arc<Object>, at: &Place) {
         let is_directory = object.number().kind() == Kind::Directory;
+        // Of several names it may have been found by another since.
+        let is_taken = || object.is_placed_at(at) || GrantSlot::is_cached_by(object, &at.directory, &at.name);
         let found = || if is_directory { Foreign::Changed(None) } else { Foreign::Place };
         // It is found out at the next look otherwise.
-        let _ = self.invalidate_external(object, async || Ok(object.is_placed_at(at).then(found))).await;
+        let _ = self.invalidate_external(object, async || Ok(is_taken().then(found))).await;
     }
 
     /// Notes that names of a directory may have changed while it was not watched, and notifies clients that rely on
@@ -164,7 +167,7 @@ impl Volume {
         path: RelPath<'_>,
         doubted: &NotifiedNames,
     ) -> Option<LookedUpName> {
-        let validity = self.cache().validity_above(self.root(), self.key(path)).await;
+        let validity = self.cache().settled_validity_above(self, path).await;
         let at = validity.object().cloned().zip(path.file_name());
         let at = at.map(|(directory, name)| Place { directory, name: name.as_bytes().into() });
         let now = match self.open_seen(path, validity).await {

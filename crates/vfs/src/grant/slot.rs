@@ -99,6 +99,15 @@ impl<'a> GrantSlot<'a> {
         self.are(Grants::is_cached)
     }
 
+    /// Returns whether a client may cache an object that is open by this name.
+    pub(crate) fn is_cached_by(object: &Arc<Object>, directory: &Arc<Object>, name: &[u8]) -> bool {
+        if !object.grants().is_cached() {
+            return false;
+        }
+        let link = Link::new(directory, name, object);
+        object.grants().are(|grants| grants.is_open_by(&link))
+    }
+
     /// Returns whether any range is locked.
     pub(crate) fn is_ranged(self) -> bool {
         self.has(RANGED, Ordering::Acquire)

@@ -281,3 +281,43 @@ fn what_is_done_by_a_name_in_a_directory_that_nobody_watches_is_told_to_who_cach
         }
     }
 }
+
+#[test]
+fn the_loss_of_a_name_by_which_a_file_is_open_is_told_though_it_was_last_found_by_another() {
+    for holds in [Holds::Lease(Caching::R), Holds::Oplock(Caching::R)] {
+        for moves in [false, true] {
+            for change in [Change::Removes, Change::Replaces] {
+                watched(Writable::anyone(), move |volume, fs| async move {
+                    let (told, _breaker) = listen(&volume);
+                    make(&volume, &fs).await;
+                    fs.hard_link("/srv/d/file", "/srv/e/other").unwrap();
+                    time::sleep(SOON).await;
+                    let open = holds.open(&volume, "d/file").await;
+                    match moves {
+                        true => {
+                            let e = directory(&volume, "e").await;
+                            let (from, to) = (name("other"), name("moved"));
+                            e.rename(&nobody(), from, &e, to, Replace::Never).await.unwrap();
+                        }
+                        false => {
+                            let need = identity::Rights::READ;
+                            let found = volume.lookup_as(&nobody(), path("e/other"), need).await.unwrap();
+                            volume.note_look(path("e/other"), &found);
+                        }
+                    }
+                    time::sleep(SOON).await;
+                    let what = format!("{holds:?}, {moves}, {change:?}");
+                    assert!(open.caching().is_some_and(|left| left.contains(Caching::R)), "{what}");
+                    change.happens(&fs, "d/file");
+                    time::sleep(SOON).await;
+                    let to = told.0.take();
+                    assert!(
+                        to.iter().any(|(holder, to)| *holder == open.holder() && to.is_none()),
+                        "{what}: {to:?}"
+                    );
+                    open.close(&volume, &nobody()).await.unwrap();
+                });
+            }
+        }
+    }
+}

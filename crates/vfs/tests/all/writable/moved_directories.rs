@@ -9,7 +9,7 @@ use lane::time;
 use vfs::Holder;
 
 use super::callbacks::{Said, Service, look_with_callback};
-use super::{nobody, on_lanes, path, watched};
+use super::{nobody, on_lanes, path, root, watched};
 
 /// Within so long the kernel's watches tell, and what they tell of is looked at.
 const SOON: Duration = Duration::from_secs(1);
@@ -108,6 +108,69 @@ fn who_relies_on_something_in_a_directory_that_was_moved_hears_of_what_is_done_t
                 }
             }
         }
+    }
+}
+
+#[test]
+fn what_was_looked_at_before_and_after_a_move_is_sought_where_it_is() {
+    watched(Writable::anyone(), |volume, fs| async move {
+        let service = Service::on(&volume, &Rc::default());
+        let client = volume.cache().client(Holder(1)).unwrap();
+        fs.create_dir_all("/srv/d").unwrap();
+        fs.write("/srv/d/file", "text").unwrap();
+        time::sleep(SOON).await;
+        let relied = async || look_with_callback(&volume, &client, "d/file").await;
+        let _before = relied().await;
+        // What is behind names is sought at once, then not for a while: what is looked at meanwhile is sought together.
+        fs.write("/srv/d/noise", "").unwrap();
+        time::sleep(TICK).await;
+        fs.write_at("/srv/d/file", 1, b"X").unwrap();
+        time::sleep(TICK).await;
+        let look = relied().await;
+        fs.rename("/srv/d", "/srv/x").unwrap();
+        time::sleep(TICK * 5).await;
+        service.told.take();
+        fs.remove("/srv/x/file").unwrap();
+        time::sleep(SOON).await;
+        let object = look.resolved().object().unwrap().identity().clone();
+        let is_told = service.told.take().iter().any(|(_, said)| *said == Said::Object(object.clone()));
+        assert!(is_told && look.confirm().is_none());
+    });
+}
+
+#[test]
+fn every_lane_tells_of_what_is_done_in_a_moved_directory_whichever_has_found_it_first() {
+    let mut config = Config::clean();
+    config.fs.delay = Duration::ZERO..Duration::from_micros(50);
+    for seed in 0..40 {
+        on_lanes(seed, config.clone(), 2, move |lane, process, unwatched| async move {
+            drop(unwatched);
+            let (volume, fs) = (process.watching(), process.host.fs());
+            if lane == 0 {
+                fs.create_dir_all("/srv/d").unwrap();
+                fs.create_dir_all("/srv/e").unwrap();
+                fs.write("/srv/d/file", "text").unwrap();
+            }
+            time::sleep(SOON).await;
+            let service = Service::on(&volume, &Rc::default());
+            let client = volume.cache().client(Holder(lane as u64 + 1)).unwrap();
+            // Who relies on the names above hears of the move itself, on all lanes: what is beneath is forgotten meanwhile.
+            let _above = look_with_callback(&volume, &client, "").await;
+            let _names = root(&volume).await.names(100).await.unwrap();
+            let look = look_with_callback(&volume, &client, "d/file").await;
+            time::sleep(SOON).await;
+            service.told.take();
+            if lane == 0 {
+                fs.rename("/srv/d", "/srv/aside").unwrap();
+                fs.rename("/srv/e", "/srv/d").unwrap();
+                fs.rename("/srv/aside", "/srv/e").unwrap();
+                fs.write_at("/srv/e/file", 1, b"X").unwrap();
+            }
+            time::sleep(SOON).await;
+            let object = look.resolved().object().unwrap().identity().clone();
+            let is_told = service.told.take().iter().any(|(_, said)| *said == Said::Object(object.clone()));
+            assert!(is_told && look.confirm().is_none(), "seed {seed}, lane {lane}");
+        });
     }
 }
 
