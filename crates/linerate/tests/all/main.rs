@@ -17,6 +17,7 @@ mod links;
 mod logs;
 mod looking;
 mod manners;
+mod mounted;
 mod moved_share;
 mod notified;
 mod one_file;

@@ -15,9 +15,11 @@ use super::key::{Key, KeyRef};
 use super::watches::WatchedDir;
 use crate::callback::{ReplacedFile, ReplacedNames};
 use crate::change::{LookedUpName, NotifiedNames};
+use crate::error::Error;
 use crate::name::Name;
 use crate::object::Object;
 use crate::volume::{Volume, WeakVolume};
+use crate::which_name::WhichName;
 
 /// Names to revalidate, and the tasks that do it.
 #[derive(Default)]
@@ -225,14 +227,27 @@ async fn look_at_open(inner: Weak<Inner>) {
             }
         }
         for (key, directory) in directories.into_values() {
-            let Some(volume) = volume(&key) else { continue };
-            let Some(at) = volume.path_of(&directory) else { continue };
-            for name in directory.open_names().all() {
-                if let Some(path) = at.as_path().child(&name) {
-                    volume.look_at_open(path.as_path()).await;
-                }
-                lane::yield_now().await;
+            if let Some(volume) = volume(&key) {
+                volume.look_at_all_open_in(&directory).await;
             }
+        }
+    }
+}
+
+impl Volume {
+    /// Looks at what clients have open by names in a directory, wherever that is now. Where no path leads to it any more,
+    /// as it has left the volume or another file system was mounted over it, clients are notified that it is gone.
+    async fn look_at_all_open_in(&self, directory: &Arc<Object>) {
+        let at = match self.find_moved(directory, None, WhichName::Any).await {
+            Ok(at) => Some(at),
+            Err(Error::Stale) => return self.has_left(directory).await,
+            Err(_) => self.path_of(directory),
+        };
+        for name in directory.open_names().all() {
+            if let Some(path) = at.as_ref().and_then(|at| at.as_path().child(&name)) {
+                self.look_at_open(path.as_path()).await;
+            }
+            lane::yield_now().await;
         }
     }
 }
