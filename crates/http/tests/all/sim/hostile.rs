@@ -85,6 +85,8 @@ fn slow_head_is_refused_when_its_time_is_over() {
                 sleep(Duration::from_millis(250)).await;
             }
             assert_eq!(client.response().await.unwrap().status, 408);
+            let took = now().duration_since(begun);
+            assert!((Duration::from_secs(3)..Duration::from_secs(10)).contains(&took), "{took:?}");
             client.expect_end().await;
         });
         assert_eq!(pair.counters.refused_header_timeout.get(), 1);
