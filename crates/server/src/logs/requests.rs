@@ -231,8 +231,8 @@ impl LogWriter {
                 //@ on each lane. The line names the last such client. What was done is told of all the same.
                 //@ remedy: Look at the lines of the client before. Where it guesses passwords, keep its address out.
                 tracing::warn!(
-                    "log: {} of the {} {} left out, as requests or sign-ins of {of} and perhaps others failed too often; look at the \
-                     client's lines before [log-failures-limited]",
+                    "log: {} of the {} {} left out, as {of} and perhaps others failed too often; look at its lines before \
+                     [log-failures-limited]",
                     counted(left_out - told_left_out, "line", "lines"),
                     self.kind,
                     if left_out - told_left_out == 1 { "was" } else { "were" }
