@@ -484,8 +484,8 @@ mod tests {
         }
         drop(lane);
         wait_for(|| counted(&blocks, "lines_limited") > 0);
-        let left_out = counted(&blocks, "lines_limited");
         drop(log);
+        let left_out = counted(&blocks, "lines_limited");
         let text = std::fs::read_to_string(&path).unwrap();
         let lines = |of: &str| text.lines().filter(|line| *line == of).count() as u64;
         assert_eq!((lines("done"), lines("refused") + left_out), (1000, 1000));

@@ -217,7 +217,8 @@ impl Inner {
             }
             ChangeKind::Place | ChangeKind::Gone | ChangeKind::Rights | ChangeKind::Subtree => {
                 for watched in self.watches.of_object(&invalidation.object) {
-                    self.watches.forget_moved(&watched);
+                    watched.retire();
+                    self.watches.forget_subtree(watched.key());
                 }
             }
             // Attributes and content are asked of the kernel at every use.

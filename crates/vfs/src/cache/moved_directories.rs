@@ -53,7 +53,7 @@ async fn follow(inner: Weak<Inner>) {
         let volume = inner.upgrade().and_then(|inner| inner.volume_of(watched.key()));
         let (Some(volume), Some(directory)) = (volume, watched.object()) else { continue };
         // Of what another program has moved this lane's clients are still to hear, be it that another lane has found it.
-        if watched.is_moved_by_server()
+        if directory.was_moved_by_server(lane::time::now())
             && let Some(path) = volume.path_of(directory)
             && let Some(validity) = volume.cache().pin_watch_again(&volume, path.as_path(), until).await
             && validity.object().is_some_and(|there| Arc::ptr_eq(there, directory))

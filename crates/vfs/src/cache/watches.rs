@@ -87,8 +87,6 @@ pub(crate) struct WatchedDir {
     withheld: OnceCell<WithheldHere>,
     key: Key,
     current: Cell<bool>,
-    /// Set where this server has moved it, or one above, and told who has to hear.
-    moved_by_server: Cell<bool>,
     changes: Cell<u64>,
     renames: Cell<u64>,
     /// Keeps the way to the root watched.
@@ -226,19 +224,6 @@ impl Watches {
     /// Forgets what lies at and beneath `top`, as it is no longer there, or can no longer be reached.
     pub(super) fn forget_subtree(&self, top: KeyRef<'_>) {
         self.forget_all_but(top, |_| false);
-    }
-
-    /// Forgets a directory, and what lies beneath it, as this server moves it.
-    pub(super) fn forget_moved(&self, top: &WatchedDir) {
-        top.moved_by_server.set(true);
-        top.retire();
-        let by_key = self.by_key.borrow();
-        let beneath = by_key.iter().filter(|(key, _)| key.as_ref().is_within(top.key()));
-        for watched in beneath.filter_map(|(_, watched)| watched.upgrade()) {
-            watched.moved_by_server.set(true);
-        }
-        drop(by_key);
-        self.forget_subtree(top.key());
     }
 
     /// Forgets what lies beneath `top`, as it may be something else now.
@@ -431,7 +416,6 @@ impl Watches {
             withheld: OnceCell::new(),
             key: key.clone(),
             current: Cell::new(true),
-            moved_by_server: Cell::new(false),
             changes: Cell::new(0),
             renames: Cell::new(0),
             upper,
@@ -656,11 +640,6 @@ impl WatchedDir {
 
     fn upper_object(&self) -> Option<&Arc<Object>> {
         self.upper.as_ref()?.object()
-    }
-
-    /// Returns whether this server has moved it, or one above, and told who has to hear.
-    pub(super) fn is_moved_by_server(&self) -> bool {
-        self.moved_by_server.get()
     }
 
     /// Returns whether neither it nor anything above has moved.

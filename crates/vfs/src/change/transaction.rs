@@ -254,8 +254,13 @@ impl<'a> LeasesBroken<'a> {
         let spared = caller.holder;
         let invalidation = what.into_iter().map(|(object, what)| {
             debug_assert!(locks.has(object), "what changes is locked");
+            debug_assert!(object.is_busy(), "an object changes under its change lock");
             // Before the bits are read: a lane that sets its bit too late to be asked sees it.
             object.set_changing(what.clone());
+            if what == ChangeKind::Subtree {
+                // Before the kernel tells any lane of the move.
+                object.note_moving(lane::time::now());
+            }
             Invalidation { object: Arc::clone(object), what, spared }
         });
         let (account, invalidations) = (volume.account(), invalidation.collect());
@@ -343,6 +348,7 @@ impl ChangeTransaction<Versioned> {
                 .iter()
                 .filter(|invalidation| matches!(invalidation.what, ChangeKind::Names(_)));
             for (invalidation, before) in names.zip(self.before.get()) {
+                debug_assert!(invalidation.object.is_busy(), "a version is taken back under the change lock");
                 before.into_iter().for_each(|before| invalidation.object.revert_version(before));
             }
             let is_aside = |invalidation: &&Invalidation| {
@@ -459,6 +465,10 @@ impl ChangeGuard {
     /// Returns the locks, under which nothing is invalidated any more.
     fn end(&self, made: Option<SystemTime>) -> Option<ChangeLockSet> {
         let locks = self.locks.take()?;
+        debug_assert!(
+            self.invalidations.iter().all(|one| one.object.is_busy()),
+            "a change ends under its locks"
+        );
         debug_assert!(self.invalidations.iter().all(|invalidation| locks.has(&invalidation.object)));
         self.invalidations.iter().for_each(|invalidation| invalidation.object.set_changed(made));
         for AttributesAfter { object, looks, by_any_clock } in self.attributes_after.take() {

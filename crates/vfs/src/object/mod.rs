@@ -3,7 +3,7 @@
 
 use std::sync::atomic::{AtomicI32, AtomicU8, AtomicU16, AtomicU64, Ordering, fence};
 use std::sync::{Arc, Mutex, OnceLock, Weak};
-use std::time::SystemTime;
+use std::time::{Duration, Instant, SystemTime};
 
 use coherence::{CachedObject, ChangeKind, ChangeLock, LaneBits, LockedObject};
 use index::{Number, Version};
@@ -54,6 +54,7 @@ mod room_record;
 mod synced_lists;
 mod table;
 mod volume;
+mod volume_attributes;
 mod volume_gate;
 mod watches;
 mod words;
@@ -103,6 +104,8 @@ struct Used {
     /// Generation by which its own list was [noted](Object::is_list_noted).
     list_noted: AtomicU64,
     log: Mutex<Option<Weak<Log>>>,
+    /// Time when this server moved the directory last.
+    moved: Mutex<Option<Instant>>,
     open_names: OpenNames<Object>,
 }
 
@@ -166,6 +169,33 @@ impl Object {
     /// Returns the names in it by which clients have something open.
     pub(crate) fn open_names(&self) -> &OpenNames<Object> {
         &self.used.get_or_init(Box::default).open_names
+    }
+
+    /// Notes that this server moves the directory, and notifies all that have to hear.
+    pub(crate) fn note_moving(&self, now: Instant) {
+        *self.moved_at() = Some(now);
+    }
+
+    /// Returns whether this server has moved the directory, or one above, so lately that the kernel may still tell of
+    /// it.
+    pub(crate) fn was_moved_by_server(self: &Arc<Self>, now: Instant) -> bool {
+        let mut at = Arc::clone(self);
+        // Places may form a circle while directories move.
+        for _ in 0..DEPTH_MAX {
+            if at.moved_at().is_some_and(|moved| now < moved + MOVED_FOR) {
+                return true;
+            }
+            match at.place() {
+                Some(place) => at = place.directory,
+                None => break,
+            }
+        }
+        false
+    }
+
+    fn moved_at(&self) -> std::sync::MutexGuard<'_, Option<Instant>> {
+        let used = self.used.get_or_init(Box::default);
+        used.moved.lock().expect("nobody panics while holding it")
     }
 
     /// Returns what SMB's clients hold of it.
@@ -285,3 +315,8 @@ impl std::fmt::Debug for Object {
             .finish_non_exhaustive()
     }
 }
+
+/// Time within which the kernel tells of what this server has moved.
+const MOVED_FOR: Duration = Duration::from_secs(1);
+/// Directories above one that are looked at: more than a path has.
+const DEPTH_MAX: usize = 2048;

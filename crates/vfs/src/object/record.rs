@@ -148,7 +148,6 @@ impl Object {
     pub(crate) fn revert_version(&self, before: Version) {
         let mut state = self.lock_state();
         debug_assert!(before < self.version(), "the version that is taken back was above");
-        debug_assert!(self.is_busy(), "the change lock is held while its version is taken back");
         self.version.store(before.into(), Ordering::SeqCst);
         self.end_nothing(&mut state.draft, before);
     }

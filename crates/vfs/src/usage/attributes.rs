@@ -16,6 +16,7 @@ use smb_wire::dos;
 use smb_wire::info::security::Descriptor;
 
 use super::LaneAccount;
+use super::attribute_size::bytes_of;
 use crate::error::Error;
 use crate::object::Object;
 use crate::rights_storage::{DESCRIPTOR_TRUSTED, DESCRIPTOR_USER};
@@ -185,12 +186,7 @@ pub(crate) async fn attribute_bytes(file: &File) -> io::Result<u64> {
     Ok(bytes)
 }
 
-/// Bytes that the attribute counts as.
-pub(crate) fn bytes_of(name: &CStr, value_len: usize) -> u64 {
-    (name.count_bytes() + value_len) as u64
-}
-
-/// Bytes that a security descriptor takes at most.
+/// Returns the bytes that a security descriptor takes at most.
 pub(crate) fn bytes_of_descriptor(descriptor: &Descriptor) -> u64 {
     let value = smb_sid::ntacl::encode(descriptor).map_or(0, |value| value.len());
     bytes_of(DESCRIPTOR_TRUSTED, value)

@@ -11,6 +11,7 @@
 //! the next; where a lane ended in mid-change it is in doubt, and another is begun ([`ledger`]).
 
 mod account;
+mod attribute_size;
 mod attributes;
 mod charge;
 mod content;
@@ -26,7 +27,8 @@ mod walk;
 use index::{Quota, Usage};
 
 pub(crate) use self::account::{Account, LaneAccount};
-pub(crate) use self::attributes::{AttributeEdit, attribute_bytes, bytes_of, bytes_of_descriptor};
+pub(crate) use self::attribute_size::bytes_of;
+pub(crate) use self::attributes::{AttributeEdit, attribute_bytes, bytes_of_descriptor};
 pub(crate) use self::charge::Charge;
 pub(crate) use self::content::{ContentChange, Reach};
 pub(crate) use self::count::{CountedFile, MovedUsage};
