@@ -1,9 +1,8 @@
 //! Notices to tasks that what they do has to end.
 
 use std::cell::{Cell, RefCell};
-use std::future::poll_fn;
-use std::pin::pin;
-use std::task::{Poll, Waker};
+use std::pin::Pin;
+use std::task::{Context, Poll, Waker};
 
 /// Notice to one task that what it does has to end.
 #[derive(Default)]
@@ -24,22 +23,23 @@ impl EndNotice {
         self.is_given.get()
     }
 
-    /// Returns the output of `future`; `None` once the notice is given.
-    pub(super) async fn unless_given<F: Future>(&self, future: F) -> Option<F::Output> {
-        let mut future = pin!(future);
-        poll_fn(|cx| {
-            if self.is_given.get() {
-                return Poll::Ready(None);
+    /// Polls a future; `None` once the notice is given. The caller pins the future: those of requests are large, and each
+    /// function on the way would copy them.
+    pub(super) fn poll<F: Future>(
+        &self,
+        cx: &mut Context<'_>,
+        future: Pin<&mut F>,
+    ) -> Poll<Option<F::Output>> {
+        if self.is_given.get() {
+            return Poll::Ready(None);
+        }
+        let polled = future.poll(cx).map(Some);
+        if polled.is_pending() {
+            let mut waker = self.waker.borrow_mut();
+            if !waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
+                *waker = Some(cx.waker().clone());
             }
-            let polled = future.as_mut().poll(cx).map(Some);
-            if polled.is_pending() {
-                let mut waker = self.waker.borrow_mut();
-                if !waker.as_ref().is_some_and(|known| known.will_wake(cx.waker())) {
-                    *waker = Some(cx.waker().clone());
-                }
-            }
-            polled
-        })
-        .await
+        }
+        polled
     }
 }

@@ -2,6 +2,8 @@
 //! disabled.
 
 use std::cell::RefCell;
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 
 use identity::{Accounts, Principal};
@@ -62,7 +64,9 @@ impl UserRequests {
 impl UserRequest {
     /// Returns the output of `future`, unless the user is gone before.
     pub(super) async fn unless_gone<F: Future>(&self, future: F) -> Result<F::Output, UserGone> {
-        self.running.end.unless_given(future).await.ok_or(UserGone)
+        let mut future = pin!(future);
+        let output = poll_fn(|cx| self.running.end.poll(cx, future.as_mut())).await;
+        output.ok_or(UserGone)
     }
 
     /// Has `tell` called once the user is gone, perhaps now.
@@ -90,7 +94,6 @@ impl Drop for UserRequest {
 #[cfg(test)]
 mod tests {
     use std::cell::Cell;
-    use std::pin::pin;
     use std::task::{Poll, Waker};
 
     use super::*;

@@ -2,6 +2,8 @@
 //! are no more places. An upload holds a staged file, its buffers and a connection until it ends.
 
 use std::cell::{Cell, RefCell};
+use std::future::poll_fn;
+use std::pin::pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
@@ -112,7 +114,9 @@ impl UploadPlace {
     /// # Errors
     /// [`RequestError::UploadsTooMany`].
     pub(super) async fn unless_evicted<F: Future>(&self, future: F) -> Result<F::Output, RequestError> {
-        self.upload.eviction.unless_given(future).await.ok_or(RequestError::UploadsTooMany)
+        let mut future = pin!(future);
+        let output = poll_fn(|cx| self.upload.eviction.poll(cx, future.as_mut())).await;
+        output.ok_or(RequestError::UploadsTooMany)
     }
 }
 
